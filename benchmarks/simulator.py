@@ -11,7 +11,11 @@ its own, on one core; those of a round alternate, and ratios are of processor ti
 without the time to make the work. SimPy comes from PyPI into an environment in the cache folder. The second table is
 of Seamark alone: time and memory by number of nodes, full records included.
 
-The third table is of one LLM replica with prompts of 512 tokens and replies of 128, as constants and as means of
+The next table is of the general event loop, which a machine file needs: the same work on equal GPUs in this loop
+(`general`), and on the equal GPUs of a file that may hold several models (`machine`), by processor time over that of
+the fast loop in the same round (`--general` prints it alone).
+
+The last table is of one LLM replica with prompts of 512 tokens and replies of 128, as constants and as means of
 drawn lengths, with blocks to spare and with few. The loop of `tests/support/literal_replica.py` takes the same
 requests token by token, and must end at the same virtual time. The last ratio is the time of a run with replies twice
 as long, over that of the first.
@@ -84,12 +88,16 @@ def models() -> list[Any]:
     return [Model(id=f"m{i}", memory_gb=8.0 + 2 * i, gpus_required=1, load_time_s=5.0) for i in range(4)]
 
 
-def seamark(case: Case) -> dict[str, float]:
-    """Run a case in Seamark; the clock covers the work made from requests, and the run."""
+def seamark(case: Case, loop: str = "seamark") -> dict[str, float]:
+    """Run a case in Seamark, in the fast loop, the general one, or the latter on a machine of a file; the clock
+    covers the work made from requests, and the run."""
     from seamark.simulation.engine import simulate
+    from seamark.simulation.general_loop import run_in
+    from seamark.simulation.layout import GpuKind, Host, Layout
     from seamark.simulation.machine import Machine
     from seamark.simulation.policies.table import POLICIES
     from seamark.simulation.system import Edge, Request, System, Workflow, WorkflowNode
+    from seamark.simulation.virtual_world import VirtualWorld
     from seamark.simulation.workload import workload_of
 
     edges = tuple(Edge(source=f"n{a}", target=f"n{b}") for a, b in DIAMOND) if case.nodes > 1 else ()
@@ -112,7 +120,14 @@ def seamark(case: Case) -> dict[str, float]:
     work = workload_of(system, requests, "timestamps")
     made = time.process_time()
     form = POLICIES["baseline"]
-    schedule = simulate(work, Machine(gpus=case.gpus), form.make, instants=form.instants)
+    machine = Machine(gpus=case.gpus)
+    if loop == "machine":
+        host = Host(name="h", kind=GpuKind(name="k", memory_gb=20.0), gpus=case.gpus)
+        machine = replace(machine, layout=Layout(hosts=(host,), several_models=True))
+    if loop == "seamark":
+        schedule = simulate(work, machine, form.make, instants=form.instants)
+    else:
+        schedule = run_in(VirtualWorld(work), work, machine, form.make, instants=form.instants)
     ended = time.process_time()
     assert len(schedule.node) == case.executions
     return {"work_s": made - before, "run_s": ended - made, "makespan_s": schedule.makespan_s}
@@ -283,6 +298,23 @@ def paired(case: Case, rounds: int) -> str:
     return f"{case.gpus:>6,}{case.requests:>10,}{case.executions:>12,}{''.join(cells)}"
 
 
+def general_table(rounds: int) -> None:
+    """Print the time of the general loop over that of the fast one."""
+    print(f"{'GPUs':>6}{'executions':>12}{'us/node':>9}{'general':>9}{'range':>14}{'machine':>9}{'range':>14}")
+    for case in PAIRED:
+        fast_us, ratios = [], {"general": list[float](), "machine": list[float]()}
+        for _ in range(rounds):
+            fast = measured(sys.executable, "seamark", case)
+            fast_us.append(fast["run_s"] / case.executions * 1e6)
+            for program, found in ratios.items():
+                theirs = measured(sys.executable, program, case)
+                assert program == "machine" or theirs["makespan_s"] == fast["makespan_s"]
+                found.append(theirs["run_s"] / fast["run_s"])
+        cells = [f"{statistics.median(r):>8.1f}x{f'{min(r):.1f} to {max(r):.1f}':>14}" for r in ratios.values()]
+        row = f"{case.gpus:>6,}{case.executions:>12,}{statistics.median(fast_us):>9.2f}"
+        print(f"{row}{''.join(cells)}", flush=True)
+
+
 def llm_row(case: LlmCase, rounds: int) -> str:
     """Return a row: requests a second, ratios to the literal loop and to replies twice as long, preemptions."""
     rates, over_loop, over_single = [], [], []
@@ -328,6 +360,8 @@ def main(rounds: int) -> None:
         )
         print(row, flush=True)
     print()
+    general_table(rounds)
+    print()
     llm_table(rounds)
 
 
@@ -339,18 +373,23 @@ def one(program: str, sizes: list[int]) -> dict[str, float]:
         asked = LlmCase(requests, reply, bool(drawn), blocks)
         return llm_run(asked) if program == "llm" else llm_literal(asked)
     case = Case(*sizes)
-    return seamark(case) if program == "seamark" else simpy_run(case, resource_queue=program == "simpy")
+    if program in ("seamark", "general", "machine"):
+        return seamark(case, program)
+    return simpy_run(case, resource_queue=program == "simpy")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--llm", action="store_true", help="only the table of the LLM replica")
+    parser.add_argument("--general", action="store_true", help="only the table of the general loop")
     parser.add_argument("--one", nargs="+")
     arguments = parser.parse_args()
     if arguments.one:
         result = one(arguments.one[0], [int(size) for size in arguments.one[1:]])
         print(json.dumps(result | {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}))
+    elif arguments.general:
+        general_table(arguments.rounds)
     elif arguments.llm:
         llm_table(arguments.rounds)
     else:

@@ -175,7 +175,7 @@ def test_a_gpu_that_leaves_interrupts_its_node_which_runs_again_from_its_begin()
         (1, (0,), 10.0, 20.0, "completed"),
     ]
     figures = schedule_metrics(schedule)
-    assert (dict(figures.outcomes.executions), figures.outcomes.lost_s) == ({"gpu_removed": 1}, 4.0)
+    assert (dict(figures.outcomes.executions), figures.outcomes.held_s) == ({"gpu_removed": 1}, 4.0)
     assert (figures.outcomes.not_run, figures.outcomes.incomplete_requests) == (0, 0)
 
 

@@ -5,6 +5,7 @@ GPUs make a window, a number above theirs stands for a set of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 from seamark.simulation.cluster import lowest, window_starts
 from seamark.simulation.layout import Layout
@@ -62,14 +63,18 @@ class HostCluster:
         """As `place`, but only on the free GPUs of a mask."""
         if count > 1:
             return self.window_in(self.free & mask, model, count)
-        best, least = -1, (3, 0.0)
-        for gpu in _gpus(self.free & mask & self.fits[model]):
-            fetch_s = self._fetch(model, gpu)[1]
-            cost = (
-                (0, 0.0) if model in self.residents[gpu] else (2, fetch_s) if self._evicted(model, gpu) else (1, 0.0)
-            )
-            if cost < least:
-                best, least = gpu, cost
+        gpus = list(_gpus(self.free & mask & self.fits[model]))
+        for gpu in gpus:
+            if model in self.residents[gpu]:
+                return gpu
+        best, least_s = -1, inf
+        for gpu in gpus:
+            evicted = self._evicted(model, gpu)
+            if not evicted:
+                return gpu
+            fetch_s = self._switch_s(evicted, model, gpu) if self._models[model].fetched else 0.0
+            if fetch_s < least_s:
+                best, least_s = gpu, fetch_s
         return best
 
     def window_in(self, mask: int, model: int, count: int) -> int:
@@ -125,13 +130,13 @@ class HostCluster:
         evicted = self._evicted(model, gpu)
         if not evicted:
             return FETCH_LOAD, self._load_s(model, gpu)
-        return FETCH_SWITCH, self._switch_s(sum(self._models[old].memory_gb for old in evicted), model, gpu)
+        return FETCH_SWITCH, self._switch_s(evicted, model, gpu)
 
     def _load_s(self, model: int, gpu: int) -> float:
         return 0.0 if self._loads_free else self._layout.load_s(self._models[model], gpu)
 
-    def _switch_s(self, old_gb: float, model: int, gpu: int) -> float:
-        moved_gb = old_gb + self._models[model].memory_gb
+    def _switch_s(self, evicted: Sequence[int], model: int, gpu: int) -> float:
+        moved_gb = sum(self._models[old].memory_gb for old in evicted) + self._models[model].memory_gb
         return moved_gb / self._layout.host(gpu).kind.pcie_gb_per_s + self._layout.switch_overhead_s
 
     def _evicted(self, model: int, gpu: int) -> list[int]:
@@ -152,9 +157,10 @@ class HostCluster:
         """Return the longest time that a model may need to its place."""
         if not self._models[model].fetched:
             return 0.0
-        others = [each.memory_gb for number, each in enumerate(self._models) if number != model]
+        others = [number for number in range(self.empty) if number != model]
+        largest = [max(others, key=lambda number: self._models[number].memory_gb)] if others else []
         return max(
-            max(self._load_s(model, gpu), self._switch_s(max(others), model, gpu) if others else 0.0)
+            max(self._load_s(model, gpu), self._switch_s(largest, model, gpu) if largest else 0.0)
             for gpu in _gpus(self.fits[model])
         )
 
@@ -163,11 +169,7 @@ class HostCluster:
         if last == model or not self._models[model].fetched:
             return 0.0
         gpu = self.gpus_of(place, 1)[0]
-        return (
-            self._load_s(model, gpu)
-            if last == self.empty
-            else self._switch_s(self._models[last].memory_gb, model, gpu)
-        )
+        return self._load_s(model, gpu) if last == self.empty else self._switch_s([last], model, gpu)
 
     def take(self, place: int, count: int, model: int) -> int:
         """Give the GPUs of a place to a model, and return the model that the first of them used before."""

@@ -124,6 +124,6 @@ def outcome_lines(figures: ScheduleMetrics) -> list[str]:
         return []
     counts = ", ".join(f"{count} {name}" for name, count in outcomes.executions.items()) or "none"
     return [
-        f"Executions without a result: {counts}, {outcomes.lost_s:.2f}s of GPUs",
+        f"Executions without a result: {counts}, {outcomes.held_s:.2f} GPU seconds",
         f"  Nodes never run: {outcomes.not_run}; requests not completed: {outcomes.incomplete_requests}",
     ]

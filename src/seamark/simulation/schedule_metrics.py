@@ -58,7 +58,7 @@ def _outcomes(ran: Executions) -> Outcomes | None:
     assert ran.outcome is not None
     return Outcomes(
         executions=dict(sorted(Counter(ran.outcome[number] for number in short).items())),
-        lost_s=float(((ran.end_s - ran.taken_s) * ran.count)[short].sum()),
+        held_s=float(((ran.end_s - ran.taken_s) * ran.count)[short].sum()),
         not_run=ran.not_run,
         incomplete_requests=len(ran.incomplete),
     )

@@ -29,12 +29,11 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """What was not done as it should be: `executions` that were interrupted or failed, by the reason, the time for
-    which they held their GPUs (`lost_s`, a second of each GPU), nodes that were never run, and requests that did not
-    complete."""
+    """What was not done as it should be: `executions` that were interrupted or failed, by the reason, the GPU seconds
+    that they held (`held_s`), nodes that were never run, and requests that did not complete."""
 
     executions: Mapping[str, int]
-    lost_s: float
+    held_s: float
     not_run: int
     incomplete_requests: int
 
