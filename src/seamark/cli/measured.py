@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from rich.console import Console
 
-from seamark.cli.options import DURATION_FORMS, duration_s
+from seamark.cli.options import DURATION_FORMS, duration_s, warn_of_machine
 from seamark.errors import UserError
 from seamark.platform.process_tree import exit_on_signals
+from seamark.storage.redaction import redacted_text
 
 if TYPE_CHECKING:
     from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
@@ -101,6 +102,7 @@ def measured(
                 called,
                 limit_s=limit_s,
                 call_limit_s=call_limit_s,
+                on_begin=warn_of_machine,
                 on_progress=lambda done, running: line.update(
                     f"{done:,} of {work.work.nodes:,} nodes done, {running} running"
                 ),
@@ -118,7 +120,8 @@ def tell_failures(run: "MeasuredSimulation") -> None:
         if reason not in shown:
             shown.add(reason)
             request, node = names(int(run.measured.node[execution]))
-            click.echo(f"{request.id}/{node}: {run.measured.outcome[execution]}: {reason}", err=True)
+            line = f"{request.id}/{node}: {run.measured.outcome[execution]}: {reason}"
+            click.echo(redacted_text(line), err=True)
 
 
 def _servers(file: Path | None, url: str, models: tuple[str, ...], used: tuple[str, ...]) -> "ModelServers":

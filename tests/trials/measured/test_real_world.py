@@ -59,11 +59,11 @@ def test_on_a_real_clock_a_policy_decides_as_on_the_virtual_one_where_times_are_
     asked = sample(gpus)
     form = POLICIES[policy]
     virtual = simulate(asked.work, asked.machine, form.make, instants=form.instants)
-    measured, _ = run(asked, policy)
+    measured, _ = run(asked, policy, scale=0.03)
     for column in ("node", "gpu", "held"):
         assert getattr(measured.measured, column).tolist() == getattr(virtual, column).tolist(), column
-    assert measured.measured.makespan_s == pytest.approx(virtual.makespan_s * 0.01, abs=0.5)
-    assert (measured.measured.end_s >= virtual.end_s * 0.01).all()
+    assert measured.measured.makespan_s == pytest.approx(virtual.makespan_s * 0.03, abs=1.0)
+    assert (measured.measured.end_s >= virtual.end_s * 0.03).all()
     assert not measured.failed
     document = checked(measured, asked)
     assert document["summary"]["simulate"] is True
@@ -112,7 +112,7 @@ def test_at_the_limit_all_that_runs_fails_as_timeout_and_nothing_else_starts():
     asked = sample(1)
     began_s = time.monotonic()
     measured, servers = run(asked, scale=1.0, limit_s=0.2, call_s=lambda call: 3600.0)
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 5.0
     document = checked(measured, asked)
     [execution] = document["executions"]
     assert (execution["outcome"], document["summary"]["not_run"]) == ("timeout", 2)
@@ -126,7 +126,7 @@ def test_requests_arrive_at_their_time_stamps_on_the_real_clock_and_none_after_t
     asked = sample(2, "timestamps")  # the second one comes after a minute
     began_s = time.monotonic()
     measured, _ = run(asked, scale=0.001, limit_s=0.3)
-    assert 0.3 <= time.monotonic() - began_s < 2.0
+    assert 0.3 <= time.monotonic() - began_s < 5.0
     document = checked(measured, asked)
     assert [each["request_id"] for each in document["executions"]] == ["req_B"]
     assert (document["summary"]["not_run"], document["summary"]["completed_requests"]) == (2, 1)
@@ -152,7 +152,7 @@ def test_a_model_of_several_gpus_takes_its_window_and_waits_for_all_of_it():
         machine=Machine(gpus=2),
         arrivals="all-at-zero",
     )
-    measured, servers = run(asked, scale=0.005, call_s=lambda call: 10.0)
+    measured, servers = run(asked, scale=0.02, call_s=lambda call: 10.0)
     assert not measured.failed
     document = checked(measured, asked)
     assert [each["gpu_ids"] for each in document["executions"] if each["model_name"] == "two"] == [[0, 1], [0, 1]]

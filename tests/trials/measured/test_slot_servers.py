@@ -112,7 +112,7 @@ def test_kill_9_of_a_server_in_mid_call_fails_its_execution_the_rest_is_done_and
 
 
 @pytest.mark.covers("C2", "E-SVR06")
-@pytest.mark.parametrize("when", ["starts", "serves"])
+@pytest.mark.parametrize("when", [pytest.param("starts", marks=pytest.mark.sweep), "serves"])
 def test_ctrl_c_ends_all_servers_and_writes_no_log(study: StandingStudy, when: str) -> None:
     servers(study, llm={"ttft_ms": 60_000})
     run = begun(study, "--gpus", "2")
@@ -142,15 +142,18 @@ def test_after_kill_9_of_the_run_itself_its_servers_end_with_their_lease(study: 
 
 
 @pytest.mark.covers("C2")
-def test_a_server_that_hangs_fails_its_call_and_is_ended_and_one_that_never_starts_fails_its_nodes(
-    study: StandingStudy,
-) -> None:
-    servers(study, llm={"silent_every": 2, "gap_ms": 0}, image={"truth": "/no/such/folder/truth"})
+def test_a_server_that_hangs_fails_its_call_and_is_ended(study: StandingStudy) -> None:
+    servers(study, llm={"silent_every": 2, "gap_ms": 0})
     done = study.bench(*MEASURE, "--gpus", "1", "--call-limit", "1s")
     assert done.returncode == 1, done.stderr
     document = log(study)
     assert [each.get("outcome") for each in document["executions"]] == [None, "timeout"]
     assert study.processes() == []
+
+
+@pytest.mark.sweep
+@pytest.mark.covers("C2")
+def test_a_server_that_never_starts_fails_its_nodes_and_no_others(study: StandingStudy) -> None:
     servers(study, llm={"gap_ms": 0}, image={"truth": "/no/such/folder/truth"})
     done = study.bench(*MEASURE, "--gpus", "1")
     assert done.returncode == 1, done.stderr

@@ -110,12 +110,14 @@ def measured_simulation(
     *,
     limit_s: float,
     call_limit_s: float,
+    on_begin: Callable[[], object] = lambda: None,
     on_progress: Callable[[int, int], object] = lambda done, running: None,
 ) -> MeasuredSimulation:
     """Run requests on model servers under a policy; their servers are ended on return, and also when it is
     interrupted.
 
-    Models are prepared, and estimates requested, before the clock begins. Raises UserError as `ModelServers.prepare`.
+    Models are prepared, and estimates requested, before the clock begins; `on_begin` is called just before that.
+    Raises UserError as `ModelServers.prepare`.
     """
     form, machine = POLICIES[policy], asked.machine
     try:
@@ -124,6 +126,7 @@ def measured_simulation(
         work = with_estimates(asked.work, servers, call_limit_s)
         estimated = simulate(replace(work, duration_s=work.estimate_s), machine, form.make, instants=form.instants)
         world = RealWorld(work, servers, limit_s=limit_s, call_limit_s=call_limit_s, on_progress=on_progress)
+        on_begin()
         begin = time.strftime(FORM)
         world.begin()
         measured = run_in(world, work, machine, form.make, instants=form.instants, stopped=world.is_over)
