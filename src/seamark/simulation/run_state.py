@@ -1,7 +1,7 @@
 """State of a run in the general event loop: its executions, and which nodes wait for which."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import cast
@@ -230,13 +230,14 @@ class RunState:
             self._ready_s[node] = at_s
             self.view.ready.append(node)
 
-    def _descendants(self, node: int) -> Iterator[int]:
-        ahead = [node]
+    def _descendants(self, node: int) -> set[int]:
+        found, ahead = set[int](), [node]
         while ahead:
             node = ahead.pop()
-            for distance in self._work.successors[node]:
-                ahead.append(node + distance)
-                yield node + distance
+            after = {node + distance for distance in self._work.successors[node]} - found
+            found |= after
+            ahead += after
+        return found
 
     def waits_for_gpus(self) -> bool:
         """Return whether a node is ready that GPUs can run which are expected back, though nothing else happens."""
