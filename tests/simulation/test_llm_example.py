@@ -12,7 +12,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to-simulate.md"
 
 @pytest.mark.covers("C14")
 def test_the_example_of_replicas_prints_what_the_page_says():
-    [(example, output)] = re.findall(r"```python\n(import numpy.*?)```\n\n```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    blocks = r"```python\n(import numpy.*?)```\n\n```text\n(.*?)```"
+    [(example, output)] = re.findall(blocks, PAGE.read_text("utf-8"), re.DOTALL)
     said = StringIO()
     with redirect_stdout(said):
         exec(compile(example, str(PAGE), "exec"), {})
