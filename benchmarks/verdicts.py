@@ -47,6 +47,7 @@ def scenario_of(kind: str, slowdown: float, repetitions: int, seed: int, seconds
         document = yaml.safe_load(text)
         if seconds is not None:
             document["workload"] |= {"duration_s": seconds, "warmup_s": seconds / 4}
+            document["restarts"] = "each"  # also where a start takes longer than the load
         document["metadata"] = {"seed": seed}
         return yaml.safe_dump(document)
     levels = {"service_seed": [1, 2]} if kind == "equal" else {"ttft_ms": [5.0, 5.0 * (1 + slowdown)]}
