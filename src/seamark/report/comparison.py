@@ -154,8 +154,14 @@ def _units(tested: Sequence[Compared]) -> str:
     """Return what the tests count, with their numbers."""
     kinds: dict[str, set[int]] = {}
     for each in tested:
-        kinds.setdefault(each.unit_of_inference, set()).update((each.base.units, each.new.units))
-    words = {"trial": "trials of the same start of a server", "start": "starts of a server, each by its median"}
+        simulated = each.unit_of_inference == "trial" and {each.base.origin, each.new.origin} == {"simulated"}
+        kind = "simulation" if simulated else each.unit_of_inference
+        kinds.setdefault(kind, set()).update((each.base.units, each.new.units))
+    words = {
+        "trial": "trials of the same start of a server",
+        "start": "starts of a server, each by its median",
+        "simulation": "simulated trials, one of each seed",
+    }
     parts = [f"{words[kind]} ({_range(counts)} a side)" for kind, counts in kinds.items()]
     return f"Units: {'; '.join(parts)}."
 
