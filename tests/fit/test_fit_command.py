@@ -25,6 +25,7 @@ def inside(study, monkeypatch):
     return study
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_a_model_names_its_trials_and_predicts_those_that_were_left_out(inside, tmp_path):
     code, said = in_process.run(["fit", "-c", NAME, "-o", str(tmp_path / "known.fit.json"), "--servers", "1"])
@@ -42,6 +43,7 @@ def test_a_model_names_its_trials_and_predicts_those_that_were_left_out(inside, 
     assert "from 6 trials" in said
 
 
+@pytest.mark.slow
 def test_the_same_seed_writes_the_same_models(inside, tmp_path):
     texts = []
     for name in ("one", "two"):
@@ -68,6 +70,7 @@ def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path,
     assert not (tmp_path / "out.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
     planted_replica_study(tmp_path)

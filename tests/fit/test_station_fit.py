@@ -46,6 +46,7 @@ def test_a_family_is_fitted_by_its_largest_likelihood(family):
             assert other.log_likelihood(sums) < found.log_likelihood(sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "servers"), [("exponential", 1), ("constant", 1), ("exponential", 4)])
 def test_the_planted_station_is_found(kind, servers):
     found = fit_station(planted(3, draw=KINDS[kind], servers=servers), draws=2)

@@ -15,6 +15,8 @@ from seamark.report.predictions import Pair, fits_of, simulated_pairs, twins
 from seamark.report.source import read_results
 from seamark.storage.paths import write
 
+pytestmark = pytest.mark.slow  # results of a scenario are made
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):

@@ -103,6 +103,7 @@ def test_shares_loads_and_waits_of_a_schedule_are_those_counted_by_hand():
     assert use_over_time(rows(LITTLE, 2), 8.0, 4).tolist() == [1.0, 0.5, 0.5, 0.5]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR12")
 def test_a_chart_above_five_thousand_bars_is_summed_up_and_its_caption_says_so(tmp_path):
     few, lots = shown(many(MOST_BARS), 2), shown(many(MOST_BARS + 1), 2)
@@ -117,6 +118,7 @@ def test_a_chart_above_five_thousand_bars_is_summed_up_and_its_caption_says_so(t
     assert len(picture.svg) < 100_000
 
 
+@pytest.mark.slow
 def test_more_gpus_than_rows_share_rows(tmp_path):
     wide = shown(many(300, gpus=100), 100)
     [picture] = gantt_pictures([wide], "cluster", "wide", tmp_path)
@@ -170,6 +172,7 @@ def test_policies_are_compared_before_factors_with_more_levels():
     assert compared_factor(treatments(cluster_gpus=list(range(1, 20)))) is None
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR12")
 def test_one_execution_on_one_gpu_is_drawn(tmp_path):
     single = shown([("a", 0, 0.0, 0.0, 0.0, 5.0, "none")], 1)

@@ -74,6 +74,7 @@ def test_the_same_seed_gives_the_same_requests_and_more_of_them_change_none(shap
     assert generated_requests(SYSTEM, load, 4)[0] != system
 
 
+@pytest.mark.slow
 def test_burstiness_is_that_of_gaps() -> None:
     for burstiness in (0.25, 1.0, 16.0):
         load = GeneratedLoad(count=20_000, rate_rps=5.0, burstiness=burstiness, shape="chain", nodes=1)
