@@ -6,7 +6,7 @@ from typing import Literal
 
 from seamark.config.decode import WRONG, decode
 from seamark.config.workflow_files import load_document
-from seamark.config.yaml_source import Mistakes
+from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
 from seamark.model.results.fitted_model import (
     FittedModels,
@@ -88,12 +88,8 @@ def read_models(path: Path) -> FittedModels:
     written = decode(tree, WrittenModels, mistakes)
     if written is not WRONG:
         for kind in ("stations", "replicas"):
-            for item, each in zip(tree.value[kind].value if kind in tree.value else (), getattr(written, kind)):
-                for name, value in {**vars(each), **vars(each.parameters)}.items():
-                    place = item.value.get(name) or item.value["parameters"].value.get(name)
-                    least = 0 if name.endswith("_s") and name != "mean_s" else 1e-9
-                    if isinstance(value, (int, float)) and value < least and place is not None:
-                        mistakes.add(place, f"{value:g} is too small. Write a number above 0.")
+            for item in tree.value[kind].value if kind in tree.value else ():
+                _check_numbers(item, mistakes)
         if not (written.stations or written.replicas):
             mistakes.add(tree, "has no model. Write 'stations:' or 'replicas:' with a list of them.")
     mistakes.raise_any()
@@ -102,9 +98,23 @@ def read_models(path: Path) -> FittedModels:
     )
 
 
+def _check_numbers(item: Item, mistakes: Mistakes) -> None:
+    """Note every number of a model below the least one that it can be."""
+    for name, each in item.items():
+        if name == "parameters":
+            _check_numbers(each, mistakes)
+        elif isinstance(each.value, (int, float)) and each.value < _least(name):
+            mistakes.add(each, f"{each.value:g} is too small. Write a number above 0.")
+
+
+def _least(name: str) -> float:
+    return 0.0 if name.endswith("_s") and name != "mean_s" else 1e-9
+
+
 def model_named(models: FittedModels, name: str | None, path: str) -> Model:
     """Return the model of a name, or the only one. Raises UserError for another name, and without one for several."""
-    every: dict[str, Model] = {each.name: each for each in (*models.stations, *models.replicas)}
+    found: tuple[Model, ...] = (*models.stations, *models.replicas)
+    every = {each.name: each for each in found}
     known = ", ".join(every) or "none"
     if name is None and len(every) == 1:
         return next(iter(every.values()))

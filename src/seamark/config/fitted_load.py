@@ -79,17 +79,23 @@ class FittedLoad:
         if recorded is None:
             expected = self.pattern.expected(self.until_s) or 0.0
             if expected > MOST_REQUESTS:
-                raise UserError(f"{expected:,.0f} requests are more than {MOST_REQUESTS:,}. Lower rate or duration_s.")
+                raise UserError(
+                    f"{expected:,.0f} requests are more than {MOST_REQUESTS:,}. Lower rate or duration_s."
+                )
             parts = list(schedule(self.pattern, seed=seed, until_s=self.until_s))
             arrival_s = np.concatenate([np.zeros(0, np.int64), *parts]) / 1e9
         else:
             arrival_s = recorded.arrival_s
         inside = arrival_s < self.until_s
-        prompts = self._lengths("prompt_tokens", recorded and recorded.prompt_tokens, len(arrival_s))[inside]
+        prompts = self._lengths(
+            "prompt_tokens", None if recorded is None else recorded.prompt_tokens, len(arrival_s)
+        )[inside]
         return LlmRequests(
             arrival_s=arrival_s[inside],
             prompt_tokens=prompts,
-            reply_tokens=self._lengths("reply_tokens", recorded and recorded.reply_tokens, len(arrival_s))[inside],
+            reply_tokens=self._lengths(
+                "reply_tokens", None if recorded is None else recorded.reply_tokens, len(arrival_s)
+            )[inside],
             cached_tokens=np.minimum(int(self.settings["cached_tokens"] or 0), prompts - 1),
         )
 

@@ -85,9 +85,12 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
         return
     if not model.fit_for_plans:
         more = len(model.contradictions) - 1
-        yield "model_file", (
-            f"{model.name} is unfit for plans: its own trials contradict it: {model.contradictions[0]}"
-            f"{f' (and {more} more)' if more else ''}. Measure its trials again without other work, or name another model."
+        yield (
+            "model_file",
+            (
+                f"{model.name} is unfit for plans: its own trials contradict it: {model.contradictions[0]}"
+                f"{f' (and {more} more)' if more else ''}. Measure its trials again without other work, or name another model."
+            ),
         )
     if isinstance(model, StationModel):
         for name in OF_REPLICAS:
@@ -97,7 +100,7 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
         requests = load.requests(PLANNED_SEED)
     except UserError as error:
         for line in error.mistakes:
-            yield "requests_file" if load.is_recorded else "duration_s", line
+            yield "requests_file" if load.is_recorded else "rate_rps", line
         return
     except ValueError as error:
         yield "pattern", f"{error}."
@@ -118,16 +121,23 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
             f"{name} {value:.4g} ({f'{ranges[name].low:.4g} to {ranges[name].high:.4g}' if name in ranges else 'none'})"
             for name, value in found.items()
         ]
-        yield "model_file", (
-            f"{model.name} with {load.service.replicas} replicas: outside of the trials of the fit: {', '.join(parts)}."
-            " 'extrapolate: true' simulates it all the same, and marks it SUSPECT."
+        yield (
+            "model_file",
+            (
+                f"{model.name} with {load.service.replicas} replicas: outside of the trials of the fit: {', '.join(parts)}."
+                " 'extrapolate: true' simulates it all the same, and marks it SUSPECT."
+            ),
         )
 
 
 def _require_servable(load: FittedLoad, requests: LlmRequests) -> None:
     """Raise UserError for limits, or a longest request, that no step could serve."""
-    at = slice(longest := int(np.argmax(requests.held_at_end)), longest + 1)
-    columns = (requests.arrival_s, requests.prompt_tokens, requests.reply_tokens, requests.cached)
-    arrival_s, prompts, replies, cached = (column[at] for column in columns)
-    one = LlmRequests(arrival_s=arrival_s, prompt_tokens=prompts, reply_tokens=replies, cached_tokens=cached)
+    longest = int(np.argmax(requests.held_at_end))
+    at = slice(longest, longest + 1)
+    one = LlmRequests(
+        arrival_s=requests.arrival_s[at],
+        prompt_tokens=requests.prompt_tokens[at],
+        reply_tokens=requests.reply_tokens[at],
+        cached_tokens=requests.cached[at],
+    )
     serve_fitted(load.service, one, PLANNED_SEED)

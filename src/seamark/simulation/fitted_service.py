@@ -96,7 +96,9 @@ def outside(service: FittedService, requests: LlmRequests, rate_rps: float) -> d
     if "concurrency" not in model.ranges:
         return found | {"rate_rps": rate}
     latency_s = float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean())
-    return found if _holds(model.ranges["concurrency"], rate * latency_s) else found | {"concurrency": rate * latency_s}
+    return (
+        found if _holds(model.ranges["concurrency"], rate * latency_s) else found | {"concurrency": rate * latency_s}
+    )
 
 
 def ranges_of(model: StationModel | ReplicaModel) -> Mapping[str, InputRange]:
