@@ -119,7 +119,7 @@ class FittedLoad:
 
 
 def pattern_of_settings(settings: Mapping[str, Value]) -> Pattern:
-    """Return the pattern of settings without `limit_s`, so that the load lasts as long as its own. Raises ValueError."""
+    """Return the pattern of settings; `limit_s` is no length of it. Raises ValueError."""
     own = {name: value for name, value in settings.items() if name != "limit_s"}
     pattern = pattern_of(LoadProfile.of(own))
     assert pattern is not None, "the recipe allows open loops alone"

@@ -89,7 +89,8 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
             "model_file",
             (
                 f"{model.name} is unfit for plans: its own trials contradict it: {model.contradictions[0]}"
-                f"{f' (and {more} more)' if more else ''}. Measure its trials again without other work, or name another model."
+                f"{f' (and {more} more)' if more else ''}. Measure its trials again"
+                " without other work, or name another model."
             ),
         )
     if isinstance(model, StationModel):
@@ -118,13 +119,15 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
     if found and not values["extrapolate"]:
         ranges = ranges_of(model)
         parts = [
-            f"{name} {value:.4g} ({f'{ranges[name].low:.4g} to {ranges[name].high:.4g}' if name in ranges else 'none'})"
+            f"{name} {value:.4g} ({f'{known.low:.4g} to {known.high:.4g}' if known else 'none'})"
             for name, value in found.items()
+            for known in (ranges.get(name),)
         ]
         yield (
             "model_file",
             (
-                f"{model.name} with {load.service.replicas} replicas: outside of the trials of the fit: {', '.join(parts)}."
+                f"{model.name} with {load.service.replicas} replicas: outside of the trials of the fit:"
+                f" {', '.join(parts)}."
                 " 'extrapolate: true' simulates it all the same, and marks it SUSPECT."
             ),
         )

@@ -41,8 +41,8 @@ class ServedRequests:
 
 
 def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, draw: bool = False) -> ServedRequests:
-    """Serve requests; a station sees their arrivals alone. With `draw` one of the draws of the fit is used and a speed
-    as that of another repeat, both by the seed. Equal seeds have equal service times whatever the replicas are.
+    """Serve requests; a station sees their arrivals alone. With `draw` one of the draws of the fit is used and a
+    speed as that of another repeat, both by the seed. Equal seeds have equal service times whatever the replicas are.
 
     Raises UserError for limits or requests that no step could serve.
     """
@@ -75,8 +75,8 @@ def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, dr
 
 
 def outside(service: FittedService, requests: LlmRequests, rate_rps: float) -> dict[str, float]:
-    """Return the inputs that lie outside of those of the fit, by name: utilisation of a station; of a replica the mean
-    lengths, and the rate or else the concurrency (by Little's law, with the estimate). A model without trials has no
+    """Return the inputs that lie outside of those of the fit, by name: utilisation of a station; of a replica the
+    mean lengths, and the rate or else the concurrency (by Little's law, with the estimate). A model without trials has no
     range."""
     model = service.model
     if not model.sources:

@@ -70,8 +70,8 @@ class CheckInputs:
     and ran in `sessions`. `others_unknown`: why the use of processors by others is not known. `shared_device`: the
     device of its lane, if other lanes were on it. `not_scored`: why its kept replies could not be scored.
     `ended_early` is the party that ended the window of all before its time, at `early_ratio` of the planned one;
-    `idle_cores` is the use of CPUs, in cores, of members whose party was under no load. `extrapolated` are inputs of a
-    simulation outside of those of its fit.
+    `idle_cores` is the use of CPUs, in cores, of members whose party was under no load. `extrapolated`
+    are inputs of a simulation outside of those of its fit.
     """
 
     status: str = "ok"

@@ -21,8 +21,8 @@ MOST_STALLS = 100
 
 
 def arrivals_of(assignment: WorkerAssignment) -> Pattern | None:
-    """Return the pattern of the load, None for a closed loop and for a program, which sends nothing: with `keep_busy`,
-    one that ends begins anew."""
+    """Return the pattern of the load, None for a closed loop and for a program: with `keep_busy`, one
+    that ends begins anew."""
     if assignment.job.kind == "program":
         return None
     pattern = pattern_of(assignment.load)

@@ -14,8 +14,8 @@ SECOND_NS = 1_000_000_000
 
 
 class SimulatedService(Task):
-    """One simulation. A sample is a request: due and sent at its arrival, as by a client that is never late; its first
-    part is the first token of a language model, its units are tokens (of a station 1)."""
+    """One simulation. A sample is a request: due and sent at its arrival, as by a client that is never late; its
+    first part is the first token of a language model, its units are tokens (of a station 1)."""
 
     unit = "token"
     kinds = ("request",)
