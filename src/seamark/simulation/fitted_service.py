@@ -76,8 +76,8 @@ def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, dr
 
 def outside(service: FittedService, requests: LlmRequests, rate_rps: float) -> dict[str, float]:
     """Return the inputs that lie outside of those of the fit, by name: utilisation of a station; of a replica the
-    mean lengths, and the rate or else the concurrency (by Little's law, with the estimate). A model without trials has no
-    range."""
+    mean lengths, and the rate or else the concurrency (by Little's law, with the estimate). A model without
+    trials has no range."""
     model = service.model
     if not model.sources:
         return {}
