@@ -64,6 +64,7 @@ def test_a_recipe_was_seen_in_apptainer_by_a_test_or_says_that_it_was_not(servic
 
 
 NEEDED: dict[str, dict[str, object]] = {
+    "fitted": {"model_file": str(ROOT / "config/models/example.yaml"), "model": "mm1", "rate_rps": 9},
     "cluster": {"system_file": str(ROOT / "config/clusters/system_config.yaml"), "generated_requests": 5},
     "command": {"command": {"argv": ["true"]}},
 }

@@ -19,7 +19,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
-from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS
+from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS, PROGRAM_SETTINGS
 from seamark.platform.pinning import cores_in, shown_cores
 
 SiteOf = Callable[[str | None], Site]
@@ -134,7 +134,9 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     before = mistakes.count
     given: dict[str, Any] = {}
     if "settings" in tree.value:
-        given["settings"] = _settings(tree.value.pop("settings"), mistakes)
+        origin = tree.value.get("origin")
+        simulated = origin is not None and origin.value == "simulated"
+        given["settings"] = _settings(tree.value.pop("settings"), mistakes, simulated=simulated)
     service = decode(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
     if service is WRONG or mistakes.count > before:
@@ -149,11 +151,16 @@ def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
         mistakes.add(name, f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file.")
 
 
-def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
-    """Return the settings of a recipe, written as a mapping from name to the other fields."""
+def _settings(item: Item, mistakes: Mistakes, *, simulated: bool = False) -> tuple[Setting, ...]:
+    """Return the settings of a recipe, written as a mapping from name to the other fields.
+
+    A `simulated` load has none of the settings of a load of requests unless its recipe names them, in their meaning.
+    """
     if not is_mapping(item, mistakes):
         return ()
     reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *FINITE_SETTINGS, *RESOURCE_SETTINGS))}
+    if simulated:
+        reserved -= {each.name for each in LOAD_SETTINGS} - {each.name for each in PROGRAM_SETTINGS}
     decoded: list[Setting] = []
     for name, each in item.items():
         if name in reserved:

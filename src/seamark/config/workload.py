@@ -111,11 +111,13 @@ def workloads_of(
     _check_defaults(defaults, made, services, mistakes)
     for each, workload in zip(items, made, strict=True):
         if workload is not None and not workload.parties and services[workload.service].origin == "simulated":
-            from seamark.config.workflow_settings import check_workflows  # few scenarios simulate
+            from seamark.config.fitted_settings import check_fitted  # few scenarios simulate
+            from seamark.config.workflow_settings import check_workflows
 
             repetitions = tree.value.get("repetitions")
             count = repetitions.value if repetitions and type(repetitions.value) is int else Scenario.repetitions
             check_workflows(each, workload, services[workload.service], count, mistakes)
+            check_fitted(each, workload, services[workload.service], mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)

@@ -85,8 +85,8 @@ def _as_read(
         return _as_read_by_parties(values, defaults, fixed, workload)
     if "pattern" not in values:
         return values
-    unread = without_effect(str(values["pattern"]), values["turns"], own)
-    return values | {name: defaults[name] for name in unread}
+    unread = without_effect(str(values["pattern"]), values.get("turns"), own)
+    return values | {name: defaults[name] for name in unread if name in values}
 
 
 def _as_read_by_parties(

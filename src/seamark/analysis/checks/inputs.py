@@ -70,7 +70,8 @@ class CheckInputs:
     and ran in `sessions`. `others_unknown`: why the use of processors by others is not known. `shared_device`: the
     device of its lane, if other lanes were on it. `not_scored`: why its kept replies could not be scored.
     `ended_early` is the party that ended the window of all before its time, at `early_ratio` of the planned one;
-    `idle_cores` is the use of CPUs, in cores, of members whose party was under no load.
+    `idle_cores` is the use of CPUs, in cores, of members whose party was under no load. `extrapolated`
+    are inputs of a simulation outside of those of its fit.
     """
 
     status: str = "ok"
@@ -147,6 +148,7 @@ class CheckInputs:
     ended_early: str | None = None
     early_ratio: float = 1.0
     idle_cores: Mapping[str, float] = field(default_factory=dict)
+    extrapolated: Sequence[str] = ()
 
 
 Check = Callable[[CheckInputs], VerdictReason | None]

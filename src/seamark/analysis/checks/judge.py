@@ -56,6 +56,7 @@ CHECKS: tuple[Check, ...] = (
     result.wrong_answers,
     result.answers_not_scored,
     result.server_restarted,
+    result.extrapolated,
     result.quality_floor,
     result.slo_missed,
     result.tokens_not_counted,

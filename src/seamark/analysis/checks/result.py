@@ -208,6 +208,18 @@ def answers_not_scored(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+def extrapolated(inputs: CheckInputs) -> VerdictReason | None:
+    """A fit knows nothing of loads and lengths that none of its trials had."""
+    if inputs.status != "ok" or not inputs.extrapolated:
+        return None
+    return VerdictReason(
+        code="extrapolated",
+        severity="suspect",
+        text=f"outside of the trials of the fit: {', '.join(inputs.extrapolated)}",
+        remedy="Measure trials there and fit again, or simulate inside of the fit's ranges.",
+    )
+
+
 def server_restarted(inputs: CheckInputs) -> VerdictReason | None:
     """A server with cold caches differs from that of the other repetitions."""
     if inputs.server_restarted is None:

@@ -6,6 +6,7 @@ from typing import Any
 from seamark.analysis.checks import CheckInputs, Connections
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.metric import MetricInputs
+from seamark.analysis.metrics.metric_inputs import is_simulated_load
 from seamark.analysis.metrics.resources import Ceiling, others_unknown, processors_of
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.window import Window
@@ -31,7 +32,8 @@ def check_inputs(
 ) -> CheckInputs:
     """Return the inputs of the checks. `metrics` has the judged objectives."""
     counts, window, profile, workers = inputs.counts, inputs.window, trial.load, load.workers
-    pattern = _pattern(profile)
+    simulated = is_simulated_load(profile, load)
+    pattern = _pattern(_virtual(trial) if simulated else profile)
     if client_is_server is None:
         client_is_server = bool(inputs.telemetry) and not any(source == "server" for source, _ in inputs.telemetry)
     missed = [slo for slo in metrics.slos if slo.met is False]
@@ -103,7 +105,8 @@ def check_inputs(
         others_unknown=others_unknown(inputs.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_missed(slo) for slo in missed if slo.metric in quality],
-        kind=load.kind,
+        kind="requests" if simulated else load.kind,
+        extrapolated=_extrapolated(load),
         items=load.items or 0,
         items_left=max(0, (load.items or 0) - counts.rows),
         sessions=max(1, len(load.sessions)),
@@ -180,6 +183,24 @@ def _pattern(profile: LoadProfile) -> Pattern | None:
         return pattern_of(profile)
     except ValueError:
         return None
+
+
+def _virtual(trial: Trial) -> LoadProfile:
+    """Return the load of a simulation with its own length: `limit_s` is that of its program in real time."""
+    return LoadProfile.of({name: value for name, value in trial.settings.items() if name != "limit_s"})
+
+
+EXTRAPOLATED = "extrapolated_"
+"""What figures of a simulation begin with whose inputs lie outside of those of a fit."""
+
+
+def _extrapolated(load: LoadRecord) -> list[str]:
+    """Return each input of a simulation that lies outside of those of its fit, with its value."""
+    return [
+        f"{name.removeprefix(EXTRAPOLATED)} {value:.4g}"
+        for name, value in load.quality.items()
+        if load.origin == "simulated" and name.startswith(EXTRAPOLATED) and value is not None
+    ]
 
 
 def _requested_rps(profile: LoadProfile, pattern: Pattern | None, window: Window) -> float | None:

@@ -16,8 +16,8 @@ from seamark.analysis.metrics.window import (
     RULE_OF_PARTIES,
     Window,
     find_window,
-    window_of_arrivals,
     window_of_items,
+    window_of_simulation,
 )
 from seamark.analysis.metrics.window_counts import WindowCounts, count_window
 from seamark.model.load_profile import LoadProfile
@@ -107,7 +107,7 @@ def metric_inputs(
             start_ns = min(max(start_ns, own_ns), end_ns)
         window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
     elif load.origin == "simulated":
-        window = window_of_arrivals(samples)
+        window = window_of_simulation(samples, trial.settings)
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
     else:
@@ -131,7 +131,7 @@ def metric_inputs(
     users = profile.concurrency if profile.closed else None
     steady = (
         state_of_items(samples, window, users=profile.concurrency)
-        if profile.finite
+        if profile.finite and not is_simulated_load(profile, load)
         else steady_state(samples, window, changing=changing, users=users)
     )
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
@@ -150,6 +150,11 @@ def metric_inputs(
         energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
         stages=read_stages(folder.events, samples, window, counted.response),
     )
+
+
+def is_simulated_load(profile: LoadProfile, load: LoadRecord) -> bool:
+    """Return whether a simulation has an open load: it is judged as a measured load of requests."""
+    return load.origin == "simulated" and not profile.closed
 
 
 def _has_objectives(trial: Trial, counted: WindowCounts) -> bool:

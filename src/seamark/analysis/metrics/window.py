@@ -1,5 +1,6 @@
 """The measured window of a load: everything due after the declared warm-up, whatever its results."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.timeline import SECOND_NS
 from seamark.model.sample import MISSING_NS
+from seamark.model.service import Value
 
 RULE = "all due after the warm-up"
 RULE_OF_ITEMS = "all items after the warm-up items"
@@ -46,6 +48,18 @@ def window_of_arrivals(samples: Samples) -> Window:
     batches = [(int(each.due.min()), int(each.last.max())) for each in samples.batches() if each.due.size]
     start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True)
+
+
+def window_of_simulation(samples: Samples, settings: Mapping[str, Value]) -> Window:
+    """Return the measured window of a simulation: all of it, or of one with a `warmup_s` what was due after that, to
+    the end of its `duration_s`, else to the last request."""
+    warmup_s, duration_s = settings.get("warmup_s"), settings.get("duration_s")
+    if not isinstance(warmup_s, (int, float)):
+        return window_of_arrivals(samples)
+    if isinstance(duration_s, (int, float)):
+        return find_window(warmup_s=warmup_s, duration_s=duration_s)
+    due_ns = max((int(each.due.max()) for each in samples.batches() if each.due.size), default=0)
+    return Window(start_ns=round(warmup_s * SECOND_NS), end_ns=due_ns + 1)
 
 
 def find_window(*, warmup_s: float, duration_s: float, sending_ended_ns: int | None = None) -> Window:

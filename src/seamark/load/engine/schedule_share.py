@@ -21,7 +21,10 @@ MOST_STALLS = 100
 
 
 def arrivals_of(assignment: WorkerAssignment) -> Pattern | None:
-    """Return the pattern of the load, None for a closed loop: with `keep_busy`, one that ends begins anew."""
+    """Return the pattern of the load, None for a closed loop and for a program: with `keep_busy`, one
+    that ends begins anew."""
+    if assignment.job.kind == "program":
+        return None
     pattern = pattern_of(assignment.load)
     return Repeated(pattern=pattern) if pattern is not None and assignment.job.keep_busy else pattern
 

@@ -260,7 +260,8 @@ def worker_report(
     has_run_out = fault is None and (counters.ran_out or ran_out(assignment))
     ran_out_s = counters.ran_out_s
     has_sent_all = has_run_out or (assignment.load.turns == 1 and counters.sent == assignment.requests)
-    if not assignment.load.closed and has_sent_all and counters.sent == counters.scheduled:
+    is_open = not assignment.load.closed and assignment.job.kind != "program"
+    if is_open and has_sent_all and counters.sent == counters.scheduled:
         ran_out_s = last_sent_s(assignment.segment)  # with a backlog at its end, the load was sending all the time
     return {
         **{name: value for name, value in vars(counters).items() if name not in OF_A_TASK},

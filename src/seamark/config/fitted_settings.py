@@ -1,0 +1,146 @@
+"""Checks of a workload of the service `fitted`: its model, its load, and both together."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+import numpy as np
+
+from seamark.config.fitted_load import RECORDED, FittedLoad
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import UserError
+from seamark.model.results.fitted_model import StationModel
+from seamark.model.scenario import Workload
+from seamark.model.service import Service, Value
+from seamark.simulation.fitted_service import outside, ranges_of, serve_fitted
+from seamark.simulation.llm.replica import LlmRequests
+
+MARKS = ("model_file", "requests_file", "extrapolate", "router")
+OF_REPLICAS = (
+    "kv_blocks", "max_num_seqs", "max_num_batched_tokens", "prompt_tokens", "reply_tokens", "cached_tokens",
+)  # fmt: skip
+OF_PATTERNS: Mapping[str, tuple[str, ...]] = {
+    "poisson": ("rate_rps",),
+    "constant": ("rate_rps",),
+    "gamma": ("rate_rps", "burstiness"),
+    "ramp": ("rate_rps", "ramp_to_rps"),
+    "steps": ("step_rates",),
+    "bursts": ("rate_rps", "burst_rps", "burst_s", "burst_every_s"),
+    "diurnal": ("rate_rps", "amplitude", "period_s"),
+    RECORDED: ("requests_file",),
+}
+"""Settings that a pattern needs; the others of these have no effect with it."""
+PLANNED_SEED = 0
+
+
+def check_fitted(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
+    """Note what is wrong with each combination of levels, once. Only for recipes with the settings of `fitted`."""
+    if not all(service.setting(name) for name in MARKS):
+        return
+    known = {setting.name for setting in service.settings}
+    if any(name in item.value and name not in workload.levels for name in known):
+        return
+    noted: set[str] = set()
+    for values in _combinations(workload, service):
+        for name, text in _mistakes(values, workload):
+            if text not in noted:
+                noted.add(text)
+                mistakes.add(item.value.get(name, item), text)
+
+
+def _combinations(workload: Workload, service: Service) -> Iterator[Mapping[str, Value]]:
+    levels = {each.name: workload.levels.get(each.name, (each.default,)) for each in service.settings}
+    for combination in product(*levels.values()):
+        values = dict(zip(levels, combination, strict=True))
+        if not any(entry.items() <= values.items() for entry in workload.exclude):
+            yield values
+    for entry in workload.include:
+        fixed = {name: values[0] for name, values in levels.items()}
+        yield fixed | {name: value for name, value in entry.items() if name in fixed}
+
+
+def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple[str, str]]:
+    pattern = str(values["pattern"])
+    needed = OF_PATTERNS[pattern]
+    entries = (entry["pattern"] for entry in workload.include if "pattern" in entry)
+    levels = {pattern, *map(str, workload.levels.get("pattern", ())), *map(str, entries)}
+    read = {name for each in levels for name in OF_PATTERNS[each]}
+    wrong = False
+    for name in dict.fromkeys(each for names in OF_PATTERNS.values() for each in names):
+        if name in needed and values[name] is None:
+            wrong = True
+            yield "pattern", f"the pattern '{pattern}' needs '{name}'. Add it, or choose another pattern."
+        elif name not in read and values[name] is not None:
+            wrong = True
+            users = " or ".join(each for each, names in OF_PATTERNS.items() if name in names)
+            yield name, f"has no effect with the pattern '{pattern}'. Remove it, or set 'pattern' to {users}."
+    paths = [str(values[name]) for name in ("model_file", "requests_file") if values[name] is not None]
+    if wrong or any(path not in workload.contents for path in paths):
+        return  # a missing file is noted already; `$NAME` may be known elsewhere
+    load = FittedLoad(settings=values)
+    try:
+        model = load.service.model
+    except UserError as error:
+        for line in error.mistakes:
+            yield ("model_file" if values["model"] is None else "model"), line
+        return
+    if not model.fit_for_plans:
+        more = len(model.contradictions) - 1
+        yield (
+            "model_file",
+            (
+                f"{model.name} is unfit for plans: its own trials contradict it: {model.contradictions[0]}"
+                f"{f' (and {more} more)' if more else ''}. Measure its trials again"
+                " without other work, or name another model."
+            ),
+        )
+    if isinstance(model, StationModel):
+        for name in OF_REPLICAS:
+            if values[name] is not None:
+                yield name, f"has no effect: {model.name} is a station, which knows no tokens. Remove it."
+    try:
+        requests = load.requests(PLANNED_SEED)
+    except UserError as error:
+        for line in error.mistakes:
+            yield "requests_file" if load.is_recorded else "rate_rps", line
+        return
+    except ValueError as error:
+        yield "pattern", f"{error}."
+        return
+    if not len(requests) or not (requests.arrival_s >= load.warmup_s).any():
+        yield "duration_s", "no request is due after the warm-up. Raise duration_s, or lower warmup_s."
+        return
+    try:
+        _require_servable(load, requests)
+        found = outside(load.service, requests, load.rate_rps(requests.arrival_s))
+    except UserError as error:
+        for line in error.mistakes:
+            yield "model", f"{model.name}: {line}"
+        return
+    if found and not values["extrapolate"]:
+        ranges = ranges_of(model)
+        parts = [
+            f"{name} {value:.4g} ({f'{known.low:.4g} to {known.high:.4g}' if known else 'none'})"
+            for name, value in found.items()
+            for known in (ranges.get(name),)
+        ]
+        yield (
+            "model_file",
+            (
+                f"{model.name} with {load.service.replicas} replicas: outside of the trials of the fit:"
+                f" {', '.join(parts)}."
+                " 'extrapolate: true' simulates it all the same, and marks it SUSPECT."
+            ),
+        )
+
+
+def _require_servable(load: FittedLoad, requests: LlmRequests) -> None:
+    """Raise UserError for limits, or a longest request, that no step could serve."""
+    longest = int(np.argmax(requests.held_at_end))
+    at = slice(longest, longest + 1)
+    one = LlmRequests(
+        arrival_s=requests.arrival_s[at],
+        prompt_tokens=requests.prompt_tokens[at],
+        reply_tokens=requests.reply_tokens[at],
+        cached_tokens=requests.cached[at],
+    )
+    serve_fitted(load.service, one, PLANNED_SEED)

@@ -1,0 +1,50 @@
+"""Wrong scenarios of the service `fitted`: each mistake is a line with place and remedy."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seamark.config.read import read_scenario, read_services, read_site
+from seamark.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+SERVICES = read_services(ROOT / "config" / "services")
+SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
+SCENARIO = """\
+scenario: simulated
+repetitions: 1
+workload:
+  service: fitted
+  model_file: models.yaml
+  model: llm
+  replicas: 2
+  rate_rps: 20
+  prompt_tokens: 512
+  reply_tokens: 64
+"""
+TABLE = Path(__file__).parent / "wrong_fitted.yaml"
+WRONG: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in yaml.safe_load(TABLE.read_text())}
+
+
+@pytest.mark.covers("C1", "E-VAL")
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_workload_is_a_line_that_says_where_and_what(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"scenario.yaml": SCENARIO, "models.yaml": (ROOT / "config/models/example.yaml").read_text("utf-8")}
+    entry = WRONG[name]
+    path = f"{entry.get('in', 'scenario')}.yaml"
+    assert entry["old"] in files[path], "the table does not fit its file"
+    files[path] = files[path].replace(entry["old"], entry["new"], 1)
+    for file, text in files.items():
+        Path(file).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        read_scenario(Path("scenario.yaml"), SERVICES, SITE)
+    assert caught.value.exit_code == 2
+    line, *more = caught.value.mistakes
+    assert not more or entry.get("several"), more
+    assert f"{entry.get('place', 'scenario.yaml')}:{entry['line']}:" in line, line
+    assert entry["says"] in line
