@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -85,14 +86,19 @@ def test_a_library_that_only_the_services_environment_has_is_not_missed_but_a_wr
     Study.at(study, scenario="try.yaml").require_drivers()
 
 
-CLUSTER = {"system_file": str(SERVICES.parent / "clusters" / "system_config.yaml"), "generated_requests": 5}
+NEEDED: Mapping[str, Mapping[str, object]] = {
+    "command": {"command": {"argv": ["true"]}},
+    "cluster": {"system_file": str(SERVICES.parent / "clusters" / "system_config.yaml"), "generated_requests": 5},
+    "fitted": {"model_file": str(SERVICES.parent / "models" / "example.yaml"), "model": "mm1", "rate_rps": 20},
+}
+"""Settings without a default."""
 
 
 @pytest.mark.parametrize("name", read_services(SERVICES))
 def test_the_drivers_of_shipped_recipes_are_found(name: str, tmp_path: Path) -> None:
     server = read_services(SERVICES)[name].server
     nodes = server.fewest_nodes if server else 1
-    needed = {"command": {"command": {"argv": ["true"]}}, "cluster": CLUSTER}.get(name, {})
+    needed = NEEDED.get(name, {})
     scenario = {"scenario": "try", "resources": {"nodes": nodes}, "workload": {"service": name, **needed}}
     (tmp_path / "try.yaml").write_text(yaml.safe_dump(scenario))
     before = set(sys.modules)
