@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
 from seamark.simulation.schedule import Floats
+from seamark.simulation.station import Family, drawn_by
 
-Family = Literal["exponential", "gamma", "lognormal"]
 FAMILIES: tuple[Family, ...] = ("exponential", "gamma", "lognormal")
 PARAMETERS = {"exponential": 1, "gamma": 2, "lognormal": 2}
 LEAST_VARIATION = 0.005
@@ -61,11 +61,7 @@ class ServiceTime:
 
     def draw(self, random: np.random.Generator, count: int) -> Floats:
         """Draw times in seconds, shape (count,)."""
-        if self.family == "exponential":
-            return random.exponential(self.mean_s, count)
-        if self.family == "gamma":
-            return random.gamma(self._shape, self.mean_s / self._shape, count)
-        return random.lognormal(np.log(self.mean_s) - self._sigma2 / 2, self._sigma2**0.5, count)
+        return drawn_by(self.family, self.mean_s, self.variation)(random, count)
 
     def cdf(self, times_s: Floats) -> NDArray[np.float64]:
         """Return the share of times up to each one."""

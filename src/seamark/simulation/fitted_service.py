@@ -9,7 +9,7 @@ from seamark.model.results.fitted_model import InputRange, ReplicaModel, Station
 from seamark.simulation.llm.fleet import Fleet, serve_requests
 from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 from seamark.simulation.schedule import Floats, Ints
-from seamark.simulation.station import Draw, Router, Station, exponential, lognormal, serve
+from seamark.simulation.station import Router, Station, drawn_by, serve
 
 TOLERANCE = 0.001
 """Share by which an input may lie outside of the range of a fit."""
@@ -50,7 +50,7 @@ def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, dr
     factor = float(np.exp(model.between * own.normal())) if draw else 1.0
     if isinstance(model, StationModel):
         times = model.draws[int(own.integers(len(model.draws)))] if draw and model.draws else model.parameters
-        law = _law(model.family, times.mean_s * factor, times.variation)
+        law = drawn_by(model.family, times.mean_s * factor, times.variation)
         station = Station(servers=service.replicas, service=law, router=service.router or "one-queue")
         served = serve(station, requests.arrival_s, random)
         ones = np.ones(len(requests), np.int64)
@@ -110,15 +110,6 @@ def ranges_of(model: StationModel | ReplicaModel) -> Mapping[str, InputRange]:
 
 def _holds(known: InputRange | None, value: float) -> bool:
     return known is not None and known.low * (1 - TOLERANCE) <= value <= known.high * (1 + TOLERANCE)
-
-
-def _law(family: str, mean_s: float, variation: float) -> Draw:
-    if family == "exponential":
-        return exponential(mean_s)
-    if family == "lognormal":
-        return lognormal(mean_s, variation)
-    shape = variation**-2
-    return lambda random, count: random.gamma(shape, mean_s / shape, count)
 
 
 def _replica(service: FittedService, model: ReplicaModel, cost: StepCost) -> LlmReplica:

@@ -11,6 +11,7 @@ import numpy as np
 from seamark.simulation.schedule import Floats, Ints
 
 Router = Literal["one-queue", "random", "round-robin", "power-of-two", "least-loaded"]
+Family = Literal["exponential", "gamma", "lognormal"]
 Draw = Callable[[np.random.Generator, int], Floats]
 """Draws a number of service times in seconds."""
 
@@ -29,6 +30,19 @@ def lognormal(mean_s: float, variation: float) -> Draw:
     """Return lognormal times of that mean; `variation` is the standard deviation over the mean."""
     sigma2 = float(np.log1p(variation**2))
     return lambda random, count: random.lognormal(np.log(mean_s) - sigma2 / 2, sigma2**0.5, count)
+
+
+def gamma(mean_s: float, variation: float) -> Draw:
+    """Return gamma times of that mean; `variation` is the standard deviation over the mean."""
+    shape = 1 / variation**2
+    return lambda random, count: random.gamma(shape, mean_s / shape, count)
+
+
+def drawn_by(family: Family, mean_s: float, variation: float) -> Draw:
+    """Return times of a family; an exponential one has a variation of 1."""
+    if family == "exponential":
+        return exponential(mean_s)
+    return gamma(mean_s, variation) if family == "gamma" else lognormal(mean_s, variation)
 
 
 def empirical(times_s: Sequence[float]) -> Draw:
