@@ -62,7 +62,7 @@ def _picture(
         axes[0][0].set_ylabel("use of GPUs (%)")
         axes[1][0].set_ylabel("nodes that wait")
         axes[0][0].set_ylim(0, 104)
-        axes[1][0].set_ylim(bottom=0)
+        axes[1][0].set_ylim(0, max(1.0, axes[1][0].get_ylim()[1]))
         if curves:
             handles = [
                 Line2D([], [], color=colour, ls=dashes, lw=1.4, label=f"{curves} {label}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from seamark.report.figures.canvas import COLOURS, MUTED, drawing, plain_numbers, written
 from seamark.report.figures.gantt import FETCHES
@@ -65,7 +66,8 @@ def _draw(axis: Axes, parts: Sequence[Part], figures: Sequence[ScheduleFigures])
         width = factor * np.asarray([getattr(each, field) for each in figures], np.float64)
         axis.barh(range(len(figures)), width, 0.66, left, label=label, lw=0.4, **{"edgecolor": "white", **look})
         left += width
-    axis.set_xlim(0, max(float(left.max(initial=0.0)) * 1.04, 1e-9))
+    axis.set_xlim(0, float(left.max(initial=0.0)) * 1.04 or 1.0)
+    axis.xaxis.set_major_locator(MaxNLocator(4, integer=parts is FETCHED))
     axis.grid(visible=False, axis="y")
     plain_numbers(axis.xaxis)
 
