@@ -54,14 +54,14 @@ def test_bars_are_loads_switches_and_runs_on_each_gpu():
 @pytest.mark.covers("C11")
 def test_shares_of_slices_are_those_counted_by_hand():
     bars = bars_of(rows_of(table(LITTLE)))
-    found = occupation_of(bars, gpus=4, kinds=4, span_s=10.0, slices=2, most_rows=8)
+    found = occupation_of(bars, gpus=4, kinds=5, span_s=10.0, slices=2, most_rows=8)
     assert found.slice_s == 5.0
-    assert found.shares[0].tolist() == [[0.6, 0.2], [0.0, 0.6], [0.4, 0.0], [0.0, 0.2]]
-    assert found.shares[1].tolist() == [[0.0, 0.0], [0.8, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    assert found.shares[0].tolist() == [[0.6, 0.2], [0.0, 0.6], [0.4, 0.0], [0.0, 0.2], [0.0, 0.0]]
+    assert found.shares[1].tolist() == [[0.0, 0.0], [0.8, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     assert found.shares[3].sum() == 0.0
-    pairs = occupation_of(bars, gpus=4, kinds=4, span_s=10.0, slices=2, most_rows=2)
+    pairs = occupation_of(bars, gpus=4, kinds=5, span_s=10.0, slices=2, most_rows=2)
     assert pairs.gpus_of_row.tolist() == [2, 2]
-    assert pairs.shares[1].tolist() == [[0.0, 0.0], [0.4, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    assert pairs.shares[1].tolist() == [[0.0, 0.0], [0.4, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
 
 
 @pytest.mark.covers("C11")
@@ -80,12 +80,12 @@ def test_summing_up_keeps_the_busy_time_of_every_gpu_and_kind(seed):
     span_s = float(bars.end_s.max())
     took_s = bars.end_s - bars.begin_s
     for slices in (1, 7, 160):
-        found = occupation_of(bars, gpus=gpus, kinds=5, span_s=span_s, slices=slices, most_rows=64)
-        cells = np.zeros((gpus, 5))
+        found = occupation_of(bars, gpus=gpus, kinds=6, span_s=span_s, slices=slices, most_rows=64)
+        cells = np.zeros((gpus, 6))
         np.add.at(cells, (bars.gpu, bars.kind), took_s)
         assert found.seconds.sum(axis=2) == pytest.approx(cells, rel=1e-9, abs=1e-6)
         assert found.seconds.min() > -1e-9
-    fewer = occupation_of(bars, gpus=gpus, kinds=5, span_s=span_s, slices=50, most_rows=3)
+    fewer = occupation_of(bars, gpus=gpus, kinds=6, span_s=span_s, slices=50, most_rows=3)
     assert fewer.seconds.sum() == pytest.approx(took_s.sum(), rel=1e-9)
     assert fewer.gpus_of_row.sum() == gpus
 
@@ -158,6 +158,21 @@ def test_gpus_that_a_file_lists_need_not_be_neighbours_and_unknown_columns_are_l
     rows = rows_of(table(LITTLE, **listed))
     assert rows.held_gpu.tolist() == [0, 1, 3, 0]
     assert rows.count.tolist() == [1, 2, 1]
+
+
+@pytest.mark.covers("C11")
+def test_transfers_of_data_are_apart_from_loads_and_windows_of_a_machine_file_may_be_any(tmp_path):
+    own = table(LITTLE, transfer_s=[0.5, None, 0.0])
+    facts = {"gpus": 4, "machine": {"windows": "any"}}
+    own = own.replace_schema_metadata({b"seamark": json.dumps(facts).encode()})
+    rows = rows_of(own)
+    assert not rows.consecutive
+    bars = bars_of(rows)
+    first = [(bars.kind[at], bars.begin_s[at], bars.end_s[at]) for at in np.flatnonzero(bars.gpu == 0)]
+    assert sorted(first)[2:] == [(2, 0.0, 1.5), (3, 6.0, 7.0), (4, 1.5, 2.0)]
+    write_schedule_trace(own, tmp_path / "t.json")
+    slices = {each["name"]: each["dur"] for each in events_of(tmp_path / "t.json") if each["ph"] == "X"}
+    assert (slices["load a"], slices["transfer"]) == (1.5e6, 0.5e6)
 
 
 def test_executions_that_never_held_a_gpu_are_left_out():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from seamark.analysis.metrics.samples import DamagedError
-from seamark.analysis.schedule.execution_rows import ExecutionRows, read_rows
+from seamark.analysis.schedule.execution_rows import FETCHES, ExecutionRows, read_rows
 from seamark.analysis.schedule.occupation import bars_of, counts_over_time
 from seamark.analysis.schedule.waiting import waiting_causes
 from seamark.model.plurals import counted
@@ -41,6 +41,7 @@ class ScheduleFigures:
     run_ratio: float
     load_ratio: float
     switch_ratio: float
+    transfer_ratio: float
     loads: float
     load_s: float
     switches: float
@@ -55,7 +56,8 @@ class ScheduleFigures:
     @property
     def idle_ratio(self) -> float:
         """The rest of the time of all GPUs."""
-        return max(0.0, round(1.0 - self.run_ratio - self.load_ratio - self.switch_ratio, 12))
+        used = self.run_ratio + self.load_ratio + self.switch_ratio + self.transfer_ratio
+        return max(0.0, round(1.0 - used, 12))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +160,8 @@ def schedule_figures(trial: TrialRecord, rows: ExecutionRows) -> ScheduleFigures
     metrics, bars, models = trial.schedule, bars_of(rows), len(rows.models)
     assert metrics is not None
     whole_s, took_s = rows.makespan_s * rows.gpus, bars.end_s - bars.begin_s
-    run_s, load_s, switch_s = (
-        float(took_s[chosen].sum()) for chosen in (bars.kind < models, bars.kind == models, bars.kind == models + 1)
-    )
+    run_s = float(took_s[bars.kind < models].sum())
+    load_s, switch_s, transfer_s = (float(took_s[bars.kind == models + at].sum()) for at in range(len(FETCHES)))
     causes = waiting_causes(rows)
     _, waiting = counts_over_time(rows.ready_s, rows.taken_s)
     waited_s = float((rows.taken_s - rows.ready_s).clip(0.0).sum())
@@ -168,6 +169,7 @@ def schedule_figures(trial: TrialRecord, rows: ExecutionRows) -> ScheduleFigures
         run_ratio=run_s / whole_s if whole_s else 0.0,
         load_ratio=load_s / whole_s if whole_s else 0.0,
         switch_ratio=switch_s / whole_s if whole_s else 0.0,
+        transfer_ratio=transfer_s / whole_s if whole_s else 0.0,
         loads=metrics.cold_loads,
         load_s=metrics.cold_load_s,
         switches=metrics.switches,

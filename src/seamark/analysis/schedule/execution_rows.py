@@ -18,7 +18,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 METADATA_KEY = b"seamark"
 TIMES = ("arrival_s", "ready_s", "taken_s", "start_s", "end_s")
-LOAD, SWITCH = "load", "switch"
+FETCHES = LOAD, SWITCH, TRANSFER = ("load", "switch", "transfer")
+"""What holds GPUs before a node runs: the model is loaded or changed, then data come from other GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +27,9 @@ class ExecutionRows:
     """Executions that held GPUs, on a machine of `gpus` GPUs; times in seconds from the first arrival.
 
     All columns but the last two are by execution, shape (executions,). From `taken_s` to `start_s` the GPUs load
-    (`is_switch`: change) the model, until `end_s` they run the node. `model` is a place in `models`. `held_row` and
-    `held_gpu`, shape (holdings,), are pairs of an execution and one of its GPUs. `consecutive`: the GPUs of an
-    execution must be neighbours.
+    (`is_switch`: change) the model, and fetch data in the last `transfer_s` of it; until `end_s` they run the node.
+    `model` is a place in `models`. `held_row` and `held_gpu`, shape (holdings,), are pairs of an execution and one of
+    its GPUs. `consecutive`: the GPUs of an execution must be neighbours.
     """
 
     gpus: int
@@ -41,6 +42,7 @@ class ExecutionRows:
     ready_s: Floats
     taken_s: Floats
     start_s: Floats
+    transfer_s: Floats
     end_s: Floats
     held_row: Ints
     held_gpu: Ints
@@ -98,7 +100,7 @@ def rows_of(table: pa.Table) -> ExecutionRows:
     return ExecutionRows(
         gpus=gpus,
         models=models,
-        consecutive=facts.get("windows") != "any",
+        consecutive=(facts.get("machine") or {}).get("windows") != "any",
         model=named.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64),
         count=count,
         is_switch=pc.fill_null(pc.equal(fetch, SWITCH), False).to_numpy().astype(bool),
@@ -106,10 +108,19 @@ def rows_of(table: pa.Table) -> ExecutionRows:
         ready_s=ready_s,
         taken_s=taken_s,
         start_s=start_s,
+        transfer_s=_transfers(table, start_s - taken_s),
         end_s=end_s,
         held_row=np.repeat(np.arange(len(table)), count),
         held_gpu=held_gpu,
     )
+
+
+def _transfers(table: pa.Table, before_s: Floats) -> Floats:
+    """Return the times of data from other GPUs, a part of what passed `before_s` the run; 0 where a file has none."""
+    if "transfer_s" not in table.column_names:
+        return np.zeros(len(table))
+    transfer_s = pc.fill_null(table["transfer_s"], 0.0).to_numpy().astype(np.float64)
+    return np.asarray(np.clip(np.nan_to_num(transfer_s), 0.0, before_s))
 
 
 def gpus_of(table: pa.Table) -> tuple[Ints, Ints]:

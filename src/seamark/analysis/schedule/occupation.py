@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.schedule.execution_rows import ExecutionRows, Floats, Ints
+from seamark.analysis.schedule.execution_rows import FETCHES, LOAD, SWITCH, TRANSFER, ExecutionRows, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """Intervals in which a GPU is held, shape (bars,). `kind` is the model's place where it runs a node; from the
-    number of models on, a load, then a switch."""
+    """Intervals in which a GPU is held, shape (bars,). `kind` is the model's place where it runs a node, and
+    from the number of models on that of FETCHES."""
 
     gpu: Ints
     begin_s: Floats
@@ -44,13 +44,15 @@ class Occupation:
 
 
 def bars_of(rows: ExecutionRows) -> Bars:
-    """Return the bars of all executions: on each GPU the load or switch, if it took time, then the run."""
+    """Return the bars of all executions: on each GPU load or switch and transfer, if they took time, then the run."""
     of, models = rows.held_row, len(rows.models)
-    fetch = np.where(rows.is_switch, models + 1, models)
-    begin_s = np.concatenate([rows.taken_s[of], rows.start_s[of]])
-    end_s = np.concatenate([rows.start_s[of], rows.end_s[of]])
-    kind = np.concatenate([fetch[of], rows.model[of]])
-    gpu = np.concatenate([rows.held_gpu, rows.held_gpu])
+    fetch = models + np.where(rows.is_switch, FETCHES.index(SWITCH), FETCHES.index(LOAD))
+    transfer = np.full(len(of), models + FETCHES.index(TRANSFER))
+    fetched_s = rows.start_s - rows.transfer_s
+    begin_s = np.concatenate([rows.taken_s[of], fetched_s[of], rows.start_s[of]])
+    end_s = np.concatenate([fetched_s[of], rows.start_s[of], rows.end_s[of]])
+    kind = np.concatenate([fetch[of], transfer, rows.model[of]])
+    gpu = np.concatenate([rows.held_gpu] * 3)
     there = end_s > begin_s
     return Bars(gpu=gpu[there], begin_s=begin_s[there], end_s=end_s[there], kind=kind[there])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from seamark.analysis.metrics.samples import DamagedError
-from seamark.analysis.schedule.execution_rows import LOAD, SWITCH, Floats, Ints, ran, rows_of
+from seamark.analysis.schedule.execution_rows import LOAD, SWITCH, TRANSFER, Floats, Ints, ran, rows_of
 from seamark.analysis.schedule.occupation import counts_over_time
 from seamark.storage.paths import replacing
 
@@ -22,8 +22,9 @@ def write_schedule_trace(table: pa.Table, target: Path, *, from_s: float = 0.0, 
     """Write the executions that touch [from_s, to_s) to `target`, compressed if its name ends in `.gz`; return their
     number.
 
-    Each GPU is a track with slices of loads, switches and runs; `queue` and `GPUs in use` are counters. Times are
-    whole ns, so slices of a track never overlap by a rounding. Raises DamagedError (impossible values) and OSError.
+    Each GPU is a track with slices of loads, switches, transfers and runs; `queue` and `GPUs in use` are counters.
+    Times are whole ns, so slices of a track never overlap by a rounding. Raises DamagedError (impossible values) and
+    OSError (no space).
     """
     try:
         chosen = _within(ran(table), from_s, to_s)
@@ -57,21 +58,24 @@ def _names(gpus: int) -> Iterator[Event]:
 
 
 def _slices(table: pa.Table) -> Iterator[Event]:
-    """Yield for each GPU of each execution a slice of its load or switch, if it took time, and one of its run."""
+    """Yield slices for each GPU of each execution: load or switch and transfer, if they took time, then the run."""
     rows = rows_of(table)
     names = [name for name in ("request_id", "workflow", "node", "model") if name in table.column_names]
     args = [dict(zip(("request", *names[1:]), each, strict=True)) for each in zip(*_texts(table, names), strict=True)]
-    times = list(zip(*(_ns(each) for each in (rows.taken_s, rows.start_s, rows.end_s)), strict=True))
+    moments = (rows.taken_s, rows.start_s - rows.transfer_s, rows.start_s, rows.end_s)
+    times = list(zip(*map(_ns, moments), strict=True))
     held: list[list[int]] = [[] for _ in args]
     for row, gpu in zip(rows.held_row.tolist(), rows.held_gpu.tolist(), strict=True):
         held[row].append(gpu)
     for row, gpus in enumerate(held):
-        taken, start, end = times[row]
+        taken, fetched, start, end = times[row]
         model, about = rows.models[rows.model[row]], args[row] | {"gpus": gpus}
         fetch = SWITCH if rows.is_switch[row] else LOAD
         for gpu in gpus:
-            if start > taken:
-                yield _slice(f"{fetch} {model}", fetch, gpu, taken, start, about)
+            if fetched > taken:
+                yield _slice(f"{fetch} {model}", fetch, gpu, taken, fetched, about)
+            if start > fetched:
+                yield _slice(TRANSFER, TRANSFER, gpu, fetched, start, about)
             yield _slice(model, "execution", gpu, start, end, about)
 
 

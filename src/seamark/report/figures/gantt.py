@@ -13,6 +13,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
+from seamark.analysis.schedule.execution_rows import FETCHES
 from seamark.analysis.schedule.occupation import Bars, bars_of, occupation_of
 from seamark.report.figures.canvas import COLOURS, MUTED, drawing, plain_numbers, written
 from seamark.report.page.content import Picture
@@ -24,11 +25,13 @@ MOST_ROWS, MOST_PANELS, ROWS_OF_FIGURE, LARGE_GROUP = 32, 7, 48, 3
 SLICES, STEPS = 240, 16
 MOST_MODELS = 6
 OTHERS = "other models"
-OTHER_COLOUR, LOAD_COLOUR, SWITCH_COLOUR = "#7f8794", "#dfe3e8", "#b3bac5"
-FETCHES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("load", {"facecolor": LOAD_COLOUR, "hatch": "////"}),
-    ("switch", {"facecolor": SWITCH_COLOUR, "hatch": "xxxx"}),
+OTHER_COLOUR = "#7f8794"
+LOOKS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("load", {"facecolor": "#dfe3e8", "hatch": "////"}),
+    ("switch", {"facecolor": "#b3bac5", "hatch": "xxxx"}),
+    ("transfer", {"facecolor": "#f3e3a8", "hatch": "----"}),
 )
+"""Of FETCHES, in their order."""
 HEIGHT = 0.8
 ALIKE = 3.0
 """Makespans of one figure within this factor have one time axis."""
@@ -101,7 +104,7 @@ def charts_of(shown: Sequence[ShownSchedule], models: Sequence[str]) -> list[Cha
 def shared_kinds(bars: Bars, own: Sequence[str], models: Sequence[str]) -> Bars:
     """Return bars whose kinds are places in `models`, then load and switch."""
     places = [models.index(name) if name in models else len(models) - 1 for name in own]
-    kinds = np.asarray([*places, len(models), len(models) + 1], np.int64)
+    kinds = np.asarray([*places, *(len(models) + at for at in range(len(FETCHES)))], np.int64)
     return Bars(gpu=bars.gpu, begin_s=bars.begin_s, end_s=bars.end_s, kind=kinds[bars.kind])
 
 
@@ -127,7 +130,8 @@ def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name
             _label_rows(axis, chart)
         axes[-1].set_xlabel("seconds from the first arrival")
         handles = [Patch(facecolor=colour, label=model) for model, colour in zip(models, colours, strict=True)]
-        handles += [Patch(label=label, edgecolor=MUTED, lw=0, **look) for label, look in FETCHES]
+        fetches = LOOKS if any((chart.bars.kind == len(models) + 2).any() for chart in charts) else LOOKS[:2]
+        handles += [Patch(label=label, edgecolor=MUTED, lw=0, **look) for label, look in fetches]
         figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6))
         return written(
             figure,
@@ -179,7 +183,7 @@ def _draw_bars(axis: Axes, chart: Chart, colours: Sequence[str]) -> None:
     bars = chart.bars
     edge = 0.4 if len(bars) < 600 else 0.0
     looks: list[dict[str, Any]] = [{"facecolor": colour, "edgecolor": "white", "lw": edge} for colour in colours]
-    looks += [{"edgecolor": MUTED, "lw": 0.0, **look} for _, look in FETCHES]
+    looks += [{"edgecolor": MUTED, "lw": 0.0, **look} for _, look in LOOKS]
     for kind, look in enumerate(looks):
         own = bars.kind == kind
         if own.any():
@@ -199,7 +203,7 @@ def rectangles(low: NDArray[Any], high: NDArray[Any], begin: NDArray[Any], end: 
 
 def _draw_shares(axis: Axes, chart: Chart, colours: Sequence[str]) -> None:
     rows = chart.schedule.rows
-    every = [*colours, LOAD_COLOUR, SWITCH_COLOUR]
+    every = [*colours, *(look["facecolor"] for _, look in LOOKS)]
     found = occupation_of(
         chart.bars,
         gpus=rows.gpus,

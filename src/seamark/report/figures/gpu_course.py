@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from seamark.analysis.schedule.execution_rows import ExecutionRows, Floats
+from seamark.analysis.schedule.execution_rows import FETCHES, ExecutionRows, Floats
 from seamark.analysis.schedule.occupation import bars_of, mean_queue, occupation_of
 from seamark.model.plurals import counted
 from seamark.report.figures.canvas import COLOURS, DASHES, drawing, plain_numbers, written
@@ -37,7 +37,7 @@ def course_pictures(found: Schedules, workload: str, stem: str, folder: Path) ->
 def use_over_time(rows: ExecutionRows, span_s: float, slices: int) -> Floats:
     """Return the share of all GPUs that executions hold in each slice, loads and switches included, from 0 to 1."""
     bars = bars_of(rows)
-    kinds = len(rows.models) + 2
+    kinds = len(rows.models) + len(FETCHES)
     found = occupation_of(bars, gpus=rows.gpus, kinds=kinds, span_s=span_s, slices=slices, most_rows=1)
     return np.asarray(found.shares.sum(axis=(0, 1)))
 
@@ -62,7 +62,7 @@ def _picture(
         axes[0][0].set_ylabel("use of GPUs (%)")
         axes[1][0].set_ylabel("nodes that wait")
         axes[0][0].set_ylim(0, 104)
-        axes[1][0].set_ylim(bottom=0)
+        axes[1][0].set_ylim(0, max(1.0, axes[1][0].get_ylim()[1]))
         if curves:
             handles = [
                 Line2D([], [], color=colour, ls=dashes, lw=1.4, label=f"{curves} {label}")

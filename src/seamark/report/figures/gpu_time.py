@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from seamark.report.figures.canvas import COLOURS, MUTED, drawing, plain_numbers, written
-from seamark.report.figures.gantt import FETCHES
+from seamark.report.figures.gantt import LOOKS
 from seamark.report.page.content import Picture
 from seamark.report.schedules import ScheduleFigures, Schedules
 
@@ -16,12 +17,12 @@ Part = tuple[str, str, float, dict[str, Any]]
 """Field of ScheduleFigures, label, factor to the axis' unit, look."""
 USE: tuple[Part, ...] = (
     ("run_ratio", "execution", 100.0, {"facecolor": COLOURS[0]}),
-    *((f"{name}_ratio", name, 100.0, {"edgecolor": MUTED, **look}) for name, look in FETCHES),
+    *((f"{name}_ratio", name, 100.0, {"edgecolor": MUTED, **look}) for name, look in LOOKS),
     ("idle_ratio", "idle", 100.0, {"facecolor": "white", "edgecolor": "#c9ced6"}),
 )
 FETCHED: tuple[Part, ...] = (
-    ("loads", "first loads", 1.0, {"edgecolor": MUTED, **FETCHES[0][1]}),
-    ("switches", "switches", 1.0, {"edgecolor": MUTED, **FETCHES[1][1]}),
+    ("loads", "first loads", 1.0, {"edgecolor": MUTED, **LOOKS[0][1]}),
+    ("switches", "switches", 1.0, {"edgecolor": MUTED, **LOOKS[1][1]}),
 )
 WAITS: tuple[Part, ...] = (
     ("lacking_s", "too few GPUs free", 1.0, {"facecolor": COLOURS[1]}),
@@ -37,7 +38,7 @@ def gpu_time_picture(found: Schedules, workload: str, stem: str, folder: Path) -
     with drawing(8.4, 1.35 + 0.3 * len(labels)) as figure:
         axes = figure.subplots(1, len(PANELS), sharey=True, width_ratios=(4, 3, 4))
         for axis, (parts, title) in zip(axes, PANELS, strict=True):
-            _draw(axis, parts, found.figures)
+            _draw(axis, [each for each in parts if is_shown(each[0], found.figures)], found.figures)
             axis.set_xlabel(title)
             axis.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), fontsize=7, ncols=_ncols(parts))
         axes[0].set_yticks(range(len(labels)), [_wrapped(label) for label in labels])
@@ -55,8 +56,13 @@ def gpu_time_picture(found: Schedules, workload: str, stem: str, folder: Path) -
         )
 
 
+def is_shown(field: str, figures: Sequence[ScheduleFigures]) -> bool:
+    """Return whether a part is shown: transfers only where there are any."""
+    return field != "transfer_ratio" or any(each.transfer_ratio for each in figures)
+
+
 def _ncols(parts: Sequence[Part]) -> int:
-    return 2 if len(parts) == 4 else 1
+    return 2 if parts is USE else 1
 
 
 def _draw(axis: Axes, parts: Sequence[Part], figures: Sequence[ScheduleFigures]) -> None:
@@ -65,7 +71,8 @@ def _draw(axis: Axes, parts: Sequence[Part], figures: Sequence[ScheduleFigures])
         width = factor * np.asarray([getattr(each, field) for each in figures], np.float64)
         axis.barh(range(len(figures)), width, 0.66, left, label=label, lw=0.4, **{"edgecolor": "white", **look})
         left += width
-    axis.set_xlim(0, max(float(left.max(initial=0.0)) * 1.04, 1e-9))
+    axis.set_xlim(0, float(left.max(initial=0.0)) * 1.04 or 1.0)
+    axis.xaxis.set_major_locator(MaxNLocator(4, integer=parts[0][0] == "loads"))
     axis.grid(visible=False, axis="y")
     plain_numbers(axis.xaxis)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from seamark.model.results.summary import SummaryRow
+from seamark.report.figures.gpu_time import is_shown
 from seamark.report.numbers import number, percent
 from seamark.report.page.content import Column, Table, figures, known
 from seamark.report.schedules import Schedules
@@ -20,6 +21,7 @@ PERCENT: tuple[tuple[str, str], ...] = (
     ("run_ratio", "execution"),
     ("load_ratio", "load"),
     ("switch_ratio", "switch"),
+    ("transfer_ratio", "transfer"),
     ("idle_ratio", "idle"),
 )
 NUMBERS: tuple[tuple[str, str, str], ...] = (
@@ -46,7 +48,7 @@ def gpu_time_table(found: Schedules, treatments: Sequence[SummaryRow], caption: 
 
     columns = (
         *factor_columns(rows, treatments),
-        *(of(name, title, "%", percent) for name, title in PERCENT),
+        *(of(name, title, "%", percent) for name, title in PERCENT if is_shown(name, found.figures)),
         *(of(name, title, unit, _count if unit in ("", "most") else number) for name, title, unit in NUMBERS),
     )
     repeated = f"Medians over {_range(found.trials)} repetitions." if max(found.trials, default=1) > 1 else ""
