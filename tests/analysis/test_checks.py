@@ -104,6 +104,7 @@ FAULTS = [
     ("gpu_throttled", "suspect", CLOSED, {"gpu_clock_ratio": 0.7, "gpu_util_ratio": 0.9}),
     ("served_from_page_cache", "suspect", CLOSED, {"page_cache_ratio": 0.9}),
     ("served_from_page_cache", "note", CLOSED, {"page_cache_ratio": 0.9, "wants_cache": True}),
+    ("extrapolated", "suspect", CLOSED, {"extrapolated": ("utilisation 1.2 (0.2 to 0.8)",)}),
     ("server_restarted", "suspect", CLOSED, {"server_restarted": "the server had ended before this trial (lease)"}),
     ("wrong_answers", "invalid", CLOSED, {"wrong_answers": ["right_ratio is 0.98"]}),
     ("quality_floor", "suspect", CLOSED, {"quality_missed": ["recall_at_10 >= 0.95, is 0.7"]}),
