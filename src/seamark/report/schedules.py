@@ -12,10 +12,10 @@ from seamark.model.plurals import counted
 from seamark.model.results.summary import SummaryRow
 from seamark.report.numbers import level
 from seamark.report.ordering import levels_of
+from seamark.report.policies import POLICY
 from seamark.report.source import Results, TrialRecord
 
 MOST_TREATMENTS, MOST_CURVES = 24, 7
-POLICY = "policy"
 MOST_EXECUTIONS = 1_000_000
 """Of a workload: further repetitions are left out of its figures, but one trial of each treatment takes part."""
 

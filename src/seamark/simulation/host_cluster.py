@@ -21,8 +21,6 @@ class HostCluster:
     """GPUs of unlike kinds on hosts. `residents[gpu]` are the models of a GPU, the least recently used first;
     `groups[model]` is equal for models that can start on the same GPUs."""
 
-    is_plain = False
-
     def __init__(self, machine: Machine, models: Sequence[Model]) -> None:
         layout = machine.layout
         assert layout is not None

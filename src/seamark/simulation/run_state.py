@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import cast
 
@@ -203,17 +203,7 @@ class RunState:
         layout = self._machine.layout
         assert layout is not None
         node = self._executions[execution].start.node
-        self._release(
-            End(
-                execution=execution,
-                at_s=end.at_s,
-                fetch_s=end.fetch_s,
-                transfer_s=end.transfer_s,
-                duration_s=end.duration_s,
-                failure=outcome,
-                gpus=end.gpus,
-            )
-        )
+        self._release(replace(end, failure=outcome))
         if outcome == PREEMPTED and layout.preemption == "resumed":
             self._left_ratio[node] = self._left_ratio.get(node, 1.0) - end.done_ratio
         elif node in self._left_ratio:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.analysis.metrics.samples import DamagedError
+from seamark.analysis.schedule.execution_rows import METADATA_KEY, read_execution_table
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
 from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, changes_of, log_summary
@@ -25,7 +26,6 @@ from seamark.simulation.world import COMPLETED
 from seamark.storage.codec import decode, encode
 from seamark.storage.paths import replacing
 
-METADATA_KEY = b"seamark"
 FETCHES = ("none", "load", "switch")
 """What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""
 COLUMNS = pa.schema(
@@ -185,14 +185,11 @@ def _logged(row: Mapping[str, Any]) -> LoggedExecution:
 def read_executions(path: Path) -> tuple[pa.Table, SimulationFacts, Executions]:
     """Return the rows of a file, what they are of, and their numbers. Raises DamagedError for a file that is missing,
     cannot be read, or says what cannot be."""
+    table = read_execution_table(path)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read()
         facts = decode(json.loads((table.schema.metadata or {})[METADATA_KEY]), SimulationFacts)
         names = [name for name, _ in (*OUTCOME_COLUMNS, GPU_COLUMN) if name in table.column_names]
         return table.select([*COLUMNS.names, *names]), facts, _numbers(table, facts)
-    except FileNotFoundError:
-        raise DamagedError(f"{path.name} is missing") from None
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as cause:
         raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
 

@@ -9,6 +9,7 @@ from seamark.model.results.capacity_plan import LargestLoad
 from seamark.model.scenario import Search
 from seamark.trials.search.largest_load import Limit, MeasuredProbe, Observation, Values, largest_load
 from seamark.trials.search.steps import Probe
+from seamark.trials.simulation.capacity_judged import EXTRAPOLATED
 
 WITHIN, TIMES_MORE = 0.05, 4.0
 UNBOUNDED_S = 1e12
@@ -63,15 +64,14 @@ def largest_simulated(
         low_rps=low,
         high_rps=high,
         confidence=result.confidence,
-        suspect="extrapolated" if outside else None,
+        suspect=EXTRAPOLATED if outside else None,
     )
 
 
 def _limit(objective: Objective) -> Limit:
-    statistic = "mean" if objective.statistic == "mean" else "quantile"
     return Limit(
         name=objective.name,
-        statistic="mean" if statistic == "mean" else "quantile",
+        statistic="mean" if objective.statistic == "mean" else "quantile",
         limit=objective.limit_s,
         probability=objective.probability,
         of=objective.of,
