@@ -1,10 +1,10 @@
 """Checks of a workload of simulated workflows: its files fit each other, its GPUs, its arrivals and its draws."""
 
-from collections.abc import Iterator, Mapping
-from itertools import product
+from collections.abc import Mapping
 
 from seamark.config.machine_files import read_machine, require_speeds
 from seamark.config.workflow_files import read_system, require_timestamps
+from seamark.config.workload_settings import combinations
 from seamark.config.workloads.table import format_of, read_workload
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError
@@ -36,26 +36,14 @@ def check_workflows(item: Item, workload: Workload, service: Service, repetition
 
     Only for recipes that have the settings of simulated workflows.
     """
-    if not all(service.setting(name) for name in NAMES):
+    settings = [setting for name in NAMES if (setting := service.setting(name))]
+    if len(settings) < len(NAMES):
         return
     if any(name in item.value and name not in workload.levels for name in NAMES):
         return
     checks = _Checks(item, workload, mistakes)
-    for values in _combinations(workload, service):
+    for values in combinations(workload, settings):
         checks.check(values, repetitions)
-
-
-def _combinations(workload: Workload, service: Service) -> Iterator[Mapping[str, Value]]:
-    """Yield each combination of the levels that is not excluded, and those that are included."""
-    defaults = {name: setting.default for name in NAMES if (setting := service.setting(name))}
-    levels = {name: workload.levels.get(name, (default,)) for name, default in defaults.items()}
-    fixed = {name: values[0] for name, values in levels.items()}
-    for combination in product(*levels.values()):
-        values = dict(zip(levels, combination, strict=True))
-        if not any(entry.items() <= values.items() for entry in workload.exclude):
-            yield values
-    for entry in workload.include:
-        yield fixed | {name: value for name, value in entry.items() if name in fixed}
 
 
 class _Checks:
