@@ -7,7 +7,7 @@ from typing import Any, get_args
 import click
 
 from seamark.errors import UserError
-from seamark.simulation.station import Router
+from seamark.model.queueing import Router
 
 NEEDED = ("fit", "rate", "slo")
 OPTIONS = {"slos": "slo", "servers": "server"}

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from seamark.config.decode import WRONG, decode
 from seamark.config.workflow_files import load_document
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
+from seamark.model.queueing import Family
 from seamark.model.results.fitted_model import (
     FittedModels,
     ReplicaModel,
@@ -36,7 +36,7 @@ class WrittenStation:
 
     name: str
     servers: int = 1
-    family: Literal["exponential", "gamma", "lognormal"] = "exponential"
+    family: Family = "exponential"
     parameters: WrittenTimes
 
 
@@ -113,8 +113,7 @@ def _least(name: str) -> float:
 
 def model_named(models: FittedModels, name: str | None, path: str) -> Model:
     """Return the model of a name, or the only one. Raises UserError for another name, and without one for several."""
-    found: tuple[Model, ...] = (*models.stations, *models.replicas)
-    every = {each.name: each for each in found}
+    every = {each.name: each for each in models.models}
     known = ", ".join(every) or "none"
     if name is None and len(every) == 1:
         return next(iter(every.values()))

@@ -11,6 +11,7 @@ from seamark.config.fitted_file import model_named, read_models
 from seamark.config.workloads.arrivals import MOST_REQUESTS, RecordedRequests, read_requests
 from seamark.errors import UserError
 from seamark.model.load_profile import LoadProfile
+from seamark.model.queueing import Router
 from seamark.model.results.fitted_model import StationModel
 from seamark.model.service import Value
 from seamark.patterns.patterns import Pattern
@@ -19,7 +20,6 @@ from seamark.patterns.trace_file import file_of
 from seamark.simulation.fitted_service import FittedService
 from seamark.simulation.llm.replica import LlmRequests
 from seamark.simulation.schedule import Floats, Ints
-from seamark.simulation.station import Router
 
 RECORDED = "recorded"
 

@@ -1,16 +1,17 @@
 """Checks of a workload of the service `fitted`: its model, its load, and both together."""
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 
 import numpy as np
 
 from seamark.config.fitted_load import RECORDED, FittedLoad
+from seamark.config.workload_settings import combinations
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError
-from seamark.model.results.fitted_model import StationModel
+from seamark.model.results.fitted_model import StationModel, contradiction_of
 from seamark.model.scenario import Workload
 from seamark.model.service import Service, Value
+from seamark.patterns.table import PATTERNS
 from seamark.simulation.fitted_service import outside, ranges_of, serve_fitted
 from seamark.simulation.llm.replica import LlmRequests
 
@@ -18,14 +19,9 @@ MARKS = ("model_file", "requests_file", "extrapolate", "router")
 OF_REPLICAS = (
     "kv_blocks", "max_num_seqs", "max_num_batched_tokens", "prompt_tokens", "reply_tokens", "cached_tokens",
 )  # fmt: skip
+SIMULATED = ("poisson", "constant", "gamma", "ramp", "steps", "bursts", "diurnal")
 OF_PATTERNS: Mapping[str, tuple[str, ...]] = {
-    "poisson": ("rate_rps",),
-    "constant": ("rate_rps",),
-    "gamma": ("rate_rps", "burstiness"),
-    "ramp": ("rate_rps", "ramp_to_rps"),
-    "steps": ("step_rates",),
-    "bursts": ("rate_rps", "burst_rps", "burst_s", "burst_every_s"),
-    "diurnal": ("rate_rps", "amplitude", "period_s"),
+    **{name: PATTERNS[name].needs for name in SIMULATED},
     RECORDED: ("requests_file",),
 }
 """Settings that a pattern needs; the others of these have no effect with it."""
@@ -40,22 +36,11 @@ def check_fitted(item: Item, workload: Workload, service: Service, mistakes: Mis
     if any(name in item.value and name not in workload.levels for name in known):
         return
     noted: set[str] = set()
-    for values in _combinations(workload, service):
+    for values in combinations(workload, service.settings):
         for name, text in _mistakes(values, workload):
             if text not in noted:
                 noted.add(text)
                 mistakes.add(item.value.get(name, item), text)
-
-
-def _combinations(workload: Workload, service: Service) -> Iterator[Mapping[str, Value]]:
-    levels = {each.name: workload.levels.get(each.name, (each.default,)) for each in service.settings}
-    for combination in product(*levels.values()):
-        values = dict(zip(levels, combination, strict=True))
-        if not any(entry.items() <= values.items() for entry in workload.exclude):
-            yield values
-    for entry in workload.include:
-        fixed = {name: values[0] for name, values in levels.items()}
-        yield fixed | {name: value for name, value in entry.items() if name in fixed}
 
 
 def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple[str, str]]:
@@ -84,15 +69,8 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
             yield ("model_file" if values["model"] is None else "model"), line
         return
     if not model.fit_for_plans:
-        more = len(model.contradictions) - 1
-        yield (
-            "model_file",
-            (
-                f"{model.name} is unfit for plans: its own trials contradict it: {model.contradictions[0]}"
-                f"{f' (and {more} more)' if more else ''}. Measure its trials again"
-                " without other work, or name another model."
-            ),
-        )
+        why = f"{model.name} is unfit for plans: {contradiction_of(model)}."
+        yield "model_file", f"{why} Measure its trials again without other work, or name another model."
     if isinstance(model, StationModel):
         for name in OF_REPLICAS:
             if values[name] is not None:

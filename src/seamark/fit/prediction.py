@@ -9,6 +9,7 @@ from seamark.fit.replica_fit import FittedReplica, ranges_of, scaled
 from seamark.fit.replica_trial import ReplicaTrial, replayed_figures
 from seamark.fit.station_fit import FittedStation
 from seamark.fit.station_trial import figures_of
+from seamark.model.results.fitted_model import InputRange
 from seamark.simulation.schedule import Floats
 from seamark.simulation.station import Station, serve
 
@@ -53,10 +54,10 @@ def predict_station(
         for name, value in figures_of(arrival_s, served.end_s + draw.overhead_s, warmup_s, until_s).items():
             found.setdefault(name, []).append(value)
     utilisation = station.utilisation(len(arrival_s) / until_s)
-    low, high = station.loads
+    loads = InputRange(low=station.loads[0], high=station.loads[1])
     return Prediction(
         figures=_summarised(found),
-        extrapolated=() if low * 0.999 <= utilisation <= high * 1.001 else ("utilisation",),
+        extrapolated=() if loads.holds(utilisation) else ("utilisation",),
         overload=utilisation >= 1.0,
     )
 

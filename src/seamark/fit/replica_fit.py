@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 
 from seamark.fit.replica_trial import ReplicaTrial, replayed_figures
 from seamark.fit.step_sums import COLUMNS, step_sums
+from seamark.model.results.fitted_model import InputRange
 from seamark.simulation.llm.replica import LlmReplica, StepCost
 
 DRAWS = 60
@@ -44,18 +45,6 @@ class ReplicaDraw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Range:
-    """Lowest and highest value among the trials of a fit."""
-
-    low: float
-    high: float
-
-    def holds(self, value: float) -> bool:
-        """Return whether a value lies in it, by a thousandth of it at most outside."""
-        return self.low * 0.999 <= value <= self.high * 1.001
-
-
-@dataclass(frozen=True, kw_only=True)
 class FittedReplica:
     """An LLM replica and its uncertainty.
 
@@ -71,7 +60,7 @@ class FittedReplica:
     draws: tuple[ReplicaDraw, ...]
     between: float
     speed: float
-    ranges: dict[str, Range]
+    ranges: dict[str, InputRange]
     trials: tuple[str, ...]
     requests: int
 
@@ -119,7 +108,7 @@ def fit_replica(
     )
 
 
-def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, Range]:
+def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, InputRange]:
     """Return the range of each input over some trials; nothing for one that none has."""
     values = {
         "rate_rps": [trial.rate_rps for trial in trials if trial.concurrency is None],
@@ -127,7 +116,7 @@ def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, Range]:
         "prompt_tokens": [float(trial.prompt_tokens.mean()) for trial in trials],
         "reply_tokens": [float(trial.reply_tokens.mean()) for trial in trials],
     }
-    return {name: Range(low=min(found), high=max(found)) for name, found in values.items() if found}
+    return {name: InputRange(low=min(found), high=max(found)) for name, found in values.items() if found}
 
 
 def _triangle(rows: NDArray[np.float64]) -> NDArray[np.float64]:

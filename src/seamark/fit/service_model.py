@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
 from seamark.fit.planned_load import PlannedLoad
-from seamark.fit.replica_fit import Range, scaled
-from seamark.fit.service_time import ServiceTime
+from seamark.model.queueing import Router
 from seamark.model.results.fitted_model import ReplicaModel, ReplicaParameters, StationModel, StationParameters
-from seamark.simulation.llm.fleet import Fleet, serve_requests
-from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+from seamark.simulation.fitted_service import FittedService, ServedRequests, outside_of_fit, serve_with
+from seamark.simulation.llm.replica import LlmRequests
 from seamark.simulation.schedule import Floats
-from seamark.simulation.station import Router, Station, serve
 
 P = TypeVar("P", StationParameters, ReplicaParameters)
 Source = Literal["parameters", "repeats", "seeds"]
@@ -74,22 +73,19 @@ class StationService:
         self, load: PlannedLoad, replicas: int, number: int, seed: int, fixed: frozenset[Source] = frozenset()
     ) -> TrialTimes:
         """Simulate a trial, see ServiceModel."""
-        model, arrival_s, random, factor = self.model, *_drawn(load, self.model.between, number, seed, fixed)
-        found = model.parameters if "parameters" in fixed else _draw(model.draws, model.parameters, number)
-        service = ServiceTime(family=model.family, mean_s=found.mean_s * factor, variation=found.variation)
-        servers = len(arrival_s) if self.unlimited else replicas
-        served = serve(Station(servers=max(1, servers), service=service.draw, router=self.router), arrival_s, random)
-        end_s = served.end_s + found.overhead_s
-        latency_s = (end_s - arrival_s)[arrival_s >= load.warmup_s]
-        return TrialTimes(times_s=dict.fromkeys(STATION_TIMES, latency_s), requests_per_s=_ended_rps(end_s, load))
+        arrival_s, random, factor = _drawn(load, self.model.between, number, seed, fixed)
+        found = (
+            self.model.parameters if "parameters" in fixed else _draw(self.model.draws, self.model.parameters, number)
+        )
+        servers = max(1, len(arrival_s)) if self.unlimited else replicas
+        service = FittedService(model=self.model, replicas=servers, router=self.router)
+        return _times(serve_with(service, found, _requests(load, arrival_s), random, factor=factor), arrival_s, load)
 
     def outside(self, load: PlannedLoad, replicas: int) -> tuple[str, ...]:
         """Return whether the utilisation lies outside of the fit's."""
         low, high = self.model.loads
-        utilisation = load.rate_rps * self.model.parameters.mean_s / replicas
-        if Range(low=low, high=high).holds(utilisation):
-            return ()
-        return (f"utilisation {utilisation:.2f} ({low:.2f} to {high:.2f})",)
+        found = outside_of_fit(self.model, load.rate_rps, replicas, {}, lambda: 0.0)
+        return tuple(f"{name} {value:.2f} ({low:.2f} to {high:.2f})" for name, value in found.items())
 
     def without_limits(self, load: PlannedLoad) -> Mapping[str, ServiceModel]:
         """Return the station without a queue."""
@@ -117,60 +113,35 @@ class ReplicaService:
         self, load: PlannedLoad, replicas: int, number: int, seed: int, fixed: frozenset[Source] = frozenset()
     ) -> TrialTimes:
         """Simulate a trial, see ServiceModel."""
-        model, arrival_s, random, factor = self.model, *_drawn(load, self.model.between, number, seed, fixed)
-        found = model.parameters if "parameters" in fixed else _draw(model.draws, model.parameters, number)
-        requests = LlmRequests(
-            arrival_s=arrival_s + found.overhead_s,
-            prompt_tokens=np.full(len(arrival_s), load.prompt_tokens, np.int64),
-            reply_tokens=np.full(len(arrival_s), load.reply_tokens, np.int64),
+        arrival_s, random, factor = _drawn(load, self.model.between, number, seed, fixed)
+        found = (
+            self.model.parameters if "parameters" in fixed else _draw(self.model.draws, self.model.parameters, number)
         )
-        fleet = Fleet(replica=self._replica(found, factor), replicas=replicas, router=self.router)
-        replies = serve_requests(fleet, requests, random)
-        counted = arrival_s >= load.warmup_s
-        latency_s, ttft_s = (replies.completed_s - arrival_s)[counted], (replies.first_token_s - arrival_s)[counted]
-        tpot_s = replies.tpot_s[counted]
-        return TrialTimes(
-            times_s={
-                **dict.fromkeys(("latency", "service_time"), latency_s),
-                **dict.fromkeys(("ttft", "ttft_response"), ttft_s),
-                "tpot": tpot_s[np.isfinite(tpot_s)],
-            },
-            requests_per_s=_ended_rps(replies.completed_s, load),
-            preemptions=int(replies.preemptions.sum()),
-        )
-
-    def _replica(self, found: ReplicaParameters, factor: float) -> LlmReplica:
-        costs = {name: value for name, value in vars(found).items() if name != "overhead_s"}
-        cost = StepCost(**{name: 0.0 if name in self.free else value for name, value in costs.items()})
-        return LlmReplica(
-            cost=scaled(cost, factor),
+        service = FittedService(
+            model=self.model,
+            replicas=replicas,
+            router=self.router,
             kv_blocks=self.kv_blocks,
-            block_tokens=self.model.block_tokens,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
         )
+        costs = replace(found, **dict.fromkeys(self.free, 0.0))
+        return _times(serve_with(service, costs, _requests(load, arrival_s), random, factor=factor), arrival_s, load)
 
     def outside(self, load: PlannedLoad, replicas: int) -> tuple[str, ...]:
         """Return which of rate (or concurrency, by Little's law) and lengths lie outside of the fit's."""
-        values = {"prompt_tokens": float(load.prompt_tokens), "reply_tokens": float(load.reply_tokens)}
-        found = [_phrase(name, value, self.model) for name, value in values.items() if not _holds(self, name, value)]
-        rate_rps = load.rate_rps / replicas
-        if _holds(self, "rate_rps", rate_rps):
-            return tuple(found)
-        if "concurrency" not in self.model.ranges:
-            return (*found, _phrase("rate_rps", rate_rps, self.model))
-        concurrency = self._concurrency(load, replicas)
-        if not _holds(self, "concurrency", concurrency):
-            found.append(_phrase("concurrency", concurrency, self.model))
-        return tuple(found)
+        lengths = {"prompt_tokens": float(load.prompt_tokens), "reply_tokens": float(load.reply_tokens)}
+        latency = partial(self._latency_s, load, replicas)
+        found = outside_of_fit(self.model, load.rate_rps, replicas, lengths, latency)
+        return tuple(_phrase(name, value, self.model) for name, value in found.items())
 
-    def _concurrency(self, load: PlannedLoad, replicas: int) -> float:
-        """Return the mean number of requests at one replica under a short load, with the estimated parameters."""
+    def _latency_s(self, load: PlannedLoad, replicas: int) -> float:
+        """Return the mean latency under a short load, with the estimated parameters; 0 without a request."""
         length_s = min(load.duration_s, SHORT_REQUESTS / load.rate_rps)
-        short = PlannedLoad(**{**vars(load), "duration_s": length_s, "warmup_s": min(load.warmup_s, length_s)})
+        short = replace(load, duration_s=length_s, warmup_s=min(load.warmup_s, length_s))
         every: frozenset[Source] = frozenset(("parameters", "repeats", "seeds"))
         times_s = self.trial(short, replicas, 0, 0, every).times_s["latency"]
-        return load.rate_rps / replicas * float(times_s.mean()) if len(times_s) else 0.0
+        return float(times_s.mean()) if len(times_s) else 0.0
 
     def without_limits(self, load: PlannedLoad) -> Mapping[str, ServiceModel]:
         """Return the replica with blocks, sequences or tokens of a step for all requests."""
@@ -205,13 +176,27 @@ def _draw(draws: tuple[P, ...], best: P, number: int) -> P:
     return draws[number % len(draws)] if draws else best
 
 
-def _ended_rps(end_s: Floats, load: PlannedLoad) -> float:
-    return int(((end_s >= load.warmup_s) & (end_s < load.until_s)).sum()) / load.duration_s
+def _requests(load: PlannedLoad, arrival_s: Floats) -> LlmRequests:
+    """Return requests of the load's lengths; a station reads none."""
+    return LlmRequests(
+        arrival_s=arrival_s,
+        prompt_tokens=np.full(len(arrival_s), load.prompt_tokens, np.int64),
+        reply_tokens=np.full(len(arrival_s), load.reply_tokens, np.int64),
+    )
 
 
-def _holds(service: ReplicaService, name: str, value: float) -> bool:
-    known = service.model.ranges.get(name)
-    return known is not None and Range(low=known.low, high=known.high).holds(value)
+def _times(served: ServedRequests, arrival_s: Floats, load: PlannedLoad) -> TrialTimes:
+    """Return the times of the requests that were due in the measured window."""
+    counted, end_s = arrival_s >= load.warmup_s, served.last_s
+    times_s = dict.fromkeys(STATION_TIMES, (end_s - arrival_s)[counted])
+    if served.first_s is not None and served.tpot_s is not None:
+        tpot_s = served.tpot_s[counted]
+        times_s |= dict.fromkeys(("ttft", "ttft_response"), (served.first_s - arrival_s)[counted])
+        times_s["tpot"] = tpot_s[np.isfinite(tpot_s)]
+    ended = (end_s >= load.warmup_s) & (end_s < load.until_s)
+    return TrialTimes(
+        times_s=times_s, requests_per_s=int(ended.sum()) / load.duration_s, preemptions=served.preemptions
+    )
 
 
 def _phrase(name: str, value: float, model: ReplicaModel) -> str:

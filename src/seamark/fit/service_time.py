@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from seamark.model.queueing import Family
 from seamark.simulation.schedule import Floats
-from seamark.simulation.station import Family, drawn_by
+from seamark.simulation.station import drawn_by
 
-FAMILIES: tuple[Family, ...] = ("exponential", "gamma", "lognormal")
+FAMILIES: tuple[Family, ...] = get_args(Family)
 PARAMETERS = {"exponential": 1, "gamma": 2, "lognormal": 2}
 LEAST_VARIATION = 0.005
 """Of service times that are all the same: no clock and no network measures them better."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from seamark.fit.service_time import FAMILIES, PARAMETERS, ServiceTime, Sums, fit_service_time
 from seamark.fit.station_trial import StationTrial, service_times
+from seamark.model.queueing import Family
 from seamark.simulation.schedule import Floats
-from seamark.simulation.station import Family
 
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 """Numbers of servers that are tried when none is given."""

@@ -1,18 +1,22 @@
 """A service from a fitted model with any number of replicas: what becomes of given requests. Draws no arrivals."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seamark.model.results.fitted_model import InputRange, ReplicaModel, StationModel
+from seamark.model.queueing import Router
+from seamark.model.results.fitted_model import (
+    InputRange,
+    ReplicaModel,
+    ReplicaParameters,
+    StationModel,
+    StationParameters,
+)
 from seamark.simulation.llm.fleet import Fleet, serve_requests
 from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 from seamark.simulation.schedule import Floats, Ints
-from seamark.simulation.station import Router, Station, drawn_by, serve
-
-TOLERANCE = 0.001
-"""Share by which an input may lie outside of the range of a fit."""
+from seamark.simulation.station import Station, drawn_by, serve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +34,13 @@ class FittedService:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedRequests:
-    """When each request had its first token (None for a station) and its end, its units, its wait at a station or
-    until a step had it, in seconds; and how often some were preempted."""
+    """When each request had its first token and its end, in seconds, the time of each further token of its reply, its
+    units, and its wait at a station or until a step had it; and how often some were preempted. A station has no
+    tokens: their times are None."""
 
     first_s: Floats | None
     last_s: Floats
+    tpot_s: Floats | None
     units: Ints
     waiting_s: Floats
     preemptions: int = 0
@@ -48,26 +54,44 @@ def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, dr
     """
     model, random, own = service.model, np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
     factor = float(np.exp(model.between * own.normal())) if draw else 1.0
+    drawn = model.draws[int(own.integers(len(model.draws)))] if draw and model.draws else model.parameters
+    return serve_with(service, drawn, requests, random, factor=factor)
+
+
+def serve_with(
+    service: FittedService,
+    parameters: StationParameters | ReplicaParameters,
+    requests: LlmRequests,
+    random: np.random.Generator,
+    *,
+    factor: float = 1.0,
+) -> ServedRequests:
+    """Serve requests with some parameters of the model, all times but that outside of the server multiplied by
+    `factor`. Raises UserError for limits or requests that no step could serve."""
+    model = service.model
     if isinstance(model, StationModel):
-        times = model.draws[int(own.integers(len(model.draws)))] if draw and model.draws else model.parameters
-        law = drawn_by(model.family, times.mean_s * factor, times.variation)
+        assert isinstance(parameters, StationParameters)
+        law = drawn_by(model.family, parameters.mean_s * factor, parameters.variation)
         station = Station(servers=service.replicas, service=law, router=service.router or "one-queue")
         served = serve(station, requests.arrival_s, random)
-        ones = np.ones(len(requests), np.int64)
         return ServedRequests(
-            first_s=None, last_s=served.end_s + times.overhead_s, units=ones, waiting_s=served.waiting_s
+            first_s=None,
+            last_s=served.end_s + parameters.overhead_s,
+            tpot_s=None,
+            units=np.ones(len(requests), np.int64),
+            waiting_s=served.waiting_s,
         )
-    costs = model.draws[int(own.integers(len(model.draws)))] if draw and model.draws else model.parameters
-    cost = StepCost(**{name: value * factor for name, value in vars(costs).items() if name != "overhead_s"})
+    costs = {name: value * factor for name, value in vars(parameters).items() if name != "overhead_s"}
     fleet = Fleet(
-        replica=_replica(service, model, cost),
+        replica=_replica(service, model, StepCost(**costs)),
         replicas=service.replicas,
         router=service.router or "least-loaded",
     )
-    replies = serve_requests(fleet, replace(requests, arrival_s=requests.arrival_s + costs.overhead_s), random)
+    replies = serve_requests(fleet, replace(requests, arrival_s=requests.arrival_s + parameters.overhead_s), random)
     return ServedRequests(
         first_s=replies.first_token_s,
         last_s=replies.completed_s,
+        tpot_s=replies.tpot_s,
         units=replies.reply_tokens,
         waiting_s=replies.scheduled_s - replies.arrival_s,
         preemptions=int(replies.preemptions.sum()),
@@ -75,30 +99,51 @@ def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, dr
 
 
 def outside(service: FittedService, requests: LlmRequests, rate_rps: float) -> dict[str, float]:
-    """Return the inputs that lie outside of those of the fit, by name: utilisation of a station; of a replica the
-    mean lengths, and the rate or else the concurrency (by Little's law, with the estimate). A model without
-    trials has no range."""
-    model = service.model
-    if not model.sources:
+    """Return the inputs of some requests that lie outside of those of the fit, by name. A model without trials has no
+    range."""
+    if not service.model.sources:
         return {}
-    if isinstance(model, StationModel):
-        utilisation = rate_rps * model.parameters.mean_s / service.replicas
-        low, high = model.loads
-        return {} if _holds(InputRange(low=low, high=high), utilisation) else {"utilisation": utilisation}
-    values = {
+    lengths = {
         "prompt_tokens": float(requests.prompt_tokens.mean()),
         "reply_tokens": float(requests.reply_tokens.mean()),
     }
-    found = {name: value for name, value in values.items() if not _holds(model.ranges.get(name), value)}
-    rate = rate_rps / service.replicas
-    if _holds(model.ranges.get("rate_rps"), rate):
-        return found
-    if "concurrency" not in model.ranges:
-        return found | {"rate_rps": rate}
-    latency_s = float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean())
-    return (
-        found if _holds(model.ranges["concurrency"], rate * latency_s) else found | {"concurrency": rate * latency_s}
+    return outside_of_fit(
+        service.model,
+        rate_rps,
+        service.replicas,
+        lengths,
+        lambda: float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean()),
     )
+
+
+def outside_of_fit(
+    model: StationModel | ReplicaModel,
+    rate_rps: float,
+    replicas: int,
+    lengths: Mapping[str, float],
+    latency_s: Callable[[], float],
+) -> dict[str, float]:
+    """Return the inputs of a load on some replicas that lie outside of those of a fit, by name.
+
+    Of a station that is the utilisation; of LLM replicas mean `lengths` in tokens, and the rate of one replica, or
+    else its concurrency: by Little's law, with a mean latency that is computed where it is needed.
+    """
+    ranges = ranges_of(model)
+
+    def holds(name: str, value: float) -> bool:
+        return name in ranges and ranges[name].holds(value)
+
+    if isinstance(model, StationModel):
+        utilisation = rate_rps * model.parameters.mean_s / replicas
+        return {} if holds("utilisation", utilisation) else {"utilisation": utilisation}
+    found = {name: value for name, value in lengths.items() if not holds(name, value)}
+    own_rps = rate_rps / replicas
+    if holds("rate_rps", own_rps):
+        return found
+    if "concurrency" not in ranges:
+        return found | {"rate_rps": own_rps}
+    concurrency = own_rps * latency_s()
+    return found if holds("concurrency", concurrency) else found | {"concurrency": concurrency}
 
 
 def ranges_of(model: StationModel | ReplicaModel) -> Mapping[str, InputRange]:
@@ -108,16 +153,11 @@ def ranges_of(model: StationModel | ReplicaModel) -> Mapping[str, InputRange]:
     return {"utilisation": InputRange(low=model.loads[0], high=model.loads[1])}
 
 
-def _holds(known: InputRange | None, value: float) -> bool:
-    return known is not None and known.low * (1 - TOLERANCE) <= value <= known.high * (1 + TOLERANCE)
-
-
 def _replica(service: FittedService, model: ReplicaModel, cost: StepCost) -> LlmReplica:
-    sequences = service.max_num_seqs or model.max_num_seqs
     return LlmReplica(
         cost=cost,
         kv_blocks=service.kv_blocks or model.kv_blocks,
         block_tokens=model.block_tokens,
-        max_num_seqs=sequences,
+        max_num_seqs=service.max_num_seqs or model.max_num_seqs,
         max_num_batched_tokens=service.max_num_batched_tokens or model.max_num_batched_tokens,
     )

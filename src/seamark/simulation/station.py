@@ -4,14 +4,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Literal
 
 import numpy as np
 
+from seamark.model.queueing import Family, Router
 from seamark.simulation.schedule import Floats, Ints
 
-Router = Literal["one-queue", "random", "round-robin", "power-of-two", "least-loaded"]
-Family = Literal["exponential", "gamma", "lognormal"]
 Draw = Callable[[np.random.Generator, int], Floats]
 """Draws a number of service times in seconds."""
 

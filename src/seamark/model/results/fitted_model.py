@@ -4,8 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.queueing import Family
 from seamark.model.results.values import Moment, Number, Word
 from seamark.model.service import Value
+
+
+UNFIT = "its own trials contradict it"
+"""Why a model with contradictions is unfit for plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +106,7 @@ class StationModel:
     name: str
     service: str
     servers: int
-    family: Literal["exponential", "gamma", "lognormal"]
+    family: Family
     parameters: StationParameters
     between: float
     loads: tuple[float, float]
@@ -141,6 +146,10 @@ class InputRange:
     low: float
     high: float
 
+    def holds(self, value: float) -> bool:
+        """Return whether a value lies in it, by a thousandth of it at most outside."""
+        return self.low * 0.999 <= value <= self.high * 1.001
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaModel:
@@ -174,6 +183,12 @@ class ReplicaModel:
     def fit_for_plans(self) -> bool:
         """Whether its own trials do not contradict it."""
         return not self.contradictions
+
+
+def contradiction_of(model: StationModel | ReplicaModel) -> str:
+    """Return why a model is unfit for plans: the first of its contradictions, and how many more there are."""
+    first, more = model.contradictions[0], len(model.contradictions) - 1
+    return f"{UNFIT}: {first}{f' (and {more} more)' if more else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seamark.errors import UserError
+from seamark.model.queueing import Router
 from seamark.simulation.llm.replica import LlmReplica, LlmReplies, LlmRequests, require_servable
 from seamark.simulation.llm.steps import FOREVER, ReplicaRun
 from seamark.simulation.schedule import Floats, Ints
-from seamark.simulation.station import Router, blind_route, two_of
+from seamark.simulation.station import blind_route, two_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 from seamark.config.model_folder import ModelFolder
 from seamark.errors import UserError, did_you_mean
 from seamark.fit.service_model import ReplicaService, ServiceModel, StationService
+from seamark.model.queueing import Router
 from seamark.model.results.capacity_plan import PlannedLayout
-from seamark.model.results.fitted_model import FittedModels, ReplicaModel, StationModel
+from seamark.model.results.fitted_model import UNFIT, FittedModels, ReplicaModel, StationModel, contradiction_of
 from seamark.simulation.gpu_memory import (
     BLOCK_TOKENS,
     GPU_KINDS,
@@ -18,11 +19,9 @@ from seamark.simulation.gpu_memory import (
     estimate_memory,
     refusals,
 )
-from seamark.simulation.station import Router
 
 Model = StationModel | ReplicaModel
 DEFAULT_UTILISATION = 0.9
-UNFIT = "its own trials contradict it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +37,7 @@ class Choice:
 def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tuple[Model, ...]:
     """Return the models of a fit, or those of these names. Raises UserError for unknown names, for models of several
     services, and where all are unfit for plans."""
-    models: tuple[Model, ...] = (*fitted.stations, *fitted.replicas)
-    every = {each.name: each for each in models}
+    every = {each.name: each for each in fitted.models}
     for name in names:
         if name not in every:
             known = ", ".join(every) or "none"
@@ -58,10 +56,8 @@ def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tupl
 
 
 def _unfit(model: Model, file: Path) -> str:
-    first, more = model.contradictions[0], len(model.contradictions) - 1
-    rest = f" (and {more} more)" if more else ""
     return (
-        f"{file}: {model.name} is unfit for plans: {UNFIT}: {first}{rest}. Measure its trials again on a machine"
+        f"{file}: {model.name} is unfit for plans: {contradiction_of(model)}. Measure its trials again on a machine"
         " without other work and fit again, or name another model with --server."
     )
 

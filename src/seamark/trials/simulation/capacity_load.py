@@ -7,9 +7,9 @@ from pathlib import Path
 from seamark.errors import UserError
 from seamark.fit.planned_load import Objective, PlannedLoad, duration_for, objective_of
 from seamark.fit.service_model import REPLICA_TIMES, STATION_TIMES
+from seamark.model.queueing import Router
 from seamark.model.results.fitted_model import ReplicaModel
 from seamark.model.scenario import Slo
-from seamark.simulation.station import Router
 from seamark.trials.simulation.capacity_layouts import Model
 
 USUAL_S = 60.0
