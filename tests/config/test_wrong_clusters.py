@@ -5,7 +5,7 @@ from typing import Any
 
 import in_process
 import pytest
-import yaml
+from wrong_files import change, wrong_files
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
@@ -49,8 +49,7 @@ requests:
     timestamp: 2024-01-01T10:00:30
     workflow_id: one
 """
-TABLE = Path(__file__).parent / "wrong_clusters.yaml"
-WRONG: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in yaml.safe_load(TABLE.read_text())}
+WRONG = wrong_files(Path(__file__).with_name("wrong_clusters.yaml"))
 FILES = {"scenario.yaml": SCENARIO, "system.yaml": SYSTEM, "requests.yaml": REQUESTS}
 
 
@@ -70,10 +69,7 @@ def planned(text: str = SCENARIO) -> Any:
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_workload_is_one_line_that_says_where_and_what(name: str) -> None:
     entry = WRONG[name]
-    path = Path(f"{entry.get('in', 'scenario')}.yaml")
-    before = path.read_text(encoding="utf-8")
-    assert entry["old"] in before, "the table does not fit its file"
-    path.write_text(before.replace(entry["old"], entry["new"], 1), encoding="utf-8")
+    change(f"{entry.get('in', 'scenario')}.yaml", entry["old"], entry["new"])
     with Path("scenario.yaml").open("a", encoding="utf-8") as scenario:
         scenario.write(entry.get("scenario", ""))
     text = Path("scenario.yaml").read_text(encoding="utf-8")

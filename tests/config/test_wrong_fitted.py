@@ -1,10 +1,9 @@
 """Wrong scenarios of the service `fitted`: each mistake is a line with place and remedy."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from wrong_files import change, wrong_files
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
@@ -24,8 +23,7 @@ workload:
   prompt_tokens: 512
   reply_tokens: 64
 """
-TABLE = Path(__file__).parent / "wrong_fitted.yaml"
-WRONG: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in yaml.safe_load(TABLE.read_text())}
+WRONG = wrong_files(Path(__file__).with_name("wrong_fitted.yaml"))
 
 
 @pytest.mark.covers("C1", "E-VAL")
@@ -36,11 +34,9 @@ def test_a_wrong_workload_is_a_line_that_says_where_and_what(
     monkeypatch.chdir(tmp_path)
     files = {"scenario.yaml": SCENARIO, "models.yaml": (ROOT / "config/models/example.yaml").read_text("utf-8")}
     entry = WRONG[name]
-    path = f"{entry.get('in', 'scenario')}.yaml"
-    assert entry["old"] in files[path], "the table does not fit its file"
-    files[path] = files[path].replace(entry["old"], entry["new"], 1)
     for file, text in files.items():
         Path(file).write_text(text, encoding="utf-8")
+    change(f"{entry.get('in', 'scenario')}.yaml", entry["old"], entry["new"])
     with pytest.raises(UserError) as caught:
         read_scenario(Path("scenario.yaml"), SERVICES, SITE)
     assert caught.value.exit_code == 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import in_process
 import pytest
-import yaml
+from wrong_files import change, wrong_files
 
 from seamark.config.machine_files import read_machine
 from seamark.config.read import read_scenario, read_services, read_site
@@ -57,8 +57,7 @@ workload:
   machine: machine.yaml
 """
 FILES = {"machine.yaml": MACHINE, "system.yaml": SYSTEM, "requests.yaml": REQUESTS, "scenario.yaml": SCENARIO}
-TABLE = Path(__file__).parent / "wrong_machines.yaml"
-WRONG: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in yaml.safe_load(TABLE.read_text())}
+WRONG = wrong_files(Path(__file__).with_name("wrong_machines.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -67,12 +66,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, text in FILES.items():
         Path(name).write_text(text, encoding="utf-8")
-
-
-def change(name: str, old: str, new: str) -> None:
-    text = Path(name).read_text(encoding="utf-8")
-    assert old in text, "the table does not fit its file"
-    Path(name).write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 def planned() -> Any:

@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import in_process
 import pytest
-import yaml
+from wrong_files import change, wrong_files
 
 from seamark.config.workflow_files import read_files
 from seamark.errors import UserError
@@ -36,8 +35,7 @@ requests:
     timestamp: 2024-01-01T10:00:30
     workflow_id: w
 """
-TABLE = Path(__file__).parent / "wrong_workflows.yaml"
-WRONG: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in yaml.safe_load(TABLE.read_text())}
+WRONG = wrong_files(Path(__file__).with_name("wrong_workflows.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +65,7 @@ def test_the_right_files_are_read() -> None:
 def test_a_wrong_file_is_one_line_that_says_where_and_what(name: str) -> None:
     entry = WRONG[name]
     path = Path(f"{entry['in']}.yaml")
-    before = path.read_text(encoding="utf-8")
-    assert before.count(entry["old"]) >= 1, "the table does not fit its file"
-    path.write_text(before.replace(entry["old"], entry["new"], 1), encoding="utf-8")
+    change(str(path), entry["old"], entry["new"])
     found = mistakes()
     assert len(found) == 1 or entry.get("more"), found
     assert any(line.startswith(f"{path}:{entry['line']}: ") and entry["says"] in line for line in found), found

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from fitted_models import station
 from make_results import make_results
 
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
-from seamark.model.results.fitted_model import FitSource, FittedModels, HeldOutFigure, StationModel, StationParameters
+from seamark.model.results.fitted_model import FitSource, FittedModels, HeldOutFigure
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
 from seamark.report.comparison import comparison_lines, comparison_markdown
 from seamark.report.page.predictions import prediction_blocks, predictions_section
@@ -42,21 +43,8 @@ def a_fit(results, **changes):
         )
         for source, place, predicted in zip(sources, ("inside", "beyond"), (0.0105, 0.015), strict=True)
     ]
-    model = StationModel(
-        name="known",
-        service="known",
-        servers=1,
-        family="exponential",
-        parameters=StationParameters(mean_s=0.005, variation=1.0, overhead_s=0.0),
-        between=0.01,
-        loads=(0.2, 0.6),
-        rates_rps=(40.0, 120.0),
-        requests=100,
-        out_of_order=0,
-        sources=tuple(sources),
-        held_out=tuple(held),
-    )
-    return FittedModels(seed=1, stations=(replace(model, **changes),))
+    given = {"sources": tuple(sources), "held_out": tuple(held), **changes}
+    return FittedModels(seed=1, stations=(station(**given),))
 
 
 @pytest.mark.covers("E-FR12")

@@ -86,8 +86,8 @@ def predict_replica(fitted: FittedReplica, trial: ReplicaTrial, seed: int = 0) -
 
 
 def _own_speed(between: float, trials: int, random: np.random.Generator) -> float:
-    """Return the speed of one repeat over the mean. `between` was estimated from so many trials, so it is drawn too:
-    intervals are those of Student's t, as normal ones held 85 % of repeats with nine trials."""
+    """Return the speed of one repeat over the mean. `between` is an estimate from `trials` trials, so it is drawn
+    too: intervals are those of Student's t, as normal ones held 85 % of repeats with nine trials."""
     freedom = trials - 1
     deviation = random.normal(0.0, between) * (freedom / random.chisquare(freedom)) ** 0.5
     return float(np.exp(np.clip(deviation, -np.log(FASTEST), np.log(FASTEST))))

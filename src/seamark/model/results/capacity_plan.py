@@ -1,5 +1,5 @@
-"""The document of `bench capacity`: layouts of a service under a planned load, the cheapest that meets its objectives,
-and what is not known. Nothing in it was measured."""
+"""The document of `bench capacity`: simulated layouts of a service under a planned load, the cheapest that meets its
+objectives, and layouts without a fitted model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -79,7 +79,7 @@ def _table(pairs: Sequence[Pair], caption: str, what: str) -> Table:
     if what == "trial":
         notes.append(
             "Held out: the model was fitted to the trials of all other treatments, and predicted this one. Its load"
-            " was inside of theirs, beyond them, or more than the server can take (overload)."
+            " lies among theirs (inside), outside of them (beyond), or exceeds the capacity of the server (overload)."
         )
     if more := len(pairs) - len(rows):
         notes.append(f"{more:,} more rows are in the file of the fit.")
