@@ -89,6 +89,7 @@ def test_servers_list_says_what_was_not_seen_running():
     assert services["vllm"]["state"] == "runs here, not in its container"
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR01", "E-AC04")
 def test_plan_prints_the_same_numbers_as_text_and_as_json():
     words = ["plan", "-c", "config/scenarios/llm_vllm_baseline.yaml", "--no-write"]
@@ -119,6 +120,7 @@ def test_doctor_of_a_slurm_site_without_slurm_is_the_sites_fault(tmp_path):
     assert "sbatch" in done.stdout
 
 
+@pytest.mark.slow
 def test_init_makes_a_study_that_plans(tmp_path):
     assert bench("init", "study", cwd=tmp_path).returncode == 0
     done = bench("plan", "-c", "config/scenarios/quickstart.yaml", cwd=tmp_path / "study")

@@ -130,6 +130,7 @@ def test_70b_on_one_gpu_of_40_gb_is_one_line_with_class_and_remedy_and_nothing_i
     assert not (root / "slurm").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("D8")
 def test_a_plan_shows_the_room_on_a_gpu_and_idle_gpus(root, llama_8b):
     path = scenario_in(root, llama_8b, gpus="2")
@@ -335,6 +336,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to-size-gpu-memory.md").read_t
 CALLS = re.findall(r"^\$ bench (.+)\n((?:(?!\$ |```).*\n)+)", PAGE, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_commands_print(root):
     write_model(root / "models" / "llama-3.1-8b", LLAMA_8B, LLAMA_8B_PARAMETERS)
     write_model(root / "models" / "llama-3.1-70b", LLAMA_70B, LLAMA_70B_PARAMETERS)

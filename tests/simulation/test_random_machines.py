@@ -69,6 +69,7 @@ def check_cases(name, seeds):
     return outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C13", "C14")
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_makes_valid_schedules_on_machines_with_every_feature(name):
