@@ -5,7 +5,6 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
@@ -34,10 +33,16 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int) -> 
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder)
     write_config(folder, trial, context)
-    scratch = expanded(context.site.paths.scratch, context.study.root)
-    scratch.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="simulation-", dir=scratch) as data, exit_on_signals(signal.SIGTERM):
-        load = _run(context, trial, folder, Endpoint(data=data, environment=_environment(context)), parent_pid)
+    # named by the trial, as data of a server by its deployment: what a killed one left is removed by the next
+    data = expanded(context.site.paths.scratch, context.study.root) / context.scenario / trial.id
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(parents=True, exist_ok=True)
+    try:
+        with exit_on_signals(signal.SIGTERM):
+            endpoint = Endpoint(data=str(data), environment=_environment(context))
+            load = _run(context, trial, folder, data, endpoint, parent_pid)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
     write(folder.load, load)
 
 
@@ -48,7 +53,7 @@ def _environment(context: DeploymentContext) -> str | None:
 
 
 def _run(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, endpoint: Endpoint, parent_pid: int
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, data: Path, endpoint: Endpoint, parent_pid: int
 ) -> LoadRecord:
     before, started_at = provenance.survey(), provenance.now()
     measured: MeasuredLoad | None = None
@@ -74,6 +79,7 @@ def _run(
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
     shutil.rmtree(folder.parts, ignore_errors=True)
+    shutil.rmtree(data, ignore_errors=True)  # before the record: a trial that has it is not simulated again
     write_meta(context, trial, folder, before, load.workers, endpoint)
     append_log(folder.log, trial.trial_id, "simulation ended", status=load.status, reason=load.reason)
     if load.ok:
