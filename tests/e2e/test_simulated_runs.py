@@ -126,6 +126,7 @@ def test_a_simulation_that_fails_is_a_recorded_result_and_can_be_tried_again(stu
     assert retried.returncode == 1, retried.stderr
     assert (trial / "attempts" / "1" / "load.json").exists()
     assert not list(study.root.glob(".seamark/scratch/*/*"))
+    assert not (trial / ".parts").exists()
 
 
 def test_only_a_program_without_a_server_can_be_simulated(study: StudyFolder) -> None:

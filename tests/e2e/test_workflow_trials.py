@@ -172,6 +172,7 @@ def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) ->
     assert {path: path.read_bytes() for path in before} == before
     assert set(study.measurements().values()) == {1}
     assert not list(study.root.glob(".seamark/scratch/*/*"))
+    assert not list(study.results.glob("*/.parts"))
 
 
 @pytest.mark.covers("E-NFR04")

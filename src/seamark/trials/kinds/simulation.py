@@ -15,12 +15,15 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.runtimes.environments import environment_folder
-from seamark.storage.paths import TrialFolder, append_log, expanded, write
+from seamark.storage.paths import TrialFolder, append_log, write
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
 from seamark.trials.trial_files import put_aside
 from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+
+DATA = "data"
+"""Folder of a simulation's own data among its parts, which are removed with them, or by the next one after a kill."""
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
@@ -33,16 +36,10 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int) -> 
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder)
     write_config(folder, trial, context)
-    # named by the trial, as data of a server by its deployment: what a killed one left is removed by the next
-    data = expanded(context.site.paths.scratch, context.study.root) / context.scenario / trial.id
-    shutil.rmtree(data, ignore_errors=True)
-    data.mkdir(parents=True, exist_ok=True)
-    try:
-        with exit_on_signals(signal.SIGTERM):
-            endpoint = Endpoint(data=str(data), environment=_environment(context))
-            load = _run(context, trial, folder, data, endpoint, parent_pid)
-    finally:
-        shutil.rmtree(data, ignore_errors=True)
+    data = folder.own_parts / DATA
+    data.mkdir(parents=True)
+    with exit_on_signals(signal.SIGTERM):
+        load = _run(context, trial, folder, Endpoint(data=str(data), environment=_environment(context)), parent_pid)
     write(folder.load, load)
 
 
@@ -53,7 +50,7 @@ def _environment(context: DeploymentContext) -> str | None:
 
 
 def _run(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, data: Path, endpoint: Endpoint, parent_pid: int
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, endpoint: Endpoint, parent_pid: int
 ) -> LoadRecord:
     before, started_at = provenance.survey(), provenance.now()
     measured: MeasuredLoad | None = None
@@ -79,7 +76,6 @@ def _run(
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
     shutil.rmtree(folder.parts, ignore_errors=True)
-    shutil.rmtree(data, ignore_errors=True)  # before the record: a trial that has it is not simulated again
     write_meta(context, trial, folder, before, load.workers, endpoint)
     append_log(folder.log, trial.trial_id, "simulation ended", status=load.status, reason=load.reason)
     if load.ok:
