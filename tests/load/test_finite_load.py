@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,9 @@ ITEMS = 500
 class Listed:
     """A driver with a work list of `count` items, which makes `made` bodies."""
 
-    def __init__(self, count: int | None, made: int | None = None) -> None:
+    def __init__(self, count: int | None, made: int | None = None, groups: list[int] | None = None) -> None:
         self.work_count, self._made = count, count if made is None else made
+        self.work_groups = groups
 
     def bodies(self, count: int, seed: int) -> list[Body]:
         return [Body(content=number) for number in range(self._made or 0)]
@@ -64,12 +66,35 @@ def test_a_worker_keeps_the_bodies_of_its_own_items_only() -> None:
     assert [body.content for body in bodies if body is not None] == kept
 
 
+def test_items_of_a_group_are_sent_in_a_row_by_one_worker_and_groups_in_a_seeded_order() -> None:
+    groups = [item % 10 for item in range(ITEMS)]
+
+    def sent(assignment: WorkerAssignment) -> list[int]:
+        return list(work_list(assignment, Listed(ITEMS, groups=groups))[0].items)
+
+    alone = sent(assigned())
+    assert sorted(alone) == list(range(ITEMS))
+    in_turn = [group for group, _ in groupby(groups[item] for item in alone)]
+    assert sorted(in_turn) == list(range(10))
+    assert in_turn != sorted(in_turn)
+    assert [item for item in alone if groups[item] == 4] == list(range(4, ITEMS, 10))
+    assert sent(assigned(seed=2)) != alone
+    shares = [sent(assigned(worker, 3)) for worker in range(3)]
+    assert sorted(item for share in shares for item in share) == list(range(ITEMS))
+    owners = [{groups[item] for item in share} for share in shares]
+    assert sum(map(len, owners)) == 10
+    done = np.zeros(ITEMS, dtype=bool)
+    done[alone[:75]] = True
+    assert sent(assigned(done=as_text(done))) == alone[75:]
+
+
 @pytest.mark.parametrize(
     ("driver", "error", "said"),
     [
         (Listed(None), UserError, "has no work list"),
         (Listed(0), UserError, "has an empty work list"),
         (Listed(5, 4), ValueError, "says that it has 5 items, and makes 4"),
+        (Listed(3, groups=[0, 1]), ValueError, "says that it has 3 items, and names the groups of 2"),
     ],
 )
 def test_a_driver_without_a_usable_work_list_is_refused(driver: Listed, error: type[Exception], said: str) -> None:

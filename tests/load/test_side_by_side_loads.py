@@ -274,6 +274,8 @@ def test_a_request_limit_is_lifted_and_the_number_of_workers_stays() -> None:
 class Listed:
     """A driver with a work list of `work_count` items."""
 
+    work_groups = None
+
     def __init__(self, work_count: int) -> None:
         self.work_count = work_count
 

@@ -36,8 +36,7 @@ class Track(Protocol):
 class Events(Protocol):
     """Makes tracks: one for each thread that records events, such as a user's, or one of a stage."""
 
-    def track(self) -> Track:
-        """Return a new track."""
+    def track(self) -> Track: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +84,8 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """Result of one call of a Call driver. `failure` is set for a reply that arrived but is not good. `first_ns` is
-    the time of its first unit, in ns of CLOCK_MONOTONIC, where it has several; `kept` is the reply itself, for a load
-    with `keep_replies`."""
+    """Result of one call of a Call driver. `failure` is set for a reply that is not good. `first_ns` is the time of
+    its first unit, in ns of CLOCK_MONOTONIC, where it has several; `kept` is the reply, for `keep_replies`."""
 
     units: int = 1
     bytes_sent: int = 0
@@ -123,6 +121,9 @@ class Driver(ABC):
     work_count: int | None = None
     """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: the driver has
     no work list, and only loads of requests."""
+
+    work_groups: Sequence[int] | None = None
+    """Group of each item, such as the document of a question: items of one group are sent in a row, by one worker."""
 
     row_body: "Callable[[int, Row, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in

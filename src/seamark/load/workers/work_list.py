@@ -97,8 +97,9 @@ def work_list(
     """Return the assignment with the items of its worker, and the bodies of all items.
 
     Items are in an order seeded by the trial. The workers take turns in it, over those that are not done; in further
-    passes, over all. `on_second`: see Passes, which the items of a load with `keep_busy` are. Raises UserError for a
-    driver without a work list, and ValueError for one that makes other bodies than it counts.
+    passes, over all. With `work_groups` the groups are in a seeded order, and each belongs to one worker.
+    `on_second`: see Passes, which the items of a load with `keep_busy` are. Raises UserError for a driver without a
+    work list, and ValueError for one that makes other bodies, or names other groups, than it counts items.
     """
     count, seed = driver.work_count, assignment.job.seed
     if not count:
@@ -109,14 +110,36 @@ def work_list(
     bodies = driver.bodies(count, seed_for(seed, "bodies"))
     if len(bodies) != count:
         raise ValueError(f"the driver says that it has {count} items, and makes {len(bodies)}")
-    order = np.random.Generator(np.random.PCG64(seed_for(seed, "order"))).permutation(count)
+    groups = None if driver.work_groups is None else np.asarray(driver.work_groups)
+    if groups is not None and len(groups) != count:
+        raise ValueError(f"the driver says that it has {count} items, and names the groups of {len(groups)}")
+    order = _order(count, seed_for(seed, "order"), groups)
     left = order[~done_items(assignment.job.done, count)[order]]
-    items: list[int] = left[assignment.worker :: assignment.workers].tolist()
+    items = _share(left, assignment.worker, assignment.workers, groups)
     if not assignment.job.keep_busy:
         return replace(assignment, items=items), WorkList(bodies=bodies, own=frozenset(items))
-    again: list[int] = order[assignment.worker :: assignment.workers].tolist()
+    again = _share(order, assignment.worker, assignment.workers, groups)
     passes = Passes(items, again, count, on_second)
     return replace(assignment, items=passes), WorkList(bodies=bodies, own=frozenset(items) | frozenset(again))
+
+
+def _order(count: int, seed: int, groups: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+    """Return the seeded order of `count` items; with groups, those of one in a row and as the driver numbers them."""
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
+    if groups is None:
+        return order
+    turn = {group: number for number, group in enumerate(dict.fromkeys(groups[order].tolist()))}
+    return np.array(sorted(range(count), key=lambda item: (turn[int(groups[item])], item)), dtype=np.int64)
+
+
+def _share(
+    order: npt.NDArray[np.int64], worker: int, workers: int, groups: npt.NDArray[np.int64] | None
+) -> list[int]:
+    """Return a worker's part of some items in their order: every `workers`-th item, or group of items."""
+    if groups is None:
+        return order[worker::workers].tolist()  # type: ignore[no-any-return]
+    own = set(list(dict.fromkeys(groups[order].tolist()))[worker::workers])
+    return [item for item in order.tolist() if int(groups[item]) in own]
 
 
 def items_in(segment: Path, count: int | None = None) -> npt.NDArray[np.bool_]:
