@@ -75,14 +75,20 @@ def test_trials_of_a_server_that_fails_most_requests_do_not_pass(study):
     assert study.submit().returncode == 0, "its trial was measured: without --strict that is all"
 
 
-@pytest.mark.covers("E-NFR04")
-def test_failed_trials_are_named_by_the_gate(study):
+@pytest.mark.covers("E-NFR04", "B17")
+def test_failed_trials_are_named_by_the_gate_and_notified_of(study):
     workload = {"service": "command", "command": {"argv": ["false"]}}
-    text = yaml.safe_dump({"scenario": "try", "repetitions": 1, "workload": workload})
+    told = study.root / "told"
+    notify = {"command": ["sh", "-c", f"(echo $SEAMARK_EVENT; cat) >> {told}; exit 7"], "events": ["end", "failure"]}
+    text = yaml.safe_dump({"scenario": "try", "repetitions": 1, "notify": notify, "workload": workload})
     (study.root / "config/scenarios/try.yaml").write_text(text)
     done = strict(study)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 of 1 trial failed (" in gate(done)
+    assert "notify: sh ended with exit code 7" in done.stderr
+    lines = told.read_text().splitlines()
+    assert lines[-2] == "end"
+    assert lines[-1].startswith("try has ended: 0 of 1 trial measured, 1 failed. First failure: ")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from seamark.cli.options import (
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
+from seamark.model.scenario import NotifyEvent
 from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
@@ -36,6 +37,7 @@ from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.workflow.lanes import lanes_at_once
+from seamark.workflow.notify import notify
 from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
 from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
@@ -187,6 +189,7 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
     code = _run(study, console, log, extra)
     after = progress_of(study)
+    _notify(study, "end", after, log)
     gate = _gate(study, after) if strict and code == 0 else None
     if as_json:
         judged = {} if gate is None else {"gate": {"passed": gate.passed, "reasons": gate.reasons}}
@@ -237,7 +240,7 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> i
     with EndSignals() as signals:
         process = start(study, log, extra=extra)
         try:
-            _follow(study, console, process, signals)
+            _follow(study, console, process, signals, log)
             if signals.count and process.poll() != 0:
                 runs = [psutil.Process(process.pid)] if process.returncode is None else []
                 left = end_run(study, runs, lambda: signals.count)
@@ -250,8 +253,10 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> i
     return process.returncode
 
 
-def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", signals: EndSignals) -> None:
-    """Show progress until the run ends or a signal arrives."""
+def _follow(
+    study: Study, console: Console, process: "subprocess.Popen[bytes]", signals: EndSignals, log: Path
+) -> None:
+    """Show progress until the run ends or a signal arrives; notify of the first trial that fails in it."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -262,13 +267,18 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
     look_s = 0.5 if console.is_terminal else 2.0
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         seen: Seen = {}
-        tenths = progress_of(study, seen).done * 10 // len(study.plan.trials)
+        before = progress_of(study, seen)
+        tenths = before.done * 10 // len(study.plan.trials)
+        failed, notified = {state.trial for state in before.failed}, False
         waiting: str | None = None
         last_probe: str | None = None
         task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
         while process.poll() is None and not signals.count:
             beat(study.root, process.pid)
             now = progress_of(study, seen)
+            if not notified and any(state.trial not in failed for state in now.failed):
+                notified = True
+                _notify(study, "failure", now, log)
             if now.waiting and now.waiting != waiting and not console.is_terminal:
                 console.print(now.waiting, markup=False, soft_wrap=True)
             waiting = now.waiting
@@ -289,6 +299,11 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignal
         with suppress(subprocess.TimeoutExpired):
             process.wait(min(left_s, SIGNAL_S))
             return
+
+
+def _notify(study: Study, event: NotifyEvent, now: Progress, log: Path) -> None:
+    if why := notify(study.scenario.notify, event, now, log):
+        click.echo(why, err=True)
 
 
 def _searching(now: Progress) -> str | None:

@@ -24,7 +24,7 @@ from seamark.config.workload import NAME, RESOURCE_SETTINGS
 from seamark.dispatch.placement import PLACEMENTS
 from seamark.model.dotted import DOTTED
 from seamark.model.parties import KEEP_BUSY, PLACEMENT, SETS
-from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Prediction, Restarts
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, NotifyEvent, Prediction, Restarts
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
@@ -136,6 +136,16 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "enum": [*get_args(CapacityCheck), False],  # YAML 1.1 reads `off` as false
                 "default": "stop",
                 "description": "Whether a server that exceeds the memory of its GPUs stops a run or is noted.",
+            },
+            "notify": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["command"],
+                "properties": {
+                    "command": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+                    "events": {"type": "array", "minItems": 1, "items": {"enum": list(get_args(NotifyEvent))}},
+                },
+                "description": "A command that runs at the end of a run, or at its first failed trial.",
             },
             "resources": {"type": "object", "additionalProperties": False, "properties": resources},
             "defaults": {

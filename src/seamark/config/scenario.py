@@ -13,7 +13,7 @@ from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
-from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Resources, Restarts, Scenario
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Notify, Resources, Restarts, Scenario
 from seamark.model.service import Service
 from seamark.storage.paths import HISTORY
 
@@ -22,7 +22,7 @@ TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
-    *("capacity_check", "prediction"),
+    *("capacity_check", "prediction", "notify"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -71,6 +71,8 @@ def scenario_of(
         from seamark.config.prediction import prediction_of  # few scenarios have it
 
         fields["prediction"] = prediction_of(tree.value["prediction"], fields["workloads"], mistakes)
+    if "notify" in tree.value:
+        fields["notify"] = _notify(tree.value["notify"], mistakes)
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
 
@@ -124,6 +126,17 @@ def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
     if item.value is False and (item.text or "").lower() == "off":  # YAML 1.1 reads `off` as false
         return "off"
     return decode(item, CapacityCheck, mistakes)
+
+
+def _notify(item: Item, mistakes: Mistakes) -> Notify | None:
+    notify = decode(item, Notify, mistakes)
+    if notify is WRONG:
+        return None
+    if not notify.command or not notify.command[0].strip():
+        mistakes.add(item.value["command"], "is empty. Write the command and its arguments, as a list.")
+    if not notify.events:
+        mistakes.add(item.value["events"], "an empty list names no event. Write end, failure, or both.")
+    return cast(Notify, notify)
 
 
 def _resources(item: Item, mistakes: Mistakes) -> Resources:

@@ -13,6 +13,7 @@ Restarts = Literal["each", "once"]
 """Whether every block of trials has a start of each server, or all blocks one."""
 CapacityCheck = Literal["stop", "note", "off"]
 """Whether a server that does not fit the memory of its GPUs stops a plan, is a note, or is not looked for."""
+NotifyEvent = Literal["end", "failure"]
 Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spent", "not_judged"]
 
 
@@ -156,6 +157,14 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Notify:
+    """A command that a run starts: at its `end`, and at its first `failure`, while it goes on."""
+
+    command: tuple[str, ...]
+    events: tuple[NotifyEvent, ...] = ("end",)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """One experiment on one service or on several.
 
@@ -183,6 +192,7 @@ class Scenario:
     metadata: Metadata = field(default_factory=Metadata)
     compare: Comparing | None = None
     prediction: Prediction | None = None
+    notify: Notify | None = None
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
