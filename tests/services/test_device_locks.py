@@ -16,6 +16,7 @@ from seamark.services.supervisor.device_locks import (
     SlotHolder,
     device_of_lane,
     device_used,
+    held_here,
 )
 
 CPUS = [Device(kind="cpu", id="0"), Device(kind="cpu", id="1")]
@@ -48,6 +49,21 @@ def take(held: ExitStack, pool: DevicePool, run: str = "one") -> DeviceSlot:
 
 def place(slot: DeviceSlot) -> tuple[str, int]:
     return str(slot.device), slot.number
+
+
+@pytest.mark.covers("B5")
+def test_who_holds_which_slot_is_listed_and_free_slots_are_not(held: ExitStack) -> None:
+    pool = DevicePool([Device(kind="gpu", id="0"), Device(kind="gpu", id="GPU-1b-2")], 2)
+    with ExitStack() as first:
+        take(first, pool, run="one")
+        take(held, pool, run="one")
+        assert [(name, holder.run) for name, holder in held_here()] == [
+            ("gpu 0 slot 0", "one"),
+            ("gpu GPU-1b-2 slot 0", "one"),
+        ]
+    assert [name for name, _ in held_here()] == ["gpu GPU-1b-2 slot 0"]
+    with pytest.raises(WouldWaitError):
+        take(held, DevicePool(pool.devices[1:], 2), run="two")
 
 
 @pytest.mark.covers("B7")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +16,8 @@ from seamark.planning.study import Study
 from seamark.storage.codec import encode
 from seamark.trials.conflicts import conflicts, refusal
 from seamark.trials.progress import Progress, Seen, progress_of
-from seamark.workflow.run_inventory import Component, components
+from seamark.trials.time_left import TimeLeft, time_left
+from seamark.workflow.run_inventory import Component, components, devices_of
 
 
 @click.command("status")
@@ -38,12 +39,13 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}
         parts = [vars(each) for each in components(study)]
-        of_others = {"conflicts": encode(conflicts(study))}
-        click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts, **of_others}, indent=1))
+        left = time_left(study, now)
+        more = {"conflicts": encode(conflicts(study)), "left": None if left is None else vars(left)}
+        click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts, **more}, indent=1))
         return 1 if now.failed else 0
     console = Console()
     if not watch:
-        console.print(_table(study, now))
+        console.print(_table(study, now, time_left(study, now)))
         if there := conflicts(study):
             console.print("\n".join(refusal(study, there)), markup=False, soft_wrap=True)
         if inventory := components(study):
@@ -51,12 +53,23 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
         return 1 if now.failed else 0
     from seamark.workflow.snakemake_cli import runs_in
 
-    with Live(_table(study, now), console=console, refresh_per_second=2) as live:
+    left = time_left(study, now)
+    with Live(_watched(study, now, left), console=console, refresh_per_second=2) as live:
         seen: Seen = {}
+        done = now.done
         while runs_in(study.root):
             time.sleep(1)
-            live.update(_table(study, progress_of(study, seen)))
+            now = progress_of(study, seen)
+            if now.done != done:
+                done, left = now.done, time_left(study, now)
+            live.update(_watched(study, now, left))
     return 1 if progress_of(study, seen).failed else 0
+
+
+def _watched(study: Study, now: Progress, left: TimeLeft | None) -> Group:
+    """Return the table, and the devices of the run's lanes with what each of them serves."""
+    devices = list(devices_of(study))
+    return Group(_table(study, now, left), *([_components(devices, f"{study.root}/")] if devices else []))
 
 
 def _components(inventory: Sequence[Component], root: str) -> Table:
@@ -82,7 +95,7 @@ def _servers(study: Study) -> list[tuple[str, str]]:
     return rows
 
 
-def _table(study: Study, now: Progress) -> Table:
+def _table(study: Study, now: Progress, left: TimeLeft | None) -> Table:
     table = Table(title=f"{now.scenario}: {now.count('ok')} of {counted(len(now.states), 'trial')} measured")
     for column in ("deployment", "server", "measured", "running", "failed", "planned"):
         table.add_column(column, justify="left" if column in ("deployment", "server") else "right")
@@ -92,7 +105,8 @@ def _table(study: Study, now: Progress) -> Table:
         numbers = (part.count("ok"), part.count("running"), len(part.failed), part.count("planned"))
         table.add_row(deployment, server, *map(str, numbers))
     other = now.count("other")
-    notes = [f"{counted(other, 'trial')} of another server or configuration, not counted"] if other else []
+    notes = [] if left is None else [left.text()]
+    notes += [f"{counted(other, 'trial')} of another server or configuration, not counted"] if other else []
     notes += [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
     notes += [f"{state.trial}: {state.category}: {state.reason}" for state in now.failed[:10]]
     table.caption = Text("\n".join(notes)) if notes else None

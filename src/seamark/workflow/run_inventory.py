@@ -1,8 +1,9 @@
-"""Inventory of a study: its run, batch jobs, servers with their monitors, and the log of its latest run."""
+"""Inventory of a study: its run, devices of its lanes, batch jobs, servers with monitors, the log of its latest run."""
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from seamark.dispatch.dispatcher import dispatcher_of
 from seamark.dispatch.job import Job
@@ -10,6 +11,7 @@ from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.persistent.listing import list_servers
+from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.paths import DeploymentFolder
 from seamark.workflow.snakemake_cli import runs_in
 
@@ -19,7 +21,7 @@ YOUNG_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One running thing: a run, job, server, monitor or log. `where` is an endpoint, a node or a file."""
+    """One running thing: a run, device, job, server, monitor or log. `where` is an endpoint, a node or a file."""
 
     kind: str
     name: str
@@ -30,7 +32,7 @@ class Component:
 
 def components(study: Study) -> list[Component]:
     """Return everything of a study that runs now, and the log of its latest run."""
-    return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
+    return [*_runs(study), *devices_of(study), *_jobs(study), *_servers(study), *_logs(study)]
 
 
 def unfinished_jobs(study: Study) -> list[Job]:
@@ -45,6 +47,14 @@ def unfinished_jobs(study: Study) -> list[Job]:
 def _runs(study: Study) -> Iterator[Component]:
     for process in runs_in(study.root):
         yield Component(kind="run", name=f"process {process.pid}", state="running")
+
+
+def devices_of(study: Study) -> Iterator[Component]:
+    """Yield the devices that lanes of the study hold, each with the deployment that it serves."""
+    for slot, holder in held_here():
+        if holder.study == str(study.root) and holder.folder:
+            folder = Path(holder.folder)
+            yield Component(kind="device", name=slot, state="busy", where=folder.name)
 
 
 def _jobs(study: Study) -> Iterator[Component]:

@@ -122,6 +122,23 @@ def slots_of(device: Device) -> list[int]:
     return sorted(int(word) for word in words if word.isdigit())
 
 
+def held_here() -> list[tuple[str, SlotHolder]]:
+    """Return the slots of this node that lanes of this user hold, as `gpu 0 slot 0`, each with its lane. A killed
+    lane's server is not ended here."""
+    begin = f"device-{allocation() or 'here'}-"
+    found = []
+    for path in sorted(node_folder().glob(f"{begin}*.lock")):
+        free = try_lock(path.name, shared=True)
+        if free is not None:
+            free.close()
+            continue
+        kind, _, rest = path.name.removeprefix(begin).removesuffix(".lock").partition("-")
+        word, _, number = rest.rpartition(".")
+        with suppress(OSError, ValueError):
+            found.append((f"{kind} {word} slot {number}", parse(path.read_text(encoding="utf-8"), SlotHolder)))
+    return found
+
+
 def _holder_of(device: Device, number: int) -> SlotHolder | None:
     """Return the lane that holds a slot, None for a free one. The server that a killed lane left there is ended."""
     file = try_lock(_name(device, number))
