@@ -1,4 +1,4 @@
-"""Time that is left of a run: measured loads in place of a recipe's guess, lanes side by side, devices by the hour."""
+"""Time left of a run: measured loads in place of a recipe's guess, lanes side by side, devices by the hour."""
 
 import json
 from dataclasses import replace
@@ -57,7 +57,8 @@ def test_lanes_halve_the_time_and_not_the_device_hours(study: Study) -> None:
     lanes = json.dumps({"cpus": "0,1", "parallel": 2})
     beside = replace(study, lanes=lanes)
     both = time_left(beside, progress_of(beside))
-    assert alone is not None and both is not None
+    assert alone is not None
+    assert both is not None
     assert beside.site.parallel == 2
     assert 0.4 < both.most_s / alone.most_s < 0.7
     assert both.device_hours == alone.device_hours

@@ -1,4 +1,4 @@
-"""Inventory of a study: its run, devices of its lanes, batch jobs, servers with monitors, the log of its latest run."""
+"""Inventory of a study: its run, devices of lanes, batch jobs, servers with monitors, the log of its latest run."""
 
 import time
 from collections.abc import Iterator
