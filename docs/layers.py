@@ -37,6 +37,9 @@ ROOMS: Mapping[str, Room] = {
     "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),
     "report": Room(floor=5, what="tables, figures and pages"),
     "telemetry": Room(floor=5, what="samplers of host, processes, GPU, energy and service; provenance of a node"),
+    "evaluation": Room(
+        floor=3, what="methods of sparse attention, benchmarks, scores; a model whose answers are known"
+    ),
     "fit": Room(floor=4, what="models of servers fitted to measured trials: parameters, contradictions, score"),
     "history": Room(floor=6, what="runs of a scenario side by side, their index, series, change points and gates"),
     "services": Room(floor=6, what="a server's life: supervisor, runtimes, images, persistent servers"),

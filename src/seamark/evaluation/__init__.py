@@ -1,0 +1,1 @@
+"""Evaluation of language models: methods of sparse attention, benchmarks and scores."""
