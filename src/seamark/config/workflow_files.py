@@ -315,6 +315,7 @@ def _request(
     keys: Any = decode(short, _RequestKeys, mistakes)
     _check_numbers(short, mistakes)
     time = _time(item.value.get("timestamp"), mistakes)
+    free = {key: item.value[key].plain for key in FREE if key in item.value}
     if keys is WRONG:
         return None, None
     workflow = workflows.get(keys.workflow_id)
@@ -328,8 +329,8 @@ def _request(
         id=keys.request_id,
         workflow=keys.workflow_id,
         node_execution_times_s=keys.node_execution_times or {},
-        node_configs=_plain(item.value.get("node_configs")) or {},
-        input_data=_plain(item.value.get("input_data")),
+        node_configs=free.get("node_configs") or {},
+        input_data=free.get("input_data"),
         priority=keys.priority,
         deadline_s=keys.deadline_seconds,
     )
@@ -371,15 +372,6 @@ def _check_zones(times: list[tuple[Item, datetime]], mistakes: Mistakes) -> None
             text = f"{item.text} has another zone than {first.text} in line {first.line}. Write all in one zone."
             mistakes.add(item, text)
             return
-
-
-def _plain(item: Item | None) -> Any:
-    """Return a tree as plain values."""
-    if item is None:
-        return None
-    if isinstance(item.value, dict):
-        return {key: _plain(each) for key, each in item.items()}
-    return [_plain(each) for each in item.value] if isinstance(item.value, list) else item.value
 
 
 def require_timestamps(requests: Requests, path: Path) -> None:

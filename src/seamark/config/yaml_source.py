@@ -4,7 +4,7 @@ Knows no noun of Seamark.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,26 @@ class Item:
         if self.value is None:
             return "nothing"
         return _cut(self.text if self.text is not None else str(self.value))
+
+    @property
+    def plain(self) -> Any:
+        """Return the tree as plain values: scalars, lists and dicts."""
+        if isinstance(self.value, dict):
+            return {key: each.plain for key, each in self.value.items()}
+        return [each.plain for each in self.value] if isinstance(self.value, list) else self.value
+
+    def at(self, path: Sequence[str | int]) -> "Item":
+        """Return the part at a path of keys and indices, or the last part on the way that is there."""
+        part = self
+        for step in path:
+            inner = part.value
+            if isinstance(step, int) and isinstance(inner, list) and step < len(inner):
+                part = inner[step]
+            elif isinstance(inner, dict) and step in inner:
+                part = inner[step]
+            else:
+                break
+        return part
 
     def items(self) -> Iterator[tuple[str, "Item"]]:
         """Yield the entries of a mapping, none for any other value."""

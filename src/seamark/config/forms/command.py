@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys, scalar
-from seamark.config.forms.form import Document, Leaves
+from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.recipe_checks import check_program_texts, template_fields
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
@@ -24,7 +24,7 @@ FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 FIGURE_KEYS = ("json", "regex", "of")
 
 
-class CommandForm:
+class CommandForm(Form):
     """`argv` and `environment` are templates of the command; the rest says what is made of its end. A variable with a
     list of values is a factor."""
 

@@ -12,6 +12,8 @@ from seamark.model.service import Service, Setting
 
 Document = Mapping[str, Any]
 """A level as it is kept: an object of JSON."""
+NAME = "name"
+"""Key of a mapping with its label."""
 
 
 @dataclass(kw_only=True)
@@ -34,7 +36,7 @@ class Leaves:
 
 
 class Form(Protocol):
-    """One form. Its name is that of the settings that have it."""
+    """One form, which a class extends. Its name is that of the settings that have it."""
 
     name: str
     presets: str
@@ -44,6 +46,17 @@ class Form(Protocol):
     def read(self, item: Item, service: Service, mistakes: Mistakes, leaves: Leaves) -> Document | None:
         """Return the level in a mapping, or None after noting every mistake in it. Leaves that are factors go to
         `leaves`."""
+
+    def file_of(self, text: str) -> str:
+        """Return the name of the preset file, without .yaml, that a level written as text stands for."""
+        return text
+
+    def of_file(
+        self, tree: Item, item: Item, service: Service, mistakes: Mistakes, leaves: Leaves
+    ) -> tuple[Document, ...]:
+        """Return the levels in a preset file for `item`, the text that names it; () after noting a mistake."""
+        document = self.read(tree, service, mistakes, leaves)
+        return () if document is None else ({NAME: item.value, **document},)
 
     def check(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
         """Note what does not fit together in a workload that has such a setting."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.config.decode import WRONG, is_mapping, scalar
-from seamark.config.forms.form import Document, Leaves
+from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.levels import level, show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Workload
@@ -23,7 +23,7 @@ LEAST_SHARE = 0.001
 EXAMPLE = "{chat: {weight: 3, ...}, search: {weight: 1, ...}}"
 
 
-class MixForm:
+class MixForm(Form):
     """Class name -> its weight and its own settings; `name` -> the name of the mix, where it has one."""
 
     name = MIX

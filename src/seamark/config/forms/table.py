@@ -12,17 +12,17 @@ from typing import Any
 from seamark.config.decode import WRONG
 from seamark.config.extends import load_merged
 from seamark.config.forms.command import CommandForm
-from seamark.config.forms.form import Document, Form, Leaves
+from seamark.config.forms.form import NAME, Document, Form, Leaves
+from seamark.config.forms.method import MethodForm
 from seamark.config.forms.mix import MixForm
+from seamark.config.forms.task import TaskForm
 from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
 from seamark.model.scenario import Levels
 from seamark.model.service import Service, Setting, Value
 
-FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm())}
-NAME = "name"
-"""Key of a mapping with its label."""
+FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm(), MethodForm(), TaskForm())}
 
 PresetFolder = Callable[[str], Path]
 """Returns the folder of the presets of a form by its name in `config`."""
@@ -85,62 +85,69 @@ class LevelReader:
         """Return one value of a setting, or WRONG after noting a mistake; a structure as canonical JSON."""
         if setting.type != "structure":
             return level(item, setting, mistakes)
-        form = FORMS[setting.name]
-        if item.value is None:
-            return None
-        if isinstance(item.value, str):
-            document = self._preset(item, form, mistakes)
-        elif isinstance(item.value, dict):
-            document = form.read(item, self.service, mistakes, self.leaves)
-        else:
-            mistakes.add(item, f"expected {form.example}, or the name of a preset, but it is {item.shown}.")
-            return WRONG
-        return WRONG if document is None else canonical(document)
+        texts = self._texts(item, setting, mistakes)
+        if len(texts) > 1:
+            mistakes.add(item, f"{item.shown} stands for {len(texts)} levels, and one is needed here. Name one.")
+        return texts[0] if len(texts) == 1 else WRONG
 
     def levels(self, item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...] | None:
         """Return the levels of a setting: one for a single value, all for a list; None after noting a mistake."""
         if setting.type != "structure":
             return levels(item, setting, mistakes)
         if not isinstance(item.value, list):
-            only = self.level(item, setting, mistakes)
-            return None if only is WRONG else (only,)
+            return self._texts(item, setting, mistakes) or None
         if not item.value:
             mistakes.add(item, f"an empty list has no level. Write at least one {setting.name}, or remove the line.")
             return None
         before = set(self.leaves.levels)
-        texts = [self.level(each, setting, mistakes) for each in item.value]
+        read = [(each, self._texts(each, setting, mistakes)) for each in item.value]
         if factors := [name for name in self.leaves.levels if name not in before]:
             text = f"has {factors[0]} as a factor, which needs a {setting.name} alone. Write one, or one value there."
             mistakes.add(item, text)
             return None
-        if any(each is WRONG for each in texts):
+        if not all(texts for _, texts in read):
             return None
-        labels: dict[str, str] = {}
-        for each, text in zip(item.value, texts, strict=True):
-            label = "none" if text is None else label_of(setting.name, text)
+        labels: dict[str, Value] = {}
+        for each, text in ((each, text) for each, texts in read for text in texts):
+            label = "none" if text is None else label_of(setting.name, str(text))
             if label in labels:
                 remedy = "Remove one." if labels[label] == text else "Give one a line such as 'name: longer_prompts'."
                 mistakes.add(each, f"a {setting.name} above reads the same, '{label}'. {remedy}")
                 return None
             labels[label] = text
-        return tuple(texts)
+        return tuple(labels.values())
 
-    def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> Document | None:
-        """Return the level in a preset file, under the file's name unless it has one of its own."""
+    def _texts(self, item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...]:
+        """Return the levels that one part stands for, as canonical JSON; () after noting a mistake."""
+        form = FORMS[setting.name]
+        documents: tuple[Document | None, ...]
+        if item.value is None:
+            return (None,)
+        if isinstance(item.value, str):
+            documents = self._preset(item, form, mistakes)
+        elif isinstance(item.value, dict):
+            documents = (form.read(item, self.service, mistakes, self.leaves),)
+        else:
+            mistakes.add(item, f"expected {form.example}, or the name of a preset, but it is {item.shown}.")
+            documents = ()
+        return tuple(canonical(document) for document in documents if document is not None)
+
+    def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> tuple[Document, ...]:
+        """Return the levels in a preset file, under the file's name unless they have names of their own."""
         folder = self.preset_folder(form.presets)
         known = sorted(each.stem for each in folder.glob("*.yaml"))
-        if item.value not in known:
+        name = form.file_of(item.value)
+        if name not in known:
             names = f"Presets in {shown(folder)}: {', '.join(known)}." if known else f"{shown(folder)} has none."
-            guess = did_you_mean(item.value, known)
+            guess = did_you_mean(name, known)
             mistakes.add(item, f"{item.shown} is no preset. {names}{guess} Or write {form.example}.")
-            return None
-        tree = load_merged(folder / f"{item.value}.yaml", mistakes)
+            return ()
+        tree = load_merged(folder / f"{name}.yaml", mistakes)
         if tree is None:
-            return None
+            return ()
         for key in ("extends", "schema_version"):
             tree.value.pop(key, None)
-        document = form.read(tree, self.service, mistakes, self.leaves)
-        return None if document is None else {NAME: item.value, **document}
+        return form.of_file(tree, item, self.service, mistakes, self.leaves)
 
 
 def canonical(document: Document) -> str:

@@ -1,0 +1,68 @@
+"""Methods of attention: a level of `method` is a preset of config/methods, or maskers written in place."""
+
+from typing import Any
+
+from seamark.config.forms.form import Document, Form, Leaves
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.evaluation.masker_settings import MASKERS
+from seamark.evaluation.method import method_mistakes, read_method
+from seamark.model.scenario import Workload
+from seamark.model.service import Service
+
+
+class MethodForm(Form):
+    """`name` and `maskers`, each with its parameters; a summary and a source change nothing."""
+
+    name = "method"
+    presets = "methods"
+    example = "{name: sink, maskers: [{masker: sink, keys: 4}]}"
+
+    def read(self, item: Item, service: Service, mistakes: Mistakes, leaves: Leaves) -> Document | None:
+        """Return the method in a mapping, or None after noting every mistake in it."""
+        document = item.plain
+        before = mistakes.count
+        for each in method_mistakes(document):
+            mistakes.add(item.at(each.path), each.text)
+        return read_method(document, item.where).document if mistakes.count == before else None
+
+    def check(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
+        """A method fits with every other setting."""
+
+    def label(self, document: Document) -> str:
+        """Return the name of the method."""
+        return str(document["name"])
+
+    def text(self, document: Document) -> str:
+        """Return the maskers with their parameters."""
+        maskers = [_shown(each) for each in document["maskers"]]
+        return " + ".join(maskers) or "every key"
+
+    def qualities(self, document: Document) -> tuple[str, ...]:
+        """A method gives no figures of its own."""
+        return ()
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of one method."""
+        masker = {
+            "type": "object",
+            "required": ["masker"],
+            "properties": {"masker": {"enum": list(MASKERS)}},
+        }
+        return {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["name", "maskers"],
+            "properties": {
+                "name": {"type": "string", "minLength": 1},
+                "summary": {"type": "string"},
+                "source": {"type": "string"},
+                "maskers": {"type": "array", "items": masker},
+            },
+        }
+
+
+def _shown(masker: Document) -> str:
+    rest = ", ".join(f"{key}={value}" for key, value in masker.items() if key != "masker" and value is not None)
+    return f"{masker['masker']}({rest})"
+
+
