@@ -26,6 +26,7 @@ ROOMS: Mapping[str, Room] = {
     "dispatch": Room(
         floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"
     ),
+    "evaluation": Room(floor=3, what="benchmarks, questions, scorers, sparse attention methods of language models"),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
     "simulation": Room(
         floor=3, what="workflows on GPUs, stations and LLM replicas on a virtual clock; bounds, checker, GPU memory"

@@ -66,12 +66,10 @@ class Item:
         part = self
         for step in path:
             inner = part.value
-            if isinstance(step, int) and isinstance(inner, list) and step < len(inner):
-                part = inner[step]
-            elif isinstance(inner, dict) and step in inner:
-                part = inner[step]
-            else:
+            listed = isinstance(inner, list) and isinstance(step, int) and step < len(inner)
+            if not listed and not (isinstance(inner, dict) and step in inner):
                 break
+            part = inner[step]
         return part
 
     def items(self) -> Iterator[tuple[str, "Item"]]:

@@ -1,1 +1,1 @@
-"""Evaluation of language models: methods of sparse attention, benchmarks and scores."""
+"""Evaluation of language models: benchmarks with their questions and scores, and methods of sparse attention."""

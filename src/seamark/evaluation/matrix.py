@@ -1,5 +1,5 @@
-"""The matrix of an evaluation, in System B's terms: models x attention configurations x benchmarks x subsets as stubs,
-the progress and the results of their execution."""
+"""The matrix of an evaluation: models x attention configurations x benchmarks x subsets as stubs, the progress and the
+results of their execution. The names are those of System B in the requirements."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class AdapterConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkStub:
-    """One cell of the matrix. `sparse_attention_config` is None for dense attention; `result_dir` is its own folder."""
+    """One cell of the matrix, with a folder of its own. `sparse_attention_config` is None for dense attention."""
 
     model_name: str
     sparse_config_name: str
@@ -147,7 +147,9 @@ def stubs_of(
             subset=subset,
             adapter_config=adapter_config,
             generation_kwargs=dict(generation_kwargs),
-            result_dir=str(Path(base_result_dir, path_name(model), path_name(method), path_name(_folder(benchmark, subset)))),
+            result_dir=str(
+                Path(base_result_dir, path_name(model), path_name(method), path_name(_folder(benchmark, subset)))
+            ),
         )
         for model in model_names
         for method, config in sparse_attention_configs

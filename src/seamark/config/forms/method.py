@@ -64,5 +64,3 @@ class MethodForm(Form):
 def _shown(masker: Document) -> str:
     rest = ", ".join(f"{key}={value}" for key, value in masker.items() if key != "masker" and value is not None)
     return f"{masker['masker']}({rest})"
-
-

@@ -1,0 +1,178 @@
+"""Questions of a task as a JSONL file in a cache folder: made or converted once, then only read.
+
+The file's name is a digest of all that the questions depend on, so a changed benchmark, file, seed or length is
+another file. It is written atomically: a file that is there is whole.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from seamark.errors import UserError, did_you_mean
+from seamark.evaluation.benchmark import Benchmark, Question, Row, Subset, Value
+from seamark.evaluation.loading import rows_of
+from seamark.evaluation.templates import filled, parts, places
+from seamark.model.digest import digest
+from seamark.model.dotted import mark_of
+from seamark.storage.codec import encode, parse
+from seamark.storage.paths import expanded, replacing
+
+
+def questions(
+    benchmark: Benchmark,
+    subset: Subset,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    length_words: int | None = None,
+    cache: Path,
+) -> list[Question]:
+    """Return the questions of a task, the first `limit` of them, from the cache folder or from the source.
+
+    `seed` and `length_words` (words of a context, None: as the benchmark says) apply to made tasks alone. Fewer
+    questions of a made task are the first ones of more. Raises UserError for data that cannot be loaded, for a
+    length where data are loaded, and for a damaged file, with its remedy.
+    """
+    task = benchmark.task(subset)
+    if limit is not None and limit < 1:
+        raise UserError(f"{task}: {limit} questions cannot be asked. Ask 1 or more.")
+    made = subset.source.kind == "made"
+    if length_words is not None and (not made or subset.length_words is None):
+        raise UserError(f"{task}: its contexts have the length that they have. Remove the length in words.")
+    if length_words is not None and length_words < 1:
+        raise UserError(f"{task}: a context of {length_words} words cannot be made. Give 1 word or more.")
+    number = (subset.questions if limit is None else limit) if made else None
+    key = {
+        "benchmark": benchmark.name,
+        "subset": subset.digest,
+        "content": _content(subset),
+        "made": [seed, length_words, number] if made else None,
+    }
+    path = cache / f"{task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
+    if not path.exists():
+        rows = rows_of(benchmark, subset, seed=seed, length_words=length_words)
+        _write(path, _converted(task, subset, rows if number is None else islice(rows, number)))
+    return list(islice(_read(path), limit))
+
+
+def _content(subset: Subset) -> list[str]:
+    """What the rows depend on beside the benchmark's file: code and files by their digests."""
+    source = subset.source
+    marks = [mark_of(path) for path in (source.made_by, subset.rows) if path]
+    for text in (source.file, source.folder):
+        for path in sorted(_files(expanded(text.replace("{subset}", subset.name)))) if text else ():
+            marks.append(f"{path.name} {_sha256(path)}")
+    return marks
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (each for each in path.iterdir() if each.is_file())
+    elif path.is_file():
+        yield path
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _converted(task: str, subset: Subset, rows: Iterator[Row]) -> Iterator[Question]:
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        question = question_of(task, subset, row, number)
+        if question.id in seen:
+            raise UserError(
+                f"{task}: two questions have the id '{question.id}'. Name another column as 'id', or none."
+            )
+        seen.add(question.id)
+        yield question
+    if not seen:
+        raise UserError(f"{task}: it has no questions.")
+
+
+def question_of(task: str, subset: Subset, row: Row, number: int) -> Question:
+    """Return the question of one row, its template filled. Raises UserError for a column that is missing or empty."""
+    columns = subset.columns
+    values = {
+        name: _text(task, row, column, number)
+        for name, column in (("context", columns.context), ("question", columns.question))
+        if column is not None
+    }
+    facts = {name: _fact(_cell(task, row, name, number)) for name in columns.facts}
+    wanted = {*places(subset.template), *places(subset.answer_prefix)} - set(values)
+    values |= {name: _text(task, row, name, number) for name in wanted}
+    before, after = (filled(part, values) for part in parts(subset.template))
+    references = _references(task, row, columns.references, number)
+    for name in ("depth_ratio", "needle_position", "length_words"):
+        if name in row:
+            facts.setdefault(name, row[name])
+    cluster = columns.cluster or ("cluster" if subset.source.kind == "made" and "cluster" in row else None)
+    return Question(
+        id=str(number) if columns.id is None else _text(task, row, columns.id, number),
+        context=before,
+        question=after,
+        references=references,
+        cluster=_text(task, row, cluster, number) if cluster else _digest(before or after),
+        answer_prefix=filled(subset.answer_prefix, values),
+        max_new_tokens=subset.max_new_tokens,
+        stop=subset.stop,
+        facts=facts,
+    )
+
+
+def _cell(task: str, row: Row, column: str, number: int) -> Any:
+    if column not in row:
+        near = did_you_mean(column, row) or f" It has: {', '.join(row)}."
+        raise UserError(f"{task}: row {number + 1} has no column '{column}'.{near}")
+    return row[column]
+
+
+def _text(task: str, row: Row, column: str, number: int) -> str:
+    value = _cell(task, row, column, number)
+    if value is None or isinstance(value, (list, tuple, dict)):
+        raise UserError(f"{task}: row {number + 1}: '{column}' is {type(value).__name__}, not a text.")
+    return str(value)
+
+
+def _references(task: str, row: Row, column: str, number: int) -> tuple[str, ...]:
+    """A reference, or several: a list of texts or numbers, or a JSON list as text, as CSV files have."""
+    value = _cell(task, row, column, number)
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError:
+            value = [value]
+    found = tuple(str(each) for each in (value if isinstance(value, (list, tuple)) else [value]) if each is not None)
+    if not found:
+        raise UserError(f"{task}: row {number + 1}: '{column}' has no reference to score an answer against.")
+    return found
+
+
+def _fact(value: Any) -> Value:
+    if isinstance(value, (list, tuple)):
+        return tuple(str(each) for each in value)
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _write(path: Path, found: Iterator[Question]) -> None:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for question in found:
+            file.write(json.dumps(encode(question), ensure_ascii=True) + "\n")
+        file.flush()
+
+
+def _read(path: Path) -> Iterator[Question]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield parse(line, Question)
+            except ValueError as error:
+                raise UserError(f"{path}:{number}: damaged: {error}. Remove the file; it is made anew.") from None

@@ -1,0 +1,138 @@
+"""Classes, numbers of paragraphs and letters of choices, as LongBench, InfiniteBench and ZeroSCROLLS judge them.
+
+Sources: metrics.py and pred.py of THUDM/LongBench, src/compute_scores.py of OpenBMB/InfiniteBench.
+"""
+
+import re
+from collections.abc import Sequence
+
+_LETTERS = "ABCD"
+_NUMBER = re.compile(r"\d+")
+_PARAGRAPH = re.compile(r"(?:Paragraph |段落)(\d+)")
+_SAYS = (re.compile(r"The correct answer is \(([A-D])\)"), re.compile(r"The correct answer is ([A-D])"))
+_BEFORE_LETTER = ("answer is:", "answer:", "answer is", "option is")
+_BEFORE_ERROR = ("answer is:", "is:", "answer:")
+_ZERO_SCROLLS = (
+    re.compile(r"\b(?:answer is|option is|choice is)[^A-D]*\(?([A-D])\b"),
+    re.compile(r"\(([A-D])\)"),
+    re.compile(r"\b([A-D])\b"),
+)
+
+
+def classification(answer: str, reference: str, classes: Sequence[str]) -> float:
+    """Return 1 / n if the class is among the n that the answer names, else 0.
+
+    Classes inside of the right one do not count, as every answer that names `Description of a person` also has
+    `person`. Published quirk: they are removed while the list is walked, so the one after a removed class stays.
+    """
+    named = [each for each in classes if each in answer]
+    place = 0
+    while place < len(named):
+        if named[place] in reference and named[place] != reference:
+            named.remove(named[place])
+        place += 1
+    return 1 / len(named) if reference in named else 0.0
+
+
+def count(answer: str, reference: str) -> float:
+    """Return the share of the right number among all numbers of an answer, 0 for none. Numbers are compared as text:
+    `07` is not `7`, `3.5` is 3 and 5."""
+    numbers = _NUMBER.findall(answer)
+    return numbers.count(reference) / len(numbers) if numbers else 0.0
+
+
+def retrieval(answer: str, reference: str) -> float:
+    """Return `count` for the number in `Paragraph 7` or `段落7`. Raises ValueError for another form."""
+    number = _PARAGRAPH.search(reference)
+    if number is None:
+        raise ValueError(f"the reference '{reference}' has no number of a paragraph.")
+    return count(answer, number.group(1))
+
+
+def stated_letter(answer: str, reference: str) -> float:
+    """Return 1 if the answer says `The correct answer is (B)`, with or without brackets and stars (LongBench v2).
+
+    A letter alone counts as no answer, as published.
+    """
+    plain = answer.strip().replace("*", "")
+    for pattern in _SAYS:
+        if found := pattern.search(plain):
+            return float(found.group(1) == reference)
+    return 0.0
+
+
+def book_choice(answer: str, references: Sequence[str]) -> float:
+    """Return 1 for the letter of the right option (InfiniteBench, longbook_choice_eng).
+
+    The first letter counts if it is A to D, so `Don't know` is D. Else the text behind `answer is` or the like, else
+    the first word that is a part of `ABCD`. An empty answer, which the published scorer cannot score, gives 0.
+    """
+    if answer[:1] and answer[0] in _LETTERS:
+        return float(answer[0] in references)
+    plain = _blanked(answer, "\n\"'.,?!{}")
+    for prefix in _BEFORE_LETTER:
+        if (start := plain.find(prefix)) >= 0:
+            return float(any(plain[start + len(prefix) + 1 :].startswith(each) for each in references))
+    for word in plain.split():
+        if word in _LETTERS:
+            return float(word in references)
+    return 0.0
+
+
+def code_debug(answer: str, references: Sequence[str]) -> float:
+    """Return 1 for the letter of the function with the error, or its name (InfiniteBench). References: name, letter.
+
+    `B.` and `B:` at the beginning count, or letter or name behind `answer is:`, `is:` or `answer:`; `B` alone does
+    not.
+    """
+    name, letter = references[0], references[1]
+    if answer[:2] in (f"{letter}.", f"{letter}:"):
+        return 1.0
+    plain = answer.strip()
+    for mark in ("\n", "`", "'", '"', "-", "*", "Option", "option"):
+        plain = plain.replace(mark, " ")
+    plain = re.sub(" +", " ", plain)
+    for prefix in _BEFORE_ERROR:
+        if (start := plain.find(prefix)) >= 0:
+            rest = plain[start + len(prefix) + 1 :]
+            return float(rest.startswith((letter, name)) if rest else 0.0)
+    return 0.0
+
+
+def letter(answer: str, reference: str) -> float:
+    """Return 1 for the right letter of A to D: behind `answer is`, else the first in brackets, else the first alone.
+
+    ZeroSCROLLS publishes no program for this; its paper compares the letter that an answer names.
+    """
+    for pattern in _ZERO_SCROLLS:
+        if found := pattern.search(answer):
+            return float(found.group(1) == reference)
+    return 0.0
+
+
+def digest_share(answer: str, reference: str) -> float:
+    """Return 2 ** (-10 * d) for shares that differ by d (ZeroSCROLLS, SpaceDigest). The first percentage of an answer
+    counts, else its first number; an answer without one gives 0."""
+    found = re.search(r"(\d+(?:\.\d+)?)\s*%", answer) or re.search(r"(\d+(?:\.\d+)?)", answer)
+    right = re.search(r"\d+(?:\.\d+)?", reference)
+    if found is None or right is None:
+        return 0.0
+    return float(2 ** (-10 * abs(float(found.group(1)) - float(right.group())) / 100))
+
+
+def order(answer: str, reference: str) -> float:
+    """Return the concordance index: the share of pairs in the right order (ZeroSCROLLS, BookSumSort).
+
+    An answer that is no permutation of the reference's numbers gives 0.
+    """
+    given, right = _NUMBER.findall(answer), _NUMBER.findall(reference)
+    if len(right) < 2 or sorted(given) != sorted(right) or len(set(right)) < len(right):
+        return 0.0
+    rank = {number: place for place, number in enumerate(right)}
+    ranks = [rank[number] for number in given]
+    pairs = [(a, b) for i, a in enumerate(ranks) for b in ranks[i + 1 :]]
+    return sum(a < b for a, b in pairs) / len(pairs)
+
+
+def _blanked(text: str, marks: str) -> str:
+    return re.sub(" +", " ", text.translate(str.maketrans(marks, " " * len(marks))))
