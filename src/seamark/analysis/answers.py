@@ -7,7 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "finish", "answer", "reply")
-"""Columns of answers.parquet beside the scores."""
+"""Columns of answers.parquet beside the scores and the facts of the items."""
+FACT = "fact_"
+"""Begin of the columns with facts of the items."""
+
+
+def is_score(column: str) -> bool:
+    """Return whether a column of answers.parquet has scores."""
+    return column not in PLAIN and not column.startswith(FACT)
 
 
 def said_by_item(answers: pa.Table) -> dict[str, object]:
@@ -15,7 +22,7 @@ def said_by_item(answers: pa.Table) -> dict[str, object]:
     if answers["answer"].null_count < answers.num_rows:
         said = answers["answer"].to_pylist()
     else:
-        names = sorted(set(answers.column_names) - set(PLAIN))
+        names = sorted(name for name in answers.column_names if is_score(name))
         said = [list(scores) for scores in zip(*(answers[name].to_pylist() for name in names), strict=True)]
     return dict(zip(answers["id"].to_pylist(), said, strict=True))
 
@@ -23,7 +30,7 @@ def said_by_item(answers: pa.Table) -> dict[str, object]:
 def read_said(path: Path) -> dict[str, object] | None:
     """Return what was answered to each item of a trial's answers.parquet; None if it cannot be read."""
     try:
-        names = [name for name in pq.read_schema(path).names if name not in PLAIN or name in ("id", "answer")]
+        names = [name for name in pq.read_schema(path).names if is_score(name) or name in ("id", "answer")]
         return said_by_item(pq.read_table(path, columns=names))
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None

@@ -1,5 +1,5 @@
-"""The matrix of an evaluation: models x attention configurations x benchmarks x subsets as stubs, the progress and the
-results of their execution. The names are those of System B in the requirements."""
+"""The matrix of an evaluation: models x attention configurations x benchmarks x subsets as stubs, their progress and
+results. The names are those of System B in the requirements."""
 
 import re
 from collections.abc import Mapping, Sequence

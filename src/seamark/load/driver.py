@@ -115,12 +115,10 @@ class Driver(ABC):
     """Number of different bodies to keep in memory. None: as many as the load needs."""
 
     stages: Sequence[str] = ()
-    """Names of the stages that a request goes through, in their order, if the driver records events: a Call driver by
-    sessions that have `call_traced`, a Task by its recorder."""
+    """Names of a request's stages, in order, if the driver records events: by `call_traced`, or by a Task's recorder."""
 
     work_count: int | None = None
-    """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: the driver has
-    no work list, and only loads of requests."""
+    """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: no work list."""
 
     work_groups: Sequence[int] | None = None
     """Group of each item, such as the document of a question: items of one group are sent in a row, by one worker."""
@@ -322,8 +320,9 @@ class Judged:
 
     `scores` are by name; None for a reply that has no score. `ids` names the item of each reply, `clusters` the group
     of items that it belongs to, such as the document of several questions: items of one cluster are not independent.
-    `finish` is why the reply ended. `answers` are what was said, without what differs between equal answers, such as
-    times and request ids: by them repetitions are compared, without them by the scores. None: not known.
+    `finish` is why the reply ended. `answers` are what was said, without times, request ids and the like: by them
+    repetitions are compared, without them by the scores. `facts` are values of the items by name, by which answers
+    are grouped, such as the length of a document. None: not known.
     """
 
     scores: Mapping[str, Sequence[float | None]]
@@ -331,6 +330,7 @@ class Judged:
     clusters: Sequence[str | None] | None = None
     finish: Sequence[str | None] | None = None
     answers: Sequence[str | None] | None = None
+    facts: Mapping[str, Sequence[str | float | None]] | None = None
 
 
 Judge = Callable[[Target, Sequence[int], Sequence[bytes]], Judged]

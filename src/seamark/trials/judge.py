@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import PLAIN, said_by_item
+from seamark.analysis.answers import FACT, PLAIN, said_by_item
 from seamark.load.driver import Target
 from seamark.load.workers.judging import JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
@@ -110,7 +110,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         scores={name: score_of(values, clusters) for name, values in scores.items()},
     )
     texts = {"id": ids, "cluster": clusters, "finish": finish, "answer": said}
-    table = _table(folder, load, kept, items, texts, scores).sort_by("item")
+    table = _table(folder, load, kept, items, texts, {**_facts(batches), **scores}).sort_by("item")
     record = replace(record, answers_sha256=digest(said_by_item(table)))
     with replacing(folder.answers) as temporary:
         about = {METADATA_KEY: json.dumps(encode(record)).encode()}
@@ -157,12 +157,27 @@ def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quali
             raise ValueError(
                 f"the score '{name}' is none of the recipe's qualities: {', '.join(qualities) or 'none'}"
             )
-        if name in PLAIN:
+        if name in PLAIN or name.startswith(FACT):
             raise ValueError(f"the score '{name}' has the name of another column")
         low, high = qualities[name].range
         for value in values:
             if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
                 raise ValueError(f"the score '{name}' of an answer is {value:g}, outside of its range")
+    return columns
+
+
+def _facts(batches: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the facts of the items as columns `fact_NAME`; one of mixed kinds is text."""
+    names = dict.fromkeys(name for batch in batches for name in batch["facts"])
+    columns = {
+        f"{FACT}{name}": [
+            value for batch in batches for value in batch["facts"].get(name, [None] * len(batch["items"]))
+        ]
+        for name in names
+    }
+    for name, values in columns.items():
+        if any(isinstance(value, str) for value in values):
+            columns[name] = [None if value is None else str(value) for value in values]
     return columns
 
 
@@ -178,7 +193,7 @@ def _table(
     kept: pa.Table,
     items: Sequence[int],
     texts: Mapping[str, Sequence[str | None] | None],
-    scores: Mapping[str, Sequence[float | None]],
+    values: Mapping[str, Sequence[Any]],
 ) -> pa.Table:
     """Return the table of answers.parquet: a row for each reply."""
     samples = pq.read_table(folder.samples, columns=["index", "kind", "units", "failure"])
@@ -202,10 +217,14 @@ def _table(
             "failure": pa.array(failures, pa.string()),
             "finish": pa.array(texts["finish"] or nothing, pa.string()),
             "answer": pa.array(texts["answer"] or nothing, pa.string()),
-            **{name: pa.array(values, pa.float64()) for name, values in scores.items()},
+            **{name: pa.array(column, _kind_of(column)) for name, column in values.items()},
             "reply": kept["reply"],
         }
     )
+
+
+def _kind_of(column: Sequence[Any]) -> pa.DataType:
+    return pa.string() if any(isinstance(value, str) for value in column) else pa.float64()
 
 
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:

@@ -108,13 +108,15 @@ class LevelReader:
         if not all(texts for _, texts in read):
             return None
         labels: dict[str, Value] = {}
-        for each, text in ((each, text) for each, texts in read for text in texts):
-            label = "none" if text is None else label_of(setting.name, str(text))
+        for each, value in ((each, value) for each, texts in read for value in texts):
+            label = "none" if value is None else label_of(setting.name, str(value))
             if label in labels:
-                remedy = "Remove one." if labels[label] == text else "Give one a line such as 'name: longer_prompts'."
+                remedy = (
+                    "Remove one." if labels[label] == value else "Give one a line such as 'name: longer_prompts'."
+                )
                 mistakes.add(each, f"a {setting.name} above reads the same, '{label}'. {remedy}")
                 return None
-            labels[label] = text
+            labels[label] = value
         return tuple(labels.values())
 
     def _texts(self, item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...]:

@@ -77,7 +77,7 @@ class OpenAi(Wire):
         """Return the request on the wire; in pieces where its blocks of ids are those of other requests."""
         ask: Ask = body.content
         self.most_units = max(self.most_units, len(ask.prompts) * ask.gen_tokens * self._choices)
-        return self._in_pieces(ask) if ask.blocks else self._request(_compact(self._document(ask)))
+        return self._in_pieces(ask) if ask.blocks else self._request(compact(self._document(ask)))
 
     def decoder(self) -> StreamDecoder | WholeDecoder:
         """Return a decoder that counts tokens: by the server's usage, else by the tokenizer of the settings."""
@@ -102,7 +102,7 @@ class OpenAi(Wire):
             limit_s=limit_s,
             method="POST",
             headers=self._headers,
-            body=_compact(document),
+            body=compact(document),
             tls=self.tls,
         )
         if reply.status != 200:
@@ -123,14 +123,14 @@ class OpenAi(Wire):
         """Return a request whose blocks are the same bytes in every request that shares them."""
         [ids] = ask.prompts
         assert not isinstance(ids, str)
-        empty = _compact(self._document(replace(ask, prompts=[ids[:0]])))
+        empty = compact(self._document(replace(ask, prompts=[ids[:0]])))
         assert empty.endswith(b'"prompt":[]}')
         blocks = []
         for at, name in enumerate(ask.blocks):
             if name not in self._blocks:
-                self._blocks[name] = _compact(ids[at * BLOCK_TOKENS : (at + 1) * BLOCK_TOKENS].tolist())[1:-1] + b","
+                self._blocks[name] = compact(ids[at * BLOCK_TOKENS : (at + 1) * BLOCK_TOKENS].tolist())[1:-1] + b","
             blocks.append(self._blocks[name])
-        rest = _compact(ids[len(blocks) * BLOCK_TOKENS :].tolist())[1:-1] + empty[-2:]
+        rest = compact(ids[len(blocks) * BLOCK_TOKENS :].tolist())[1:-1] + empty[-2:]
         head = self._request(empty[:-2], len(empty) - 2 + sum(map(len, blocks)) + len(rest))
         return (head, *blocks, rest)
 
@@ -165,7 +165,8 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     }
 
 
-def _compact(document: Mapping[str, Any] | list[int]) -> bytes:
+def compact(document: Mapping[str, Any] | list[int]) -> bytes:
+    """Return JSON without blanks."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 

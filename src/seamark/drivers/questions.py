@@ -1,0 +1,167 @@
+"""Questions of a task, sent to a server of language models: its requests, and the scores of its answers.
+
+The server attention gets context, question and method apart. Any other one with the OpenAI API gets the whole prompt.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from seamark.drivers.openai.driver import OpenAi, compact
+from seamark.drivers.openai.kept import KeptReply, read_kept
+from seamark.drivers.openai.models import TINY, write_tiny
+from seamark.errors import UserError
+from seamark.evaluation.benchmark import Benchmark, Question, Subset, Value
+from seamark.evaluation.question_files import questions
+from seamark.evaluation.scoring.table import score
+from seamark.evaluation.task import task_of_document
+from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
+from seamark.model import service
+
+CACHE = Path("~/.cache/seamark/questions")
+"""Folder of the questions of every task, made or loaded once."""
+METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_context_tokens", "measure_error_ratio")
+"""Settings that the server attention takes with each request."""
+FIGURES = {
+    "density": "density_mean",
+    "output_error": "output_error_mean",
+    "kv_bytes_read": "kv_bytes_read",
+    "context_tokens": "context_tokens",
+    "context_tokens_cut": "context_tokens_cut",
+    "context_reused": "context_reused",
+}
+"""Qualities beside the scores, each with its field in the replies of the server attention."""
+
+
+class Questions(OpenAi):
+    """Each question of the setting `task` once; those on one context follow each other."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._task = str(target.settings["task"])
+        self._loaded = _loading(target.settings)
+        self._apart = "method" in target.settings
+        self.kinds = ("question",)
+        self.work_count = len(self._asked)
+        numbers = {
+            cluster: number for number, cluster in enumerate(dict.fromkeys(each.cluster for each in self._asked))
+        }
+        self.work_groups = [numbers[each.cluster] for each in self._asked]
+
+    @cached_property
+    def _asked(self) -> Sequence[Question]:
+        try:
+            return _questions(self._task, *self._loaded)
+        except UserError as error:
+            if _is_made(self._task):
+                raise
+            raise TaskFailure("dataset_error", str(error)) from None  # data of others may come before the run
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return the first questions. The seed changes nothing: a task has its own, `task_seed`."""
+        return [Body(content=question) for question in self._asked[:count]]
+
+    def encode(self, body: Body) -> bytes:
+        """Return the request of a question."""
+        question: Question = body.content
+        limit = whole(self._settings, "max_new_tokens", question.max_new_tokens)
+        self.most_units = max(self.most_units, limit)
+        stops = {"stop": list(question.stop)} if question.stop else {}
+        return self._request(compact({**self._fields, "max_tokens": limit, **stops, **self._asking(question)}))
+
+    def _asking(self, question: Question) -> Mapping[str, Any]:
+        if self._apart:
+            parts = {name: getattr(question, name) for name in ("context", "question", "answer_prefix")}
+            return {**parts, **self._methods}
+        if self._endpoint == "chat":
+            return {"messages": [{"role": "user", "content": question.prompt}]}
+        return {"prompt": question.prompt}
+
+    @cached_property
+    def _methods(self) -> Mapping[str, Any]:
+        """Fields of the method, without those that are not set."""
+        given = {name: self._settings.get(name) for name in METHOD}
+        fields = {name: value for name, value in given.items() if value is not None and name != "method"}
+        return {**fields, **({"attention": json.loads(str(given["method"]))} if given["method"] else {})}
+
+
+def _loading(settings: Mapping[str, service.Value]) -> tuple[int, int | None, int | None]:
+    """Return seed, number and length in words of a task's questions; None: as the benchmark says."""
+
+    def given(name: str) -> int | None:
+        return None if settings.get(name) is None else whole(settings, name)
+
+    return whole(settings, "task_seed", 0), given("max_requests"), given("length_words")
+
+
+@lru_cache(maxsize=256)
+def _task(text: str) -> tuple[Benchmark, Subset]:
+    return task_of_document(json.loads(text))
+
+
+def _is_made(text: str) -> bool:
+    return _task(text)[1].source.kind == "made"
+
+
+@lru_cache(maxsize=64)
+def _questions(text: str, seed: int, limit: int | None, length_words: int | None) -> Sequence[Question]:
+    benchmark, subset = _task(text)
+    return questions(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=CACHE.expanduser())
+
+
+def stage(target: Target, seed: int) -> Mapping[str, service.Value]:
+    """Write the models that are made here: the reader of known answers, or a tiny one of random weights."""
+    name = target.settings.get("model")
+    folder = target.data / str(name)
+    if name == "known_reader":
+        from seamark.evaluation.known_reader import write_known_reader
+
+        write_known_reader(folder)
+    elif name == "random":
+        from seamark.evaluation.known_reader import write_random_model
+
+        write_random_model(folder, seed)
+    elif name == TINY:
+        return write_tiny(folder, seed)
+    else:
+        return {}
+    return {"model_bytes": sum(path.stat().st_size for path in folder.iterdir())}
+
+
+def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Judged:
+    """Return the scores of answers by the scorer of their task, the server's own figures, and the facts of each
+    question. A reply that is not good has no scores."""
+    text = str(target.settings["task"])
+    benchmark, subset = _task(text)
+    asked = _questions(text, *_loading(target.settings))
+    kept = [read_kept(reply) for reply in replies]
+    rows = [
+        {} if reply.text is None else score(benchmark, subset, asked[item], reply.text)
+        for item, reply in zip(items, kept, strict=True)
+    ]
+    scores = {name: [row.get(name) for row in rows] for name in subset.qualities}
+    figures = {name: [_figure(reply, place) for reply in kept] for name, place in FIGURES.items()}
+    named = dict.fromkeys(name for item in items for name in asked[item].facts)
+    return Judged(
+        scores=scores | {name: each for name, each in figures.items() if any(value is not None for value in each)},
+        ids=[asked[item].id for item in items],
+        clusters=[asked[item].cluster for item in items],
+        finish=[reply.finish for reply in kept],
+        answers=[reply.text for reply in kept],
+        facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
+    )
+
+
+def _figure(reply: KeptReply, place: str) -> float | None:
+    value = reply.facts.get(place)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _plain(value: Value) -> str | float | None:
+    """Return a fact as one value of a column; of several texts none."""
+    return value if value is None or isinstance(value, (str, int, float)) else None
+
+
+HOOKS = Hooks(stage=stage)
