@@ -24,6 +24,10 @@ CACHE = Path("~/.cache/seamark/questions")
 """Folder of the questions of every task, made or loaded once."""
 METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_context_tokens", "measure_error_ratio")
 """Settings that the server attention takes with each request."""
+KNOWN_READER, RANDOM = "known_reader", "random"
+"""Models that are made here: one whose answers are known, and one of random weights with the same words."""
+KEYS, LONGEST = 128, 16_384
+"""Keys of the task `needles` that both know, and the longest prompt and answer in tokens unless a setting says."""
 FIGURES = {
     "density": "density_mean",
     "output_error": "output_error_mean",
@@ -112,21 +116,19 @@ def _questions(text: str, seed: int, limit: int | None, length_words: int | None
 
 
 def stage(target: Target, seed: int) -> Mapping[str, service.Value]:
-    """Write the models that are made here: the reader of known answers, or a tiny one of random weights."""
-    name = target.settings.get("model")
-    folder = target.data / str(name)
-    if name == "known_reader":
-        from seamark.evaluation.known_reader import write_known_reader
-
-        write_known_reader(folder)
-    elif name == "random":
-        from seamark.evaluation.known_reader import write_random_model
-
-        write_random_model(folder, seed)
-    elif name == TINY:
+    """Write the models that are made here: the known reader, a random model of its words, or the tiny one."""
+    name = str(target.settings.get("model"))
+    folder, longest = target.data / name, whole(target.settings, "max_model_len", LONGEST)
+    if name == TINY:
         return write_tiny(folder, seed)
-    else:
+    if name not in (KNOWN_READER, RANDOM):
         return {}
+    from seamark.evaluation.known_reader import write_known_reader, write_random_model  # needs torch
+
+    if name == KNOWN_READER:
+        write_known_reader(folder, keys=KEYS, max_length=longest)
+    else:
+        write_random_model(folder, seed=seed, keys=KEYS, max_length=longest)
     return {"model_bytes": sum(path.stat().st_size for path in folder.iterdir())}
 
 

@@ -115,10 +115,10 @@ class Driver(ABC):
     """Number of different bodies to keep in memory. None: as many as the load needs."""
 
     stages: Sequence[str] = ()
-    """Names of a request's stages, in order, if the driver records events: by `call_traced`, or by a Task's recorder."""
+    """Names of a request's stages in order, if the driver records events by `call_traced` or a Task's recorder."""
 
     work_count: int | None = None
-    """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: no work list."""
+    """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: no list."""
 
     work_groups: Sequence[int] | None = None
     """Group of each item, such as the document of a question: items of one group are sent in a row, by one worker."""
