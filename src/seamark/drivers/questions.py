@@ -115,6 +115,11 @@ def _questions(text: str, seed: int, limit: int | None, length_words: int | None
     return questions(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=CACHE.expanduser())
 
 
+def asked_of(settings: Mapping[str, service.Value]) -> Sequence[Question]:
+    """Return the questions of a trial by the number of their items. Raises UserError for data that is not there."""
+    return _questions(str(settings["task"]), *_loading(settings))
+
+
 def stage(target: Target, seed: int) -> Mapping[str, service.Value]:
     """Write the models that are made here: the known reader, a random model of its words, or the tiny one."""
     name = str(target.settings.get("model"))
@@ -137,7 +142,7 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     question. A reply that is not good has no scores."""
     text = str(target.settings["task"])
     benchmark, subset = _task(text)
-    asked = _questions(text, *_loading(target.settings))
+    asked = asked_of(target.settings)
     kept = [read_kept(reply) for reply in replies]
     rows = [
         {} if reply.text is None else score(benchmark, subset, asked[item], reply.text)

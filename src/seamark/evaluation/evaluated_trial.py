@@ -1,0 +1,144 @@
+"""A trial of an evaluation as its files have it: what was asked, what was answered, scores and figures."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamark.analysis.answers import is_score
+from seamark.drivers.openai.kept import read_kept
+from seamark.drivers.questions import asked_of
+from seamark.evaluation.benchmark import Question
+from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import TrialMetrics
+from seamark.model.trial import Trial
+from seamark.storage.codec import encode
+from seamark.storage.paths import TrialFolder, read_or_none
+
+ATTENTION_FIELDS = ("density", "density_mean", "output_error", "output_error_mean", "kv_bytes_read", "kernel")
+"""Fields of a reply's document that `micro_metrics.jsonl` has, one line for each answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedTrial:
+    """One trial. `whole`: every question is answered and scored, and the figures are there."""
+
+    trial: Trial
+    folder: TrialFolder
+    load: LoadRecord | None
+    metrics: TrialMetrics | None
+    answers: AnswersRecord | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the trial is done: nothing failed, and no question is without an answer."""
+        if self.metrics is None or self.answers is None or self.load is None:
+            return False
+        answered = self.answers.scores.get("score")
+        asked = self.load.items
+        return self.metrics.status == "ok" and answered is not None and answered.scored == asked
+
+    @property
+    def load_s(self) -> float:
+        """Length of its load in seconds, 0 without one."""
+        return 0.0 if self.load is None or self.load.duration_s is None else self.load.duration_s
+
+    @property
+    def scores(self) -> Mapping[str, float | None]:
+        """Means of all scores and figures of its answers, by name."""
+        return {} if self.answers is None else {name: each.mean for name, each in self.answers.scores.items()}
+
+    def document(self) -> Mapping[str, Any]:
+        """Return `metrics.json` of the result tree: scores with standard errors, and times of the same answers."""
+        metrics, answers = self.metrics, self.answers
+        assert metrics is not None
+        assert answers is not None
+        full = encode(metrics)
+        figures = (
+            "latency_ms",
+            "ttft_ms",
+            "tpot_ms",
+            "throughput",
+            "counts",
+            "verdict",
+            "reasons",
+            "quality_version",
+        )
+        return {
+            "schema_version": 1,
+            "trial_id": self.trial.trial_id,
+            "questions": answers.answers,
+            "contexts": answers.clusters,
+            "scores": {name: encode(each) for name, each in answers.scores.items()},
+            **{name: full[name] for name in figures if full.get(name) is not None},
+        }
+
+
+def evaluated(trial: Trial, folder: TrialFolder) -> EvaluatedTrial:
+    """Return a trial with the records that it has; damaged ones count as missing. `answer_rows` reads its rows."""
+    return EvaluatedTrial(
+        trial=trial,
+        folder=folder,
+        load=read_or_none(folder.load, LoadRecord),
+        metrics=read_or_none(folder.metrics, TrialMetrics),
+        answers=read_or_none(folder.answers_record, AnswersRecord),
+    )
+
+
+def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
+    """Yield the answers of a trial in the order of its questions: the question, what was answered, its scores and
+    times in seconds. Raises OSError or ValueError where the files cannot be read."""
+    asked = asked_of(trial.trial.settings)
+    times = _times_s(trial.folder)
+    table = pq.read_table(trial.folder.answers)
+    scores = [name for name in table.column_names if is_score(name)]
+    for row in table.to_pylist():
+        question: Question = asked[row["item"]]
+        ttft_s, latency_s = times.get(row["item"], (None, None))
+        yield {
+            "id": question.id,
+            "cluster": question.cluster,
+            "question": question.question,
+            "answer_prefix": question.answer_prefix,
+            "answers": list(question.references),
+            "predicted_answer": row["answer"],
+            **{name: row[name] for name in scores},
+            "output_tokens": row["units"],
+            "finish_reason": row["finish"],
+            "ttft_s": ttft_s,
+            "latency_s": latency_s,
+            "failure": row["failure"],
+            "facts": dict(question.facts),
+            "context": question.context,
+            "reply": row["reply"],
+        }
+
+
+def micro_metrics(rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield what the server says of attention in each answer: density and output error by layer."""
+    for row in rows:
+        facts = read_kept(row["reply"]).facts if row["reply"] is not None else {}
+        if found := {name: facts[name] for name in ATTENTION_FIELDS if name in facts}:
+            yield {"id": row["id"], **found}
+
+
+def _times_s(folder: TrialFolder) -> Mapping[int, tuple[float | None, float | None]]:
+    """Return time to the first token and latency by item, None where they are missing."""
+    table: pa.Table = pq.read_table(folder.samples, columns=["index", "due_ns", "first_ns", "last_ns"])
+
+    def since(due: int, at: int | None) -> float | None:
+        return None if at is None or at < due else (at - due) / 1e9
+
+    return {
+        row["index"]: (since(row["due_ns"], row["first_ns"]), since(row["due_ns"], row["last_ns"]))
+        for row in table.to_pylist()
+    }
+
+
+def setting_name(trial: Trial, name: str) -> str:
+    """Return the name of the structure in a setting: of a method or a task."""
+    return str(json.loads(str(trial.settings[name]))["name"])

@@ -1,0 +1,110 @@
+"""Finished trials as the result tree of System B: `<model>/<attention>/<benchmark>[_<subset>]/`, one folder a stub.
+
+A folder is whole or absent: its files are written beside it and renamed together. It has `raw_results.csv`,
+`metrics.json`, `config.json`, and `micro_metrics.jsonl` where the server says something about its attention.
+"""
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from seamark.errors import UserError
+from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, micro_metrics, setting_name
+from seamark.evaluation.matrix import path_name
+from seamark.storage.paths import write_text
+
+OUT_OF_CSV = ("context", "reply", "facts")
+"""Parts of a row that raw_results.csv has not: contexts are long and shared, facts have columns of their own."""
+
+
+def folder_of(trial: EvaluatedTrial) -> Path:
+    """Return the folder of a trial in the tree; a further repetition has the suffix `_rN`."""
+    settings, repetition = trial.trial.settings, trial.trial.repetition
+    suffix = f"_r{repetition}" if repetition > 1 else ""
+    method = setting_name(trial.trial, "method") if settings.get("method") else trial.trial.service
+    task = setting_name(trial.trial, "task").replace("/", "_")
+    return Path(path_name(str(settings.get("model"))), path_name(method), f"{path_name(task)}{suffix}")
+
+
+def require_distinct(trials: Iterable[EvaluatedTrial]) -> None:
+    """Raise UserError where two trials would share a folder of the tree."""
+    first: dict[str, EvaluatedTrial] = {}
+    for each in trials:
+        folder = folder_of(each)
+        other = first.setdefault(str(folder).casefold(), each)
+        if other is not each:
+            raise UserError(
+                f"{folder}: the trials {other.trial.id} and {each.trial.id} would share this folder. Rename a model"
+                " or a method, or export scenarios whose treatments differ in model, method and task alone."
+            )
+
+
+def write_tree(trials: Sequence[EvaluatedTrial], base: Path) -> list[Path]:
+    """Write the folders of all whole trials; return them. A folder that is there is replaced, others are left.
+
+    Raises UserError where two trials would share one, OSError for a full disk.
+    """
+    require_distinct(trials)
+    written = []
+    for each in trials:
+        if each.whole:
+            target = base / folder_of(each)
+            _write_folder(each, target)
+            written.append(target)
+    return written
+
+
+def _write_folder(trial: EvaluatedTrial, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    beside.chmod(0o755)
+    try:
+        rows = list(answer_rows(trial))
+        _write_csv(beside / "raw_results.csv", rows)
+        attention = list(micro_metrics(iter(rows)))
+        if attention:
+            write_text(beside / "micro_metrics.jsonl", "".join(f"{json.dumps(line)}\n" for line in attention))
+        write_text(beside / "config.json", f"{json.dumps(config_of(trial), indent=1)}\n")
+        write_text(beside / "metrics.json", f"{json.dumps(trial.document(), indent=1)}\n")
+        if target.exists():
+            shutil.rmtree(target)
+        beside.rename(target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def config_of(trial: EvaluatedTrial) -> Mapping[str, Any]:
+    """Return `config.json`: every setting that differs from its default, method and task in full."""
+    settings = dict(trial.trial.settings)
+    method, task = (
+        json.loads(str(settings.pop(name))) if settings.get(name) else None for name in ("method", "task")
+    )
+    return {
+        "trial": trial.trial.id,
+        "config_hash": trial.trial.config_hash,
+        "model": settings.get("model"),
+        "sparse_attention": method,
+        "benchmark": task,
+        "repetition": trial.trial.repetition,
+        "settings": {name: value for name, value in settings.items() if value is not None and name != "model"},
+    }
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    facts = list(dict.fromkeys(name for row in rows for name in row["facts"]))
+    names = [name for name in rows[0] if name not in OUT_OF_CSV] if rows else []
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*names, *facts])
+        for row in rows:
+            writer.writerow(
+                [*(_cell(row[name]) for name in names), *(_cell(row["facts"].get(name)) for name in facts)]
+            )
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, tuple, dict)) else value
