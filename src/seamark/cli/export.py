@@ -1,4 +1,4 @@
-"""bench export: a scenario as Slurm scripts, its metrics for Prometheus, or a trial's events for Perfetto."""
+"""bench export: Slurm scripts, metrics for Prometheus, events for Perfetto, result trees of evaluations."""
 
 import json
 import math
@@ -13,13 +13,14 @@ from seamark.model.plurals import counted
 
 @click.group("export")
 def command() -> None:
-    """Write a scenario as Slurm scripts, its metrics for Prometheus, or a trial's events for Perfetto.
+    """Write a scenario as Slurm scripts, its metrics for Prometheus, events for Perfetto, or answers in folders.
 
     \b
     Examples:
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench export prometheus -c config/scenarios/quickstart.yaml -o quickstart.prom
       bench export perfetto -c config/scenarios/quickstart.yaml TRIAL
+      bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers
     """
 
 
@@ -203,3 +204,45 @@ def perfetto(
         click.echo(f"{target}: no {what} between --from and --to.")
         return
     click.echo(f"{target}: {counted(count, what)}. Open it at ui.perfetto.dev; nothing is uploaded.")
+
+
+@command.command("evaluation")
+@scenario_option
+@click.option(
+    "-o", "--output", "folder", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False), required=True
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tree", "harness"]),
+    default="tree",
+    show_default=True,
+    help="tree: a folder for each model, method and task. harness: files of lm-evaluation-harness.",
+)
+def evaluation(scenario: str, site: str | None, folder: Path, form: str) -> None:
+    """Write the answers of an evaluation as MODEL/METHOD/TASK/, or in the files of lm-evaluation-harness.
+
+    Trials with a question that has no answer are left out. Files of an earlier export are replaced.
+
+    \b
+    Examples:
+      bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers
+      bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers --format harness
+    """
+    from seamark.evaluation.evaluated_trial import evaluated
+    from seamark.evaluation.harness_files import write_harness_files
+    from seamark.evaluation.result_tree import write_tree
+
+    study = open_study(scenario, site)
+    name = study.scenario.name
+    asked = [trial for trial in study.plan.trials if trial.settings.get("task")]
+    if not asked:
+        raise UserError(f"{name}: it asks no questions: no workload has a 'task'.")
+    trials = [evaluated(trial, study.folder(name).trial(trial.id)) for trial in asked]
+    whole = [each for each in trials if each.whole]
+    if not whole:
+        raise UserError(f"{name}: no trial has an answer to every question. `bench submit -c {scenario}` asks them.")
+    written = (write_harness_files if form == "harness" else write_tree)(whole, folder)
+    what = "file" if form == "harness" else "task"
+    left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""
+    click.echo(f"{folder}: {counted(len(written), what)} of {counted(len(whole), 'trial')}{left}")

@@ -15,13 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
-from seamark.config.benchmark_files import tasks_of
-from seamark.config.read import Recipes
-from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.evaluation.adapters import adapter_settings, service_of
-from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated, setting_name
+from seamark.errors import SiteError, UserError
+from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated
 from seamark.evaluation.matrix import (
     AdapterConfig,
     BenchmarkConfig,
@@ -30,27 +25,22 @@ from seamark.evaluation.matrix import (
     BenchmarkStub,
     ExecutionProgress,
     ExecutionResults,
-    settings_of_generation,
+    Sparse,
     stubs_of,
 )
+from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
 from seamark.evaluation.result_tree import write_tree
-from seamark.model.service import Service
 from seamark.model.trial import Trial
-from seamark.planning.study import Study, config_folder
+from seamark.planning.study import Study
 from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.paths import write_text
 from seamark.trials.progress import Progress, Seen, progress_of
 
-SCENARIO = "matrix"
-FOLDERS = ("benchmarks", "methods", "services", "sites")
-"""Folders of `config` that the study shares with the working folder, where that has them."""
-REQUEST_KWARGS = {"max_context_length": "max_context_tokens", "max_requests": "max_requests"}
 POLL_S = 0.5
 UNFINISHED = "not_finished"
 """Category of a stub that the run left without a result."""
 
 Watcher = Callable[[ExecutionProgress], object]
-Sparse = Mapping[str, Any] | str | None
 
 
 class BenchmarkExecutor:
@@ -94,16 +84,17 @@ class BenchmarkExecutor:
     ) -> ExecutionResults:
         """Evaluate every combination that has no result yet; return the results of all.
 
-        An attention configuration is a name with the maskers of a method (`{"maskers": [...]}`), the name of a preset,
-        or None for dense attention. A stub that fails is in `failed_executions`, and all others are evaluated. No
-        argument is changed. Raises UserError with every mistake before any work.
+        An attention configuration is a name with the maskers of a method (`{"maskers": [...]}`), the name of a
+        preset, or None for dense attention. A stub that fails is in `failed_executions`, and all others are
+        evaluated. No argument is changed. Raises UserError with every mistake before any work.
         """
         began_s = time.monotonic()
         stubs = self.plan(
             model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs or {}
         )
-        study = self._study(stubs, adapter_config, generation_kwargs or {}, request_kwargs or {})
-        trials = _trials_by_stub(study, stubs)
+        options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
+        study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes())
+        trials = trials_by_stub(study, stubs)
         before = {state.trial for state in progress_of(study).states if state.state == "ok"}
         skipped = [stub for stub in stubs if trials[stub.result_dir].id in before]
         for stub in skipped:
@@ -130,7 +121,7 @@ class BenchmarkExecutor:
         """Return the stubs of a matrix without running anything. Raises UserError with its mistakes."""
         if not benchmark_configs:
             raise UserError("benchmark_configs: an empty list. Name at least one.")
-        tasks = [task for each in benchmark_configs for task in _tasks(each)]
+        tasks = [task for each in benchmark_configs for task in tasks_in(each)]
         return stubs_of(
             model_names,
             sparse_attention_configs,
@@ -139,45 +130,6 @@ class BenchmarkExecutor:
             generation_kwargs or {},
             self.base_result_dir,
         )
-
-    def _study(
-        self,
-        stubs: Sequence[BenchmarkStub],
-        adapter: AdapterConfig,
-        generation: Mapping[str, Any],
-        request: Mapping[str, Any],
-    ) -> Study:
-        """Write the scenario of a matrix into its study, and read it. Raises UserError with its mistakes."""
-        root = (Path(self.base_result_dir) / ".seamark").resolve()
-        for name in FOLDERS:
-            shared = Path("config", name).resolve()
-            target = root / "config" / name
-            if shared.is_dir() and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.symlink_to(shared)
-        path = root / "config/scenarios" / f"{SCENARIO}.yaml"
-        services = Recipes(config_folder(root, "services"))
-        service = service_of(adapter, services)
-        settings = {**adapter_settings(adapter, service), **settings_of_generation(generation)}
-        for name, value in request.items():
-            if name not in REQUEST_KWARGS:
-                raise UserError(f"request_kwargs: '{name}' is not known. Known: {', '.join(REQUEST_KWARGS)}.")
-            settings[REQUEST_KWARGS[name]] = value
-        methods = {stub.sparse_config_name: stub.sparse_attention_config for stub in stubs}
-        workload = {
-            "component": service.component,
-            "service": service.name,
-            "model": list(dict.fromkeys(stub.model_name for stub in stubs)),
-            **({"method": [_level(name, each) for name, each in methods.items()]} if _takes_methods(service) else {}),
-            "task": list(dict.fromkeys(stub.task for stub in stubs)),
-            **settings,
-        }
-        if not _takes_methods(service) and set(methods.values()) != {None}:
-            text = f"adapter_config: {service.name} has dense attention alone. Use the adapter 'huggingface'."
-            raise UserError(text)
-        document = {"scenario": SCENARIO, "repetitions": 1, "workload": workload}
-        write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-        return Study.at(root, scenario=str(path), site="local", lanes=json.dumps(self._lanes()))
 
     def _lanes(self) -> Mapping[str, Any]:
         per_device = -(-self.max_concurrent_runs // len(self.gpu_ids))
@@ -230,49 +182,6 @@ class BenchmarkExecutor:
         ]
         document = {**results.execution_summary, "failures": failures}
         write_text(folder / "execution_summary.json", f"{json.dumps(document, indent=1)}\n")
-
-
-def _tasks(config: BenchmarkConfig) -> list[tuple[str, str | None]]:
-    """Return the tasks of a benchmark as pairs with a subset. Raises UserError for unknown names."""
-    folders = [config_folder(Path.cwd(), "benchmarks")]
-    name = config.benchmark_name
-    if config.subsets is not None and not config.subsets:
-        raise UserError(f"benchmark_configs: '{name}' has an empty list of subsets. Give None for all of them.")
-    wanted = [name] if config.subsets is None else [f"{name}/{subset}" for subset in config.subsets]
-    found = [task for each in wanted for task in tasks_of(each, folders)]
-    return [(benchmark, subset or None) for benchmark, _, subset in (task.partition("/") for task in found)]
-
-
-def _level(name: str, config: Sparse) -> Mapping[str, Any]:
-    """Return a level of `method` under the configuration's name: dense for None, a preset, or maskers. Raises
-    UserError for an unknown preset."""
-    if not isinstance(config, str):
-        return {**(config or {"maskers": []}), "name": name}
-    folder = config_folder(Path.cwd(), "methods")
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if config not in known:
-        guess = did_you_mean(config, known) or f" Known: {', '.join(known)}."
-        raise UserError(f"sparse_attention_configs: '{config}' is no method.{guess}")
-    document = yaml.safe_load((folder / f"{config}.yaml").read_text(encoding="utf-8"))
-    return {**document, "name": name}
-
-
-def _takes_methods(service: Service) -> bool:
-    return service.setting("method") is not None
-
-
-def _trials_by_stub(study: Study, stubs: Sequence[BenchmarkStub]) -> Mapping[str, Trial]:
-    """Return the trial of each stub, by the stub's folder."""
-    trials: dict[tuple[str, str | None, str], Trial] = {}
-    methods = False
-    for trial in study.plan.trials:
-        methods = bool(trial.settings.get("method"))
-        method = setting_name(trial, "method") if methods else None
-        trials[str(trial.settings["model"]), method, setting_name(trial, "task")] = trial
-    return {
-        stub.result_dir: trials[stub.model_name, stub.sparse_config_name if methods else None, stub.task]
-        for stub in stubs
-    }
 
 
 def _progress(study: Study, now: Progress, planned: set[str], skipped: int) -> ExecutionProgress:

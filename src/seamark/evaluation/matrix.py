@@ -14,6 +14,10 @@ FORBIDDEN = r'[/\\:*?"<>|]'
 """Characters that a name loses in a path, each for one `_`. Hyphens and dots stay."""
 
 
+Sparse = Mapping[str, Any] | str | None
+"""An attention configuration: maskers, the name of a preset, or None for dense attention."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkConfig:
     """A benchmark, and its subsets: None stands for all of them, one stub each."""
@@ -41,7 +45,7 @@ class BenchmarkStub:
 
     model_name: str
     sparse_config_name: str
-    sparse_attention_config: Mapping[str, Any] | str | None
+    sparse_attention_config: Sparse
     benchmark_name: str
     subset: str | None
     adapter_config: AdapterConfig
@@ -119,7 +123,7 @@ def path_name(name: str) -> str:
 
 def stubs_of(
     model_names: Sequence[str],
-    sparse_attention_configs: Sequence[tuple[str, Mapping[str, Any] | str | None]],
+    sparse_attention_configs: Sequence[tuple[str, Sparse]],
     tasks: Sequence[tuple[str, str | None]],
     adapter_config: AdapterConfig,
     generation_kwargs: Mapping[str, Any],

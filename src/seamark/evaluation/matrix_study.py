@@ -1,0 +1,126 @@
+"""The study of a matrix: its scenario, written from System B's arguments, and the trial of each stub."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seamark.config.benchmark_files import tasks_of
+from seamark.config.read import Recipes
+from seamark.errors import UserError, did_you_mean
+from seamark.evaluation.adapters import adapter_settings, service_of
+from seamark.evaluation.evaluated_trial import setting_name
+from seamark.evaluation.matrix import (
+    AdapterConfig,
+    BenchmarkConfig,
+    BenchmarkStub,
+    Sparse,
+    settings_of_generation,
+)
+from seamark.model.service import Service, Value
+from seamark.model.trial import Trial
+from seamark.planning.study import Study, config_folder
+from seamark.storage.paths import write_text
+
+SCENARIO = "matrix"
+FOLDERS = ("benchmarks", "methods", "services", "sites")
+"""Folders of `config` that the study shares with the working folder, where that has them."""
+REQUEST_KWARGS = {"max_context_length": "max_context_tokens", "max_requests": "max_requests"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of all stubs: how tokens are chosen (`generation`), and how much of each task is asked (`request`)."""
+
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+
+def study_of(
+    stubs: Sequence[BenchmarkStub], adapter: AdapterConfig, options: Options, base: Path, lanes: Mapping[str, Any]
+) -> Study:
+    """Write the scenario of a matrix into its study, `base/.seamark`, and read it. Raises UserError with its
+    mistakes."""
+    root = (base / ".seamark").resolve()
+    for name in FOLDERS:
+        shared, target = Path("config", name).resolve(), root / "config" / name
+        if shared.is_dir() and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(shared)
+    service = service_of(adapter, Recipes(config_folder(root, "services")))
+    workload = {
+        "component": service.component,
+        "service": service.name,
+        "model": list(dict.fromkeys(stub.model_name for stub in stubs)),
+        **_methods(stubs, service),
+        "task": list(dict.fromkeys(stub.task for stub in stubs)),
+        **adapter_settings(adapter, service),
+        **settings_of_generation(options.generation),
+        **_settings_of_requests(options.request),
+    }
+    path = root / "config/scenarios" / f"{SCENARIO}.yaml"
+    document = {"scenario": SCENARIO, "repetitions": 1, "workload": workload}
+    write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    return Study.at(root, scenario=str(path), site="local", lanes=json.dumps(lanes))
+
+
+def _settings_of_requests(kwargs: Mapping[str, Any]) -> Mapping[str, Value]:
+    for name in kwargs:
+        if name not in REQUEST_KWARGS:
+            guess = did_you_mean(name, REQUEST_KWARGS) or f" Known: {', '.join(REQUEST_KWARGS)}."
+            raise UserError(f"request_kwargs: '{name}' is not known.{guess}")
+    return {REQUEST_KWARGS[name]: value for name, value in kwargs.items()}
+
+
+def _methods(stubs: Sequence[BenchmarkStub], service: Service) -> Mapping[str, Any]:
+    """Return the setting `method` of a matrix; none for a service that has dense attention alone."""
+    configs = {stub.sparse_config_name: stub.sparse_attention_config for stub in stubs}
+    if service.setting("method") is not None:
+        return {"method": [_level(name, config) for name, config in configs.items()]}
+    if any(config is not None for config in configs.values()):
+        raise UserError(f"adapter_config: {service.name} has dense attention alone. Use the adapter 'huggingface'.")
+    return {}
+
+
+def _level(name: str, config: Sparse) -> Mapping[str, Any]:
+    """Return a level of `method` under the configuration's name: dense for None, a preset, or maskers. Raises
+    UserError for an unknown preset."""
+    if not isinstance(config, str):
+        return {**(config or {"maskers": []}), "name": name}
+    folder = config_folder(Path.cwd(), "methods")
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if config not in known:
+        guess = did_you_mean(config, known) or f" Known: {', '.join(known)}."
+        raise UserError(f"sparse_attention_configs: '{config}' is no method.{guess}")
+    return {**yaml.safe_load((folder / f"{config}.yaml").read_text(encoding="utf-8")), "name": name}
+
+
+def tasks_in(config: BenchmarkConfig) -> list[tuple[str, str | None]]:
+    """Return the tasks of a benchmark as pairs with a subset, None for a benchmark without subsets. Raises UserError
+    for unknown names."""
+    name = config.benchmark_name
+    if config.subsets is not None and not config.subsets:
+        raise UserError(f"benchmark_configs: '{name}' has an empty list of subsets. Give None for all of them.")
+    wanted = [name] if config.subsets is None else [f"{name}/{subset}" for subset in config.subsets]
+    found = [task for each in wanted for task in tasks_of(each, [config_folder(Path.cwd(), "benchmarks")])]
+    return [(benchmark, subset or None) for benchmark, _, subset in (task.partition("/") for task in found)]
+
+
+def trials_by_stub(study: Study, stubs: Sequence[BenchmarkStub]) -> Mapping[str, Trial]:
+    """Return the trial of each stub, by the stub's folder."""
+    trials = {
+        (
+            str(trial.settings["model"]),
+            setting_name(trial, "method") if trial.settings.get("method") else None,
+            setting_name(trial, "task"),
+        ): trial
+        for trial in study.plan.trials
+    }
+    varied = any(method is not None for _, method, _ in trials)
+    return {
+        stub.result_dir: trials[stub.model_name, stub.sparse_config_name if varied else None, stub.task]
+        for stub in stubs
+    }
