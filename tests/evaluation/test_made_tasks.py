@@ -94,7 +94,9 @@ def test_all_words_of_needles_are_of_its_vocabulary(tmp_path: Path) -> None:
         assert set(question.prompt.split()) | set(question.references) <= set(vocabulary)
 
 
-@pytest.mark.parametrize(("length_words", "depths"), [(9, (0.0, 0.25, 0.5, 0.75, 1.0)), (100, (1.5,)), (100, (-0.1,))])
+@pytest.mark.parametrize(
+    ("length_words", "depths"), [(9, (0.0, 0.25, 0.5, 0.75, 1.0)), (100, (1.5,)), (100, (-0.1,))]
+)
 def test_needles_that_do_not_fit_are_an_error(length_words: int, depths: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="do not fit"):
         list(needles.rows(Random(0), 0, length_words=length_words, depths=depths))

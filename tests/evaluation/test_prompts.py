@@ -9,7 +9,11 @@ from seamark.evaluation.truncation import ContextTooLongError, truncated
 @pytest.mark.parametrize(
     ("template", "context", "question"),
     [
-        ("Read.\n{context}\n\nQuestion: {question}\nAnswer:", "Read.\n{context}", "\n\nQuestion: {question}\nAnswer:"),
+        (
+            "Read.\n{context}\n\nQuestion: {question}\nAnswer:",
+            "Read.\n{context}",
+            "\n\nQuestion: {question}\nAnswer:",
+        ),
         ("{context}{question}Next line of code:\n", "{context}", "{question}Next line of code:\n"),
         ("Summarize.\n{context}", "Summarize.\n{context}", ""),
         ("Problem: {question}", "", "Problem: {question}"),

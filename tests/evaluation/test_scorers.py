@@ -1,4 +1,4 @@
-"""Scorers against cases worked out by hand from the published rules, quirks among them. Sources: each scorer's module."""
+"""Scorers against cases worked out by hand from the published rules, quirks among them. Sources: their modules."""
 
 import pytest
 
