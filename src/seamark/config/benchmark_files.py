@@ -17,6 +17,8 @@ from seamark.model.dotted import is_dotted, resolved
 
 NUMBERS = ("max_new_tokens", "length_words", "questions")
 """Keys of whole numbers above 0."""
+KINDS = ("made_by", "file", "folder", "hub")
+"""Keys of a source that say where its rows come from."""
 GIVEN = ("random", "number", "length_words")
 """Parameters of a maker that are not settings of a subset."""
 
@@ -158,12 +160,16 @@ def _subset_items(tree: Item, subsets: Item | None, mistakes: Mistakes) -> Itera
 
 
 def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | None:
-    """Return a subset: its own keys, and those of the benchmark where it has none. Mappings are joined by key."""
+    """Return a subset: its own keys, and those of the benchmark where it has none.
+
+    Columns and settings are joined key by key, and a source that names no kind of its own.
+    """
     before = mistakes.count
     entries = {key: tree.value[key] for key in (*SUBSET_KEYS, "settings") if key in tree.value}
     for key, own in item.items():
-        mappings = key in ("source", "columns", "settings") and key in entries
-        if mappings and isinstance(own.value, dict) and isinstance(entries[key].value, dict):
+        joined = key in ("source", "columns", "settings") and key in entries
+        joined = joined and not (key == "source" and isinstance(own.value, dict) and set(KINDS) & set(own.value))
+        if joined and isinstance(own.value, dict) and isinstance(entries[key].value, dict):
             own = replace(own, value={**entries[key].value, **own.value})
         entries[key] = own
     settings_at = entries.pop("settings", None)
@@ -178,7 +184,7 @@ def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | N
             mistakes.add(entries[key], f"{value} is too small. Give 1 or more.")
     if mistakes.count > before:
         return None
-    _check_source(entries["source"], keys, mistakes)
+    _check_source(entries, keys, mistakes)
     _check_template(entries, keys, mistakes)
     qualities = _qualities(entries, keys, mistakes)
     if mistakes.count > before:
@@ -190,9 +196,9 @@ def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | N
     return Subset(**{**given, "qualities": qualities}, name=name, settings=settings)
 
 
-def _check_source(item: Item, keys: Any, mistakes: Mistakes) -> None:
-    source: Source = keys.source
-    kinds = [kind for kind in ("made_by", "file", "folder", "hub") if getattr(source, kind)]
+def _check_source(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) -> None:
+    source, item = keys.source, entries["source"]
+    kinds = [kind for kind in KINDS if getattr(source, kind)]
     if len(kinds) != 1:
         named = " and ".join(kinds) or "none"
         mistakes.add(item, f"expected one of made_by, file, folder and hub, but it has {named}.")
@@ -201,16 +207,16 @@ def _check_source(item: Item, keys: Any, mistakes: Mistakes) -> None:
         mistakes.add(
             item, "the key 'revision' is missing: a data set of the hub changes. Name a commit, branch or tag."
         )
-    for path, where in ((source.made_by, item), (keys.rows, item)):
+    for path, at in ((source.made_by, item), (keys.rows, entries.get("rows", item))):
         if path:
             try:
                 resolved(path, FunctionType)
             except ValueError as error:
-                mistakes.add(where, f"{error}.")
+                mistakes.add(at, f"{error}.")
     if kinds != ["made_by"]:
         for key in ("length_words", "questions"):
             if getattr(keys, key) is not None:
-                mistakes.add(item, f"'{key}' is for tasks that are made. Remove it, or give 'made_by'.")
+                mistakes.add(entries[key], f"'{key}' is for tasks that are made. Remove it, or give 'made_by'.")
     elif keys.questions is None:
         mistakes.add(item, "the key 'questions' is missing: how many are made.")
 

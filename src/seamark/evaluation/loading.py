@@ -71,11 +71,11 @@ def _read(task: str, subset: Subset) -> Iterator[Row]:
     try:
         return iter(_from_file(path))
     except FileNotFoundError:
-        raise UserError(f"{task}: no such file: {path}. Correct 'source', or put the data there.") from None
+        raise UserError(f"{task}: no such file: {_shown(path)}. Correct 'source', or put the data there.") from None
     except OSError as error:
-        raise UserError(f"{task}: {path}: cannot be read: {error.strerror}.") from None
+        raise UserError(f"{task}: {_shown(path)}: cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError) as error:
-        raise UserError(f"{task}: {path}: {error}") from None
+        raise UserError(f"{task}: {_shown(path)}: {error}") from None
 
 
 def _file_of(task: str, source: Source, subset: str) -> Path:
@@ -88,8 +88,12 @@ def _file_of(task: str, source: Source, subset: str) -> Path:
     found = [folder / f"{subset or source.split}{ending}" for ending in FORMATS]
     there = next((path for path in found if path.is_file()), None)
     if there is None:
-        raise UserError(f"{task}: {folder} has none of {', '.join(path.name for path in found)}.")
+        raise UserError(f"{task}: {_shown(folder)} has none of {', '.join(path.name for path in found)}.")
     return there
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _from_file(path: Path) -> list[Row]:
