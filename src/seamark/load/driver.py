@@ -322,7 +322,8 @@ class Judged:
     `scores` are by name; None for a reply that has no score. `ids` names the item of each reply, `clusters` the group
     of items that it belongs to, such as the document of several questions: items of one cluster are not independent.
     `finish` is why the reply ended. `answers` are what was said, without what differs between equal answers, such as
-    times and request ids: by them repetitions are compared, without them by the scores. None: not known.
+    times and request ids: by them repetitions are compared, without them by the scores. `facts` are values of the
+    items by name, such as a depth or a length, by which scores are shown. None: not known.
     """
 
     scores: Mapping[str, Sequence[float | None]]
@@ -330,6 +331,7 @@ class Judged:
     clusters: Sequence[str | None] | None = None
     finish: Sequence[str | None] | None = None
     answers: Sequence[str | None] | None = None
+    facts: Mapping[str, Sequence[str | int | float | bool | None]] | None = None
 
 
 Judge = Callable[[Target, Sequence[int], Sequence[bytes]], Judged]

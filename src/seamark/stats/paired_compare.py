@@ -57,10 +57,10 @@ def paired_test(
     """Test whether the mean scores differ, as one of `family` tests.
 
     Right and wrong answers (scores 0 and 1) to independent items: exact McNemar test, with Tango's interval. All
-    others: sign-flip test of whole clusters, with the cluster-robust t interval. That one knows nothing of differences
-    rarer than one in all units, so with a `largest_difference` (1 for scores from 0 to 1) it reaches at least as far
-    as a share of unseen units that is compatible with none: see `non_inferiority`. Equivalence needs a confidence of
-    1 - 2 alpha / family, 1 - alpha at least, as in `compare_family`. ValueError as in `paired`.
+    others: sign-flip test of whole clusters, with the cluster-robust t interval. That one has no information about
+    differences rarer than one in all units, so with a `largest_difference` (1 for scores from 0 to 1) it reaches at
+    least as far as a share of unseen units that is compatible with none: see `non_inferiority`. Equivalence needs a
+    confidence of 1 - 2 alpha / family, 1 - alpha at least, as in `compare_family`. ValueError as in `paired`.
     """
     one, other = pairs(base, new)
     clustered = clusters is not None and len(set(clusters)) < len(one)
@@ -68,6 +68,7 @@ def paired_test(
     higher, lower = int((other > one).sum()), int((other < one).sum())
     error: float | None = None
     method: PairedMethod
+    limits: list[Limits | None]
     if not clustered and np.isin(np.concatenate([one, other]), (0, 1)).all():
         method, units, p = "mcnemar", len(one), mcnemar(one, other).p
         limits = [_score_interval(len(one), lower, higher, confidence) for confidence in (1 - alpha, wide)]

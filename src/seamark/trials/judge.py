@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import PLAIN, said_by_item
+from seamark.analysis.answers import FACT, PLAIN, said_by_item
 from seamark.load.driver import Target
 from seamark.load.workers.judging import JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
@@ -102,6 +102,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
     scores = _columns(batches, service.qualities)
     ids, clusters, finish, said = (_texts(batches, name) for name in ("ids", "clusters", "finish", "answers"))
     items = [item for batch in batches for item in batch["items"]]
+    facts = _facts(batches)
     record = AnswersRecord(
         status="ok",
         quality_version=mark_of(judge),
@@ -110,8 +111,10 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         scores={name: score_of(values, clusters) for name, values in scores.items()},
     )
     texts = {"id": ids, "cluster": clusters, "finish": finish, "answer": said}
-    table = _table(folder, load, kept, items, texts, scores).sort_by("item")
-    record = replace(record, answers_sha256=digest(said_by_item(table)))
+    table = _table(folder, load, kept, items, texts, scores, facts).sort_by("item")
+    good = table.filter(pc.field("failure").is_null())
+    answered = pc.count_distinct(good["item"]).as_py()
+    record = replace(record, answers_sha256=digest(said_by_item(table)), answered=answered)
     with replacing(folder.answers) as temporary:
         about = {METADATA_KEY: json.dumps(encode(record)).encode()}
         pq.write_table(table.replace_schema_metadata(about), temporary, compression="zstd", write_page_checksum=True)
@@ -157,12 +160,24 @@ def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quali
             raise ValueError(
                 f"the score '{name}' is none of the recipe's qualities: {', '.join(qualities) or 'none'}"
             )
-        if name in PLAIN:
+        if name in PLAIN or name.startswith(FACT):
             raise ValueError(f"the score '{name}' has the name of another column")
         low, high = qualities[name].range
         for value in values:
             if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
                 raise ValueError(f"the score '{name}' of an answer is {value:g}, outside of its range")
+    return columns
+
+
+def _facts(batches: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """Return the columns of facts of the items. Raises ValueError for values of several types."""
+    columns = {}
+    for name in dict.fromkeys(name for batch in batches for name in batch["facts"]):
+        values = [value for batch in batches for value in batch["facts"].get(name, [None] * len(batch["items"]))]
+        try:
+            columns[f"{FACT}{name}"] = pa.array(values)
+        except pa.ArrowException as error:
+            raise ValueError(f"the fact '{name}' has values of several types: {error}") from None
     return columns
 
 
@@ -179,6 +194,7 @@ def _table(
     items: Sequence[int],
     texts: Mapping[str, Sequence[str | None] | None],
     scores: Mapping[str, Sequence[float | None]],
+    facts: Mapping[str, pa.Array],
 ) -> pa.Table:
     """Return the table of answers.parquet: a row for each reply."""
     samples = pq.read_table(folder.samples, columns=["index", "kind", "units", "failure"])
@@ -203,6 +219,7 @@ def _table(
             "finish": pa.array(texts["finish"] or nothing, pa.string()),
             "answer": pa.array(texts["answer"] or nothing, pa.string()),
             **{name: pa.array(values, pa.float64()) for name, values in scores.items()},
+            **facts,
             "reply": kept["reply"],
         }
     )
