@@ -34,6 +34,16 @@ def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(stud
     page = (study.root / "reports/try/report.md").read_text()
     assert "method = lossy scored 0.700 in score, dense 0.800" in page
 
+    [front] = document["fronts"]
+    assert (front["cost"], front["items"], front["blocks"], front["margin"]) == ("ttft_ms.p50", 400, 1, 0.01)
+    assert [(each["level"], each["quality"], each["not_worse"]) for each in front["points"]] == [
+        ("dense", 0.8, None),
+        ("same", 0.8, True),
+        ("lossy", 0.7, False),
+    ]
+    assert "## Quality against cost" in page
+    assert (study.root / "reports/try/figures/fronts.png").stat().st_size > 1000
+
     trial = next(path for path in study.trials() if "lossy" in path.name)
     table = pq.read_table(trial / "answers.parquet")
     failed = pa.array(["http_5xx", *[None] * (table.num_rows - 1)], pa.string())

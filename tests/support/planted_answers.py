@@ -36,6 +36,13 @@ def plant(study: StudyFolder, *, methods: tuple[str, ...] = ("dense", "same", "l
     every eighth more."""
     (study.root / "planted_judge.py").write_text(JUDGE)
     (study.root / "config/services/asked.yaml").write_text(RECIPE)
-    workload = {"service": "asked", "method": list(methods), "ttft_ms": 1, "gen_tokens": 4, "concurrency": 8}
+    workload = {
+        "service": "asked",
+        "method": list(methods),
+        "ttft_ms": 1,
+        "gap_ms": 1,
+        "gen_tokens": 4,
+        "concurrency": 8,
+    }
     document = {"scenario": "try", "repetitions": 1, "workload": workload, **scenario}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))

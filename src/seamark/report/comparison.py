@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
+from seamark.report.fronts import front_lines
 from seamark.report.numbers import ABSENT, level, number, unit_words
 
 NO_EFFECT = "no figures on both sides"
@@ -113,6 +114,7 @@ def comparison_lines(comparisons: Comparisons) -> list[str]:
         parts += [p] if (p := p_text(each, comparisons.family)) else []
         parts.append(verdict_text(each) + _mark(each, footnotes))
         lines.append(", ".join(parts))
+    lines += ["", *front_lines(comparisons.fronts)] if comparisons.fronts else []
     lines += ["", *basis(comparisons)]
     lines += [f"[{place}] {text}" for text, place in footnotes.items()]
     lines += [f"{title}: {text}" for title, text in differences_of(comparisons)]
@@ -235,6 +237,7 @@ def comparison_markdown(comparisons: Comparisons) -> str:
         effect = f"{effect_text(each)}; {items_text(each.answers)}" if each.answers is not None else effect_text(each)
         words = (contrast_text(each, comparisons), *of, each.metric, *side_texts(each), effect, p)
         lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
+    lines += ["", *(cell(text) for text in front_lines(comparisons.fronts))] if comparisons.fronts else []
     lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
     lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]
     lines += [f"- {title}: {cell(text)}" for title, text in differences_of(comparisons)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.results.front import Front
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.service import Origin
 
@@ -112,7 +113,7 @@ class Difference:
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
     """All comparisons of a scenario, or of two results: then `base` and `new` name them, `settings` and `environment`
-    have what differs between them. `family` is the number of tests that Holm's method is applied to; `notes` say what
+    have what differs between them. `fronts` hold quality against costs. `family` is the number of tests that Holm's method is applied to; `notes` say what
     was not compared."""
 
     schema_version: int = 1
@@ -124,6 +125,7 @@ class Comparisons:
     quality_margin: Number = field(default=None, metadata=OPTIONAL)
     family: int = 0
     comparisons: tuple[Compared, ...] = ()
+    fronts: tuple[Front, ...] = field(default=(), metadata=OPTIONAL)
     settings: tuple[Difference, ...] = ()
     environment: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
