@@ -72,6 +72,7 @@ FAULTS = [
         {"processors": [Processors(node=None, busy=0.3, others=None, waiting_memory=0.1)]},
     ),
     ("busy_elsewhere", "suspect", OPEN, {"processors": [Processors(node="n2", busy=0.2, others=0.0, steal=0.08)]}),
+    ("answers_incomplete", "suspect", CLOSED, {"unanswered": 3, "items": 500}),
     ("answers_not_scored", "suspect", CLOSED, {"not_scored": "scorers:exact failed: NameError\nand more"}),
     ("device_shared", "suspect", CLOSED, {"shared_device": "gpu 1"}),
     ("party_ended_early", "note", CLOSED, {"ended_early": "ingest", "early_ratio": 0.9}),

@@ -1,20 +1,39 @@
 """answers.parquet: what was answered to each item, and how many items of two trials were answered otherwise."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from seamark.analysis.comparison.scored import ScoredItems
+
 PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "finish", "answer", "reply")
-"""Columns of answers.parquet beside the scores and the facts of the items."""
+"""Columns of answers.parquet beside the scores and the facts."""
 FACT = "fact_"
-"""Begin of the columns with facts of the items."""
+"""Prefix of columns with facts of the items, such as depth or length."""
 
 
-def is_score(column: str) -> bool:
-    """Return whether a column of answers.parquet has scores."""
-    return column not in PLAIN and not column.startswith(FACT)
+def score_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that hold scores."""
+    return [name for name in names if name not in PLAIN and not name.startswith(FACT)]
+
+
+def read_scored(path: Path) -> ScoredItems | None:
+    """Return the scores of a trial's answers.parquet by item, without failed requests; None if it cannot be read."""
+    try:
+        scores = score_columns(pq.read_schema(path).names)
+        table = pq.read_table(path, columns=["id", "cluster", "failure", *scores])
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return None
+    good = table.filter(pc.field("failure").is_null())
+    clusters = good["cluster"].to_pylist()
+    return ScoredItems(
+        ids=tuple(good["id"].to_pylist()),
+        clusters=None if good["cluster"].null_count else tuple(clusters),
+        scores={name: tuple(good[name].to_pylist()) for name in scores},
+    )
 
 
 def said_by_item(answers: pa.Table) -> dict[str, object]:
@@ -22,7 +41,7 @@ def said_by_item(answers: pa.Table) -> dict[str, object]:
     if answers["answer"].null_count < answers.num_rows:
         said = answers["answer"].to_pylist()
     else:
-        names = sorted(name for name in answers.column_names if is_score(name))
+        names = sorted(score_columns(answers.column_names))
         said = [list(scores) for scores in zip(*(answers[name].to_pylist() for name in names), strict=True)]
     return dict(zip(answers["id"].to_pylist(), said, strict=True))
 
@@ -30,7 +49,7 @@ def said_by_item(answers: pa.Table) -> dict[str, object]:
 def read_said(path: Path) -> dict[str, object] | None:
     """Return what was answered to each item of a trial's answers.parquet; None if it cannot be read."""
     try:
-        names = [name for name in pq.read_schema(path).names if is_score(name) or name in ("id", "answer")]
+        names = ["id", "answer", *score_columns(pq.read_schema(path).names)]
         return said_by_item(pq.read_table(path, columns=names))
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None

@@ -33,6 +33,12 @@ FAILURES = ("worse", "inconclusive")
     "--margin", type=float, metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
 )
 @click.option(
+    "--quality-margin",
+    type=float,
+    metavar="SCORE",
+    help="Scores of the same items are equivalent if surely within this of each other. Default: the scenario's.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "json"]),
@@ -53,6 +59,7 @@ def command(
     baseline: tuple[str, ...],
     metrics: tuple[str, ...],
     margin: float | None,
+    quality_margin: float | None,
     form: str,
     fail_on: tuple[str, ...],
 ) -> int:
@@ -81,9 +88,13 @@ def command(
 
     if margin is not None and not (math.isfinite(margin) and 0 < margin < 1):
         raise UserError(f"--margin {margin:g}: give a ratio between 0 and 1, such as 0.05 for 5 %.")
+    if quality_margin is not None and not (math.isfinite(quality_margin) and quality_margin > 0):
+        raise UserError(f"--quality-margin {quality_margin:g}: give a number above 0, in units of the score.")
     one = results_named(Path.cwd(), base, site)
     if new is None:
-        found = compare_levels(one, comparing_of(one.plan, metrics, margin, baseline_of(one.plan, baseline)))
+        found = compare_levels(
+            one, comparing_of(one.plan, metrics, margin, baseline_of(one.plan, baseline), quality_margin)
+        )
     else:
         other = results_named(Path.cwd(), new, site)
         if one.folder.root.resolve() == other.folder.root.resolve():
@@ -93,7 +104,7 @@ def command(
                 f"--baseline {baseline[0]}: of two results the first is the baseline. The option chooses a level of"
                 " one scenario."
             )
-        found = compare_results(one, other, comparing_of(one.plan, metrics, margin, {}))
+        found = compare_results(one, other, comparing_of(one.plan, metrics, margin, {}, quality_margin))
     if form == "json":
         click.echo(json.dumps(encode(found), indent=1))
     else:

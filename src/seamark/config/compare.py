@@ -1,5 +1,6 @@
-"""Decoder of a scenario's key `compare`: baseline, metrics, margin and family, against what the scenario varies."""
+"""Decoder of a scenario's key `compare`: baseline, metrics, margins, family and costs, against what it varies."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
 from seamark.model.scenario import Comparing, Resources, Workload
 from seamark.model.service import Service, Value
 
-KEYS = ("baseline", "metrics", "margin", "family")
+KEYS = ("baseline", "metrics", "margin", "family", "quality_margin", "costs")
 
 
 def comparing_of(
@@ -41,6 +42,14 @@ def comparing_of(
         given["margin"] = margin = decode(item.value["margin"], float, mistakes)
         if margin is not WRONG and not 0 < margin < 1:
             mistakes.add(item.value["margin"], f"{margin:g} is outside of 0 to 1: 0.05 is 5 %.")
+    if "quality_margin" in item.value:
+        given["quality_margin"] = least = decode(item.value["quality_margin"], float, mistakes)
+        if least is not WRONG and not (least > 0 and math.isfinite(least)):
+            mistakes.add(
+                item.value["quality_margin"], f"{least:g} is no margin: give a number above 0, in units of the score."
+            )
+    if "costs" in item.value:
+        given["costs"] = _names(item.value["costs"], metrics, "metric", mistakes)
     return Comparing(**given) if mistakes.count == before else None
 
 

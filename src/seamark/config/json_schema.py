@@ -52,6 +52,13 @@ COMPARE: Schema = {
             "description": "Levels are equivalent if they are surely within this ratio of each other.",
         },
         "family": NAMES | {"description": "Factors and metrics whose comparisons Holm's method is applied to."},
+        "quality_margin": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "Scores of the same items are equivalent if their means are surely within this of each"
+            " other, in units of the score. Default: no margin.",
+        },
+        "costs": NAMES | {"description": "Metrics that quality is held against: ttft_ms.p50, energy.per_request_j."},
     },
 }
 PLAIN: dict[Any, Schema] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import is_score
+from seamark.analysis.answers import score_columns
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
 from seamark.evaluation.benchmark import Question
@@ -95,7 +95,7 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
     asked = asked_of(trial.trial.settings)
     times = _times_s(trial.folder)
     table = pq.read_table(trial.folder.answers)
-    scores = [name for name in table.column_names if is_score(name)]
+    scores = score_columns(table.column_names)
     for row in table.to_pylist():
         question: Question = asked[row["item"]]
         ttft_s, latency_s = times.get(row["item"], (None, None))

@@ -19,6 +19,7 @@ from seamark.analysis.comparison import (
     table_paths,
 )
 from seamark.analysis.summary.repetitions import compared as compared_repetitions
+from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.errors import UserError, did_you_mean
 from seamark.model.results.comparison import Comparisons
@@ -145,7 +146,11 @@ def _shown(level: Value) -> str:
 
 
 def comparing_of(
-    plan: Plan, metrics: Sequence[str], margin: float | None, baseline: Mapping[str, Value]
+    plan: Plan,
+    metrics: Sequence[str],
+    margin: float | None,
+    baseline: Mapping[str, Value],
+    quality_margin: float | None = None,
 ) -> Comparing:
     """Return what a plan declares, with the options of the command line in its place; metrics that are named there
     are all of the family."""
@@ -157,6 +162,7 @@ def comparing_of(
     return replace(
         declared,
         margin=declared.margin if margin is None else margin,
+        quality_margin=declared.quality_margin if quality_margin is None else quality_margin,
         baseline={**declared.baseline, **baseline},
     )
 
@@ -205,13 +211,15 @@ def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comp
 
 
 def _observations(results: ComparedResults, comparing: Comparing, source: str = "") -> dict[str, list[Observation]]:
-    paths = table_paths((*comparing.metrics, *comparing.family))
+    paths = table_paths((*comparing.metrics, *comparing.family, *comparing.costs))
     groups: dict[str, list[Observation]] = {}
     for treatment, own in results.plan.by_treatment().items():
         read_ones = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in own]
         for result in compared_repetitions(read_ones, results.folder):
-            load = read_or_none(results.folder.trial(result.trial.id).load, LoadRecord)
-            one = observation(result.trial, result.good, load, result.verdict, paths, source)
+            folder = results.folder.trial(result.trial.id)
+            load = read_or_none(folder.load, LoadRecord)
+            answers = trial_answers(result.trial, folder, load)
+            one = observation(result.trial, result.good, load, result.verdict, paths, source, answers)
             groups.setdefault(treatment, []).append(one)
     return groups
 

@@ -330,7 +330,7 @@ class Judged:
     clusters: Sequence[str | None] | None = None
     finish: Sequence[str | None] | None = None
     answers: Sequence[str | None] | None = None
-    facts: Mapping[str, Sequence[str | float | None]] | None = None
+    facts: Mapping[str, Sequence[str | int | float | bool | None]] | None = None
 
 
 Judge = Callable[[Target, Sequence[int], Sequence[bytes]], Judged]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Setting, Value
 
 Levels = tuple[Value, ...]
@@ -122,13 +123,17 @@ class Comparing:
     `baseline` has the level that the others of a factor are compared with, by default the first one. `metrics` are
     names of the table of metrics; empty: those that the component is known by. Two levels are equivalent if their
     ratio surely lies within `margin` of 1. `family` names the factors and metrics whose comparisons Holm's method is
-    applied to; without a factor in it those of all factors, without a metric those of all `metrics`.
+    applied to; without a factor in it those of all factors, without a metric those of all `metrics`. Scores of the
+    same items are equivalent if their means surely lie within `quality_margin` of each other; None: no margin is
+    stated, and none are. `costs` are the metrics that quality is held against.
     """
 
     baseline: Mapping[str, Value] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
     margin: float = 0.05
     family: tuple[str, ...] = ()
+    quality_margin: float | None = field(default=None, metadata=OPTIONAL)
+    costs: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)

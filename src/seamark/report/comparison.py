@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons, Difference, Effect
+from seamark.report.compared_answers import answers_basis, items_text, score_text
+from seamark.report.fronts import front_lines
 from seamark.report.numbers import ABSENT, level, number, unit_words
 
 NO_EFFECT = "no figures on both sides"
@@ -44,6 +46,8 @@ def effect_text(compared: Compared) -> str:
     """Return `1.07 x (1.03 to 1.12)`, or the shift of values that have no ratio; `-` without any."""
     if compared.ratio is not None:
         return f"{_times(compared.ratio.value, compared.ratio)} x{_limits(compared, compared.ratio, _times)}"
+    if compared.shift is not None and compared.answers is not None:
+        return f"{_score(compared.shift.value, compared.shift)}{_limits(compared, compared.shift, _score)}"
     if compared.shift is not None:
         return f"{_signed(compared.shift.value, compared.shift)}{_limits(compared, compared.shift, _signed)}"
     return "-"
@@ -69,6 +73,19 @@ def _signed(value: float, effect: Effect) -> str:
     return ("+" if value > 0 else "") + number(value)
 
 
+def _score(value: float, _: Effect) -> str:
+    return score_text(value, signed=True)
+
+
+def side_texts(compared: Compared) -> tuple[str, str]:
+    """Return the medians of the values that are tested, with their unit; of answers the mean scores."""
+    if compared.answers is not None:
+        return score_text(compared.answers.base_mean), score_text(compared.answers.new_mean)
+    unit = unit_words(compared.unit)
+    base, new = (f"{number(side.median)} {unit}".strip() for side in (compared.base, compared.new))
+    return base, new
+
+
 def origin_text(compared: Compared) -> str:
     """Return whether both sides were measured or simulated, or which was what."""
     base, new = compared.base.origin, compared.new.origin
@@ -92,10 +109,12 @@ def comparison_lines(comparisons: Comparisons) -> list[str]:
     names_origins = len({origin_text(each) for each in comparisons.comparisons}) > 1
     for each in comparisons.comparisons:
         parts = [f"{contrast_text(each, comparisons)}: {each.metric} {effect_text(each)}"]
+        parts += [items_text(each.answers)] if each.answers is not None else []
         parts += [origin_text(each)] if names_origins else []
         parts += [p] if (p := p_text(each, comparisons.family)) else []
         parts.append(verdict_text(each) + _mark(each, footnotes))
         lines.append(", ".join(parts))
+    lines += ["", *front_lines(comparisons.fronts)] if comparisons.fronts else []
     lines += ["", *basis(comparisons)]
     lines += [f"[{place}] {text}" for text, place in footnotes.items()]
     lines += [f"{title}: {text}" for title, text in differences_of(comparisons)]
@@ -131,7 +150,7 @@ def basis(comparisons: Comparisons) -> list[str]:
     """Return the sentences that hold for all comparisons: units, intervals, family, trials left out."""
     shown = comparisons.comparisons
     simulated = origin_sentence(comparisons)
-    tested = [each for each in shown if each.confidence]
+    tested = [each for each in shown if each.confidence and each.answers is None]
     lines = [] if simulated is None else [simulated]
     if tested:
         levels = sorted({each.confidence or 0.0 for each in tested})
@@ -140,14 +159,21 @@ def basis(comparisons: Comparisons) -> list[str]:
             f"Ratio of new to baseline (Hodges-Lehmann), with exact intervals: {attained} attained confidence."
             f" {_units(tested)}"
         )
+    lines += answers_basis(comparisons)
     if comparisons.family:
+        ratios = any(each.p is not None and each.answers is None for each in shown)
         lines.append(
-            f"p: exact and two-sided, {'adjusted by Holm for ' if comparisons.family > 1 else ''}a family of"
-            f" {counted(comparisons.family, 'comparison')}. Equivalent: surely within"
-            f" {100 * comparisons.margin:g} % of each other."
+            f"p: {'two-sided' if _drawn(shown) else 'exact and two-sided'},"
+            f" {'adjusted by Holm for ' if comparisons.family > 1 else ''}a family of"
+            f" {counted(comparisons.family, 'comparison')}."
+            + (f" Equivalent: surely within {100 * comparisons.margin:g} % of each other." if ratios else "")
         )
     lines += [f"{_sentence(text)}" for text in (*_left_out(shown), *comparisons.notes)]
     return lines
+
+
+def _drawn(shown: Sequence[Compared]) -> bool:
+    return any(each.answers is not None and each.answers.p_error is not None for each in shown)
 
 
 def _units(tested: Sequence[Compared]) -> str:
@@ -200,17 +226,18 @@ def comparison_markdown(comparisons: Comparisons) -> str:
     """Return the comparisons as a Markdown table, with what they rest on below it."""
     title = comparisons.scenario or f"{comparisons.new} against {comparisons.base}"
     origins = ("origin",) if comparisons.simulated else ()
-    head = ("comparison", *origins, "metric", "baseline", "new", "ratio (interval)", "p", "verdict")
+    effect = "effect (interval)" if any(each.answers for each in comparisons.comparisons) else "ratio (interval)"
+    head = ("comparison", *origins, "metric", "baseline", "new", effect, "p", "verdict")
     lines = [f"**{cell(title)}**: {cell(counts_text(comparisons))}", "", _row(head), _row(["---"] * len(head))]
     footnotes: dict[str, int] = {}
     for each in comparisons.comparisons:
-        unit = unit_words(each.unit)
-        medians = [f"{number(side.median)} {unit}".strip() for side in (each.base, each.new)]
         p = p_number(each) or "-"
         verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
         of = (origin_text(each),) if origins else ()
-        words = (contrast_text(each, comparisons), *of, each.metric, *medians, effect_text(each), p)
+        effect = f"{effect_text(each)}; {items_text(each.answers)}" if each.answers is not None else effect_text(each)
+        words = (contrast_text(each, comparisons), *of, each.metric, *side_texts(each), effect, p)
         lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
+    lines += ["", *(cell(text) for text in front_lines(comparisons.fronts))] if comparisons.fronts else []
     lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
     lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]
     lines += [f"- {title}: {cell(text)}" for title, text in differences_of(comparisons)]
@@ -250,7 +277,9 @@ def answer(comparisons: Comparisons | None) -> str | None:
         return f"{_full(first, comparisons)} {of}"
     alike = {each.verdict for each in judged}
     if alike == {"equivalent"}:
-        return f"All {len(judged)} comparisons show levels within {100 * comparisons.margin:g} % of each other."
+        margins = [f"{100 * comparisons.margin:g} %"] if any(each.answers is None for each in judged) else []
+        margins += [f"{comparisons.quality_margin:g}"] if any(each.answers for each in judged) else []
+        return f"All {len(judged)} comparisons show levels within {' or '.join(margins)} of each other."
     inconclusive = [each for each in judged if each.verdict == "inconclusive"]
     texts = Counter(reason_text(each) for each in inconclusive)
     common, count = texts.most_common(1)[0]
@@ -272,6 +301,11 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
     several = len({each.workload for each in comparisons.comparisons}) > 1
     where = ", ".join(filter(None, (compared.workload if several else "", fixed)))
     facts = ", ".join(filter(None, (_interval(compared), p_text(compared, comparisons.family))))
+    if compared.answers is not None:
+        mine, theirs = side_texts(compared)
+        gave = f"{new} scored {theirs} in {compared.metric}, {base} {mine}"
+        facts = f"{items_text(compared.answers)}, difference {effect_text(compared).split(' (')[0]}, {facts}"
+        return f"{gave}{f', at {where}' if where else ''} ({facts}): {compared.verdict}."
     gave = f"{new} gave {_gain(compared)} the {compared.metric} of {base}"
     return f"{gave}{f' at {where}' if where else ''} ({facts}): {compared.verdict}."
 
@@ -284,7 +318,8 @@ def _gain(compared: Compared) -> str:
 
 
 def _interval(compared: Compared) -> str:
-    effect, shown = (compared.ratio, _times) if compared.ratio is not None else (compared.shift, _signed)
+    plain = _score if compared.answers is not None else _signed
+    effect, shown = (compared.ratio, _times) if compared.ratio is not None else (compared.shift, plain)
     if effect is None or effect.low is None or effect.high is None:
         return ""
     confidence = f"{100 * (compared.confidence or 0.0):.3g} %"

@@ -66,19 +66,20 @@ def compare_family(
     better: Direction | Mapping[Any, Direction],
     margin: float = MARGIN,
     alpha: float = ALPHA,
+    beside: Sequence[float] = (),
 ) -> dict[Any, Comparison]:
-    """Compare (base, new) pairs that form one family.
+    """Compare (base, new) pairs that form one family; `beside` are p values of other tests of the same family.
 
     `better` is the direction of all of them, or of each. With a probability of at most `alpha` a family in which
     nothing differs has any better or worse: p is adjusted by Holm's method. With a probability of at most `alpha` a
     family has any equivalent pair that differs by more than the margin: two one-sided tests by inclusion of the
     interval (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987), each at alpha / pairs.
     """
-    size = len(pairs)
+    size = len(pairs) + len(beside)
     unadjusted = {name: _compared(base, new, size, alpha) for name, (base, new) in pairs.items()}
-    adjusted = holm([comparison.p for comparison in unadjusted.values()])
+    adjusted = holm([*(comparison.p for comparison in unadjusted.values()), *beside])
     comparisons = {}
-    for (name, comparison), p in zip(unadjusted.items(), adjusted, strict=True):
+    for (name, comparison), p in zip(unadjusted.items(), adjusted[: len(pairs)], strict=True):
         comparison = replace(comparison, p_adjusted=p)
         direction = better if isinstance(better, str) else better[name]
         comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, direction, margin, alpha))

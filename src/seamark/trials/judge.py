@@ -102,6 +102,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
     scores = _columns(batches, service.qualities)
     ids, clusters, finish, said = (_texts(batches, name) for name in ("ids", "clusters", "finish", "answers"))
     items = [item for batch in batches for item in batch["items"]]
+    facts = _facts(batches)
     record = AnswersRecord(
         status="ok",
         quality_version=mark_of(judge),
@@ -110,8 +111,10 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         scores={name: score_of(values, clusters) for name, values in scores.items()},
     )
     texts = {"id": ids, "cluster": clusters, "finish": finish, "answer": said}
-    table = _table(folder, load, kept, items, texts, {**_facts(batches), **scores}).sort_by("item")
-    record = replace(record, answers_sha256=digest(said_by_item(table)))
+    table = _table(folder, load, kept, items, texts, scores, facts).sort_by("item")
+    good = table.filter(pc.field("failure").is_null())
+    answered = pc.count_distinct(good["item"]).as_py()
+    record = replace(record, answers_sha256=digest(said_by_item(table)), answered=answered)
     with replacing(folder.answers) as temporary:
         about = {METADATA_KEY: json.dumps(encode(record)).encode()}
         pq.write_table(table.replace_schema_metadata(about), temporary, compression="zstd", write_page_checksum=True)
@@ -166,18 +169,15 @@ def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quali
     return columns
 
 
-def _facts(batches: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the facts of the items as columns `fact_NAME`; one of mixed kinds is text."""
-    names = dict.fromkeys(name for batch in batches for name in batch["facts"])
-    columns = {
-        f"{FACT}{name}": [
-            value for batch in batches for value in batch["facts"].get(name, [None] * len(batch["items"]))
-        ]
-        for name in names
-    }
-    for name, values in columns.items():
-        if any(isinstance(value, str) for value in values):
-            columns[name] = [None if value is None else str(value) for value in values]
+def _facts(batches: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """Return the columns of facts of the items. Raises ValueError for values of several types."""
+    columns = {}
+    for name in dict.fromkeys(name for batch in batches for name in batch["facts"]):
+        values = [value for batch in batches for value in batch["facts"].get(name, [None] * len(batch["items"]))]
+        try:
+            columns[f"{FACT}{name}"] = pa.array(values)
+        except pa.ArrowException as error:
+            raise ValueError(f"the fact '{name}' has values of several types: {error}") from None
     return columns
 
 
@@ -193,7 +193,8 @@ def _table(
     kept: pa.Table,
     items: Sequence[int],
     texts: Mapping[str, Sequence[str | None] | None],
-    values: Mapping[str, Sequence[Any]],
+    scores: Mapping[str, Sequence[float | None]],
+    facts: Mapping[str, pa.Array],
 ) -> pa.Table:
     """Return the table of answers.parquet: a row for each reply."""
     samples = pq.read_table(folder.samples, columns=["index", "kind", "units", "failure"])
@@ -217,14 +218,11 @@ def _table(
             "failure": pa.array(failures, pa.string()),
             "finish": pa.array(texts["finish"] or nothing, pa.string()),
             "answer": pa.array(texts["answer"] or nothing, pa.string()),
-            **{name: pa.array(column, _kind_of(column)) for name, column in values.items()},
+            **{name: pa.array(values, pa.float64()) for name, values in scores.items()},
+            **facts,
             "reply": kept["reply"],
         }
     )
-
-
-def _kind_of(column: Sequence[Any]) -> pa.DataType:
-    return pa.string() if any(isinstance(value, str) for value in column) else pa.float64()
 
 
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:

@@ -55,6 +55,7 @@ CHECKS: tuple[Check, ...] = (
     result.served_from_page_cache,
     result.wrong_answers,
     result.answers_not_scored,
+    result.answers_incomplete,
     result.server_restarted,
     result.extrapolated,
     result.quality_floor,

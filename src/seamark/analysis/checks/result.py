@@ -208,6 +208,19 @@ def answers_not_scored(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+def answers_incomplete(inputs: CheckInputs) -> VerdictReason | None:
+    """Scores of a part of the items are those of another, mostly easier, task."""
+    if not inputs.unanswered:
+        return None
+    return VerdictReason(
+        code="answers_incomplete",
+        severity="suspect",
+        text=f"invalid for quality: {inputs.unanswered} of {counted(inputs.items, 'item')} have no answer, so its "
+        "scores are withheld and in no average",
+        remedy="See the errors of the load. `bench retry` measures the trial again.",
+    )
+
+
 def extrapolated(inputs: CheckInputs) -> VerdictReason | None:
     """A fit knows nothing of loads and lengths that none of its trials had."""
     if inputs.status != "ok" or not inputs.extrapolated:

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from seamark.analysis.comparison.contrasts import Contrast, in_family
+from seamark.analysis.comparison.items import PairedItems, paired_items
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.paired_answers import answers_test, paired_judged, paired_record
 from seamark.analysis.comparison.quality import unequal_quality
 from seamark.analysis.comparison.units import Units, units_of
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Quality
-from seamark.stats.compare import ALPHA, Comparison, compare_family
+from seamark.stats.compare import ALPHA, Comparison, compare_family, holm
 from seamark.stats.decision import repetitions_for
 from seamark.stats.ranks import Interval
 
@@ -42,18 +44,21 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class _Test:
-    """A comparison before its family is known. `units` is None where nothing can be compared."""
+    """A comparison before its family is known: of trials by `units`, of answers by `items`. Neither: nothing can be
+    compared. `largest` is the largest difference that two scores can have, None: any."""
 
     record: Compared
     units: Units | None = None
+    items: PairedItems | None = None
+    largest: float | None = None
 
 
 def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> Comparisons:
     """Return every contrast by every metric. `seen` has the trials of each treatment of the contrasts.
 
     Holm's method is applied to all tests of the family that have two values on each side, or one value on each side
-    of one start; a comparison between single starts has no p and is not counted. Raises UserError for a metric that
-    no trial has.
+    of one start; a comparison between single starts has no p and is not counted. Scores of the same items are
+    compared item by item, and are of the same family. Raises UserError for a metric that no trial has.
     """
     tests = [test for contrast in question.contrasts for test in _tests(question, contrast, seen)]
     family = {
@@ -61,21 +66,44 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         for place, test in enumerate(tests)
         if test.units is not None and test.record.in_family and test.record.reason is None
     }
+    scored = {place: test for place, test in enumerate(tests) if test.items is not None}
+    size = len(family) + sum(test.record.in_family for test in scored.values())
     named = {place: (test.units.base, test.units.new) for place, test in family.items() if test.units}
     better = {place: test.record.better for place, test in family.items()}
     margin, alpha = question.comparing.margin, question.alpha
-    results = compare_family(named, better=better, margin=margin, alpha=alpha)
+    paired = {
+        place: answers_test(
+            test.items, largest=test.largest, family=size if test.record.in_family else 1, alpha=alpha
+        )
+        for place, test in scored.items()
+        if test.items is not None
+    }
+    judged = [place for place in paired if tests[place].record.in_family]
+    ps = [paired[place].p for place in judged]
+    results = compare_family(named, better=better, margin=margin, alpha=alpha, beside=ps)
+    adjusted = dict(zip(judged, holm([*ps, *(each.p for each in results.values())]), strict=False))
     records = []
     for place, test in enumerate(tests):
-        if place in results:
-            records.append(_judged(test.record, results[place], len(results), question))
+        if test.items is not None:
+            of_items = paired_record(test.record, test.items, paired[place], comparing=question.comparing)
+            if place in adjusted:
+                of_items = paired_judged(of_items, paired[place], adjusted[place], size, question.comparing, alpha)
+            records.append(of_items)
+        elif place in results:
+            records.append(_judged(test.record, results[place], size, question))
         elif test.units is not None:
             pair = {None: (test.units.base, test.units.new)}
             alone = compare_family(pair, better=test.record.better, margin=margin, alpha=alpha)[None]
             records.append(_estimated(test.record, alone))
         else:
             records.append(test.record)
-    return Comparisons(alpha=alpha, margin=margin, family=len(results), comparisons=tuple(records))
+    return Comparisons(
+        alpha=alpha,
+        margin=margin,
+        quality_margin=question.comparing.quality_margin,
+        family=size,
+        comparisons=tuple(records),
+    )
 
 
 def _tests(question: Question, contrast: Contrast, seen: Mapping[str, Sequence[Observation]]) -> list[_Test]:
@@ -119,7 +147,10 @@ def _test(
         in_family=member,
         verdict="inconclusive" if member else None,
     )
-    if why := _why_not(one, other, metric, units):
+    items = paired_items(one, other, metric.name) if metric.group == "quality" else None
+    if isinstance(items, PairedItems):
+        return _Test(record=record, items=items, largest=_largest(question.qualities.get(metric.name)))
+    if why := items or _why_not(one, other, metric, units):
         return _Test(record=replace(record, reason=why[0], remedy=why[1]))
     values = units_of(one, other, metric.path, paired=question.paired)
     record = replace(
@@ -133,6 +164,12 @@ def _test(
         remedy = RESTARTS if contrast.factor else f"Measure both in one scenario, as levels of a factor. {RESTARTS}"
         record = replace(record, reason=reason if contrast.factor is None else _of_p(reason), remedy=remedy)
     return _Test(record=record, units=values)
+
+
+def _largest(quality: Quality | None) -> float | None:
+    """Return the largest difference that two scores can have; None without a range."""
+    low, high = (None, None) if quality is None else quality.range
+    return None if low is None or high is None else high - low
 
 
 def _of_p(reason: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import contrasts_of, primaries
+from seamark.analysis.comparison.front import fronts
 from seamark.analysis.comparison.observations import Observation
 from seamark.errors import UserError
 from seamark.model.plurals import counted
@@ -37,7 +38,8 @@ def compared_factors(
     notes = (
         (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
     )
-    return replace(compared(question, seen), scenario=plan.scenario, notes=notes)
+    made = fronts(contrasts, seen, comparing, qualities, where)
+    return replace(compared(question, seen), scenario=plan.scenario, notes=notes, fronts=made)
 
 
 def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]) -> Comparisons | None:

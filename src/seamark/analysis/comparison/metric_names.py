@@ -50,7 +50,13 @@ def primary_metric(trial: Trial) -> str:
 
 
 def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
-    """Return the metrics of treatments, the primary one first, by the figures that some trial has."""
+    """Return the metrics of treatments, by the figures that some trial has: the first score of answers, as speed is
+    worth nothing without quality, then the primary metric, then others."""
+    scores = next((each.answers.scores[:1] for each in seen if each.answers is not None), ())
+    return tuple(dict.fromkeys((*scores, *_unscored(primary, seen))))
+
+
+def _unscored(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
     known = {path for each in seen for path, figure in each.figures.items() if figure.value is not None}
     if primary == RUN_TIME:
         return (RUN_TIME,) if f"quality.{RUN_TIME}" in known else ("throughput",)

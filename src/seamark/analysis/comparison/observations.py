@@ -3,12 +3,15 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict
 from seamark.model.service import Origin
 from seamark.model.trial import Trial
 
+NOT_OF_METHOD = "speed_not_of_method"
+"""Code of a reason, or a quality other than 0, of a trial whose times are not those of its method."""
 VIRTUAL = "a virtual clock"
 """The start of every simulated trial: nothing of a machine is in its figures."""
 
@@ -32,7 +35,9 @@ class OwnFact:
 @dataclass(frozen=True, kw_only=True)
 class Observation:
     """One trial. `figures` are by path (`latency_ms.p99`, `quality.NAME`, `own.NAME`, `search.found`); none of a
-    trial without figures. `start` names the start of the server; trials of one start share its time and its place."""
+    trial without figures. `start` names the start of the server; trials of one start share its time and its place.
+    `answers` are those whose replies were scored. Without `speed_of_method` its times are not those of its method,
+    such as of masks over dense attention."""
 
     trial: str
     treatment: str
@@ -44,6 +49,8 @@ class Observation:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     own: Mapping[str, OwnFact] = field(default_factory=dict)
     slos: tuple[ObjectiveResult, ...] = ()
+    answers: TrialAnswers | None = field(default=None, compare=False, repr=False)
+    speed_of_method: bool = True
 
     @property
     def counts(self) -> bool:
@@ -62,6 +69,7 @@ def observation(
     verdict: Verdict,
     paths: Collection[str],
     source: str = "",
+    answers: TrialAnswers | None = None,
 ) -> Observation:
     """Return what a comparison needs of a trial: the figures at `paths`, its qualities and its own metrics.
 
@@ -92,6 +100,9 @@ def observation(
         figures=figures,
         own={name: OwnFact(unit=own.unit, better=own.better) for name, own in metrics.own.items()},
         slos=metrics.slos,
+        answers=answers,
+        speed_of_method=NOT_OF_METHOD not in {reason.code for reason in metrics.reasons}
+        and not metrics.quality.get(NOT_OF_METHOD),
     )
 
 

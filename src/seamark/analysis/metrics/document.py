@@ -92,13 +92,15 @@ def derive_metrics(
     """Return the metrics of a trial with their verdict, its series and its histograms.
 
     `client_is_server`: the service runs inside the client; None: it does when there is no telemetry of a server.
-    `ceiling` is the client's own limit, `answers` says how its kept replies were scored, `schedule` reads the figures
+    `ceiling` is the client's own limit, `answers` says how its kept replies were scored: scores are withheld where
+    items have no answer, as a mean of the rest is that of an easier task. `schedule` reads the figures
     of simulated workflows and raises DamagedError. A failed load or damaged samples give metrics of status failed,
     with a reason in place of figures.
     """
     identity = _identity(trial, load, scenario, deployment)
     if answers is not None:
-        scores = {name: score.mean for name, score in answers.scores.items()}
+        whole = not answers.unanswered(load.items)
+        scores = {name: score.mean if whole else None for name, score in answers.scores.items()}
         identity |= {"quality": {**load.quality, **scores}, "quality_version": answers.quality_version}
     series: Sequence[Second] = ()
     try:
@@ -117,6 +119,8 @@ def derive_metrics(
     facts = check_inputs(trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling)
     if answers is not None and answers.status == "failed":
         facts = replace(facts, not_scored=answers.reason)
+    if answers is not None:
+        facts = replace(facts, unanswered=answers.unanswered(load.items))
     verdict, reasons = judge(facts, trial.checks)
     counts = inputs.counts
     times = {

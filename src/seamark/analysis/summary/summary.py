@@ -12,6 +12,7 @@ from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry
+from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import (
@@ -58,7 +59,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     between = plan.factors_without_p
     rows, failed, points, ok = [], [], [], 0
     comparing = plan.compare or Comparing()
-    paths = table_paths((*comparing.metrics, *comparing.family))
+    paths = table_paths((*comparing.metrics, *comparing.family, *comparing.costs))
     seen: dict[str, list[Observation]] = {}
     nodes, servers = ComparedNodes(), ComparedServers()
     for trials in plan.by_treatment().values():
@@ -66,7 +67,8 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         for result in results:
             trial = result.trial
             load = read_or_none(folder.trial(trial.id).load, LoadRecord)
-            one = observation(trial, result.good, load, result.verdict, paths)
+            answers = trial_answers(trial, folder.trial(trial.id), load)
+            one = observation(trial, result.good, load, result.verdict, paths, answers=answers)
             seen.setdefault(trial.treatment, []).append(one)
             if result.good:
                 ok += 1

@@ -21,7 +21,7 @@ class AnswersRecord:
     """Outcome of one scoring. `skipped`: the load has failed. Of a `failed` one `reason` says why.
 
     `quality_version` is the dotted path of the scoring function with a digest of its module, `answers_sha256` a digest
-    of what was answered to each item.
+    of what was answered to each item. `answered` counts the items with a good reply, None in older files.
     """
 
     schema_version: int = 1
@@ -29,6 +29,13 @@ class AnswersRecord:
     reason: Word = None
     quality_version: str = ""
     answers: int = 0
+    answered: Count = field(default=None, metadata=OPTIONAL)
     clusters: Count = None
     answers_sha256: Word = field(default=None, metadata=OPTIONAL)
     scores: Mapping[str, Score] = field(default_factory=dict)
+
+    def unanswered(self, items: int | None) -> int:
+        """Return how many of a finite load's items have no good reply; 0 where the load has no number of items."""
+        if items is None or self.status != "ok":
+            return 0
+        return max(0, items - (self.answers if self.answered is None else self.answered))

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.results.front import Front
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.service import Origin
 
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
-UnitOfInference = Literal["trial", "start"]
+UnitOfInference = Literal["trial", "start", "item", "cluster"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +40,40 @@ class ComparedSide:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparedAnswers:
+    """Scores of the same `items`, in `units` clusters (or items), by two treatments. Means are over these items.
+
+    `higher` and `lower` count the items that the other side has a higher or a lower score for: of right and wrong
+    answers the discordant pairs. `left_out` counts items that only the baseline, or only the other side has a score
+    for, `unusable` trials of each side with unanswered items, `blocks` the pairs of trials that items were averaged
+    over. `not_worse`: a loss of `quality_margin` or more is excluded; None without a margin. `p_error` is the standard
+    error of a p from random signs.
+    """
+
+    items: int
+    units: int
+    base_mean: float
+    new_mean: float
+    higher: int
+    lower: int
+    left_out: tuple[int, int] = (0, 0)
+    unusable: tuple[int, int] = (0, 0)
+    blocks: int = 1
+    not_worse: bool | None = None
+    p_error: Number = None
+
+    @property
+    def discordant(self) -> int:
+        """Number of items with another score."""
+        return self.higher + self.lower
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compared:
     """`new` against `base` by one metric, with all other factors `fixed`; `factor` is None between two results.
 
     `unit_of_inference` is what the test counts: a trial where both treatments were on the same starts of a server,
-    else a start, with the median of its trials. `ratio` is new / base, `shift` new - base in the metric's `unit`, both
+    else a start, with the median of its trials; of scores an item, or a cluster of items, of `answers`. `ratio` is new / base, `shift` new - base in the metric's `unit`, both
     at the attained `confidence`. `p` is two-sided, `p_adjusted` by Holm's method over the family. Without `in_family`
     there is neither p nor verdict. `reason` says why a verdict is inconclusive, `remedy` what to do.
     """
@@ -64,6 +94,7 @@ class Compared:
     confidence: Number = None
     p: Number = None
     p_adjusted: Number = None
+    answers: ComparedAnswers | None = field(default=None, metadata=OPTIONAL)
     in_family: bool = True
     verdict: ComparedVerdict | None = None
     reason: Word = None
@@ -82,7 +113,7 @@ class Difference:
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
     """All comparisons of a scenario, or of two results: then `base` and `new` name them, `settings` and `environment`
-    have what differs between them. `family` is the number of tests that Holm's method is applied to; `notes` say what
+    have what differs between them. `fronts` hold quality against costs. `family` is the number of tests that Holm's method is applied to; `notes` say what
     was not compared."""
 
     schema_version: int = 1
@@ -91,8 +122,10 @@ class Comparisons:
     new: Word = None
     alpha: float = 0.05
     margin: float = 0.05
+    quality_margin: Number = field(default=None, metadata=OPTIONAL)
     family: int = 0
     comparisons: tuple[Compared, ...] = ()
+    fronts: tuple[Front, ...] = field(default=(), metadata=OPTIONAL)
     settings: tuple[Difference, ...] = ()
     environment: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()

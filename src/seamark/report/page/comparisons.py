@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.model.results.comparison import Comparisons
+from seamark.report.compared_answers import items_text
 from seamark.report.comparison import (
     basis,
     contrast_text,
@@ -11,15 +12,17 @@ from seamark.report.comparison import (
     origin_text,
     p_number,
     reason_text,
+    side_texts,
     verdict_text,
 )
 from seamark.report.figures.comparisons import comparison_pictures
-from seamark.report.numbers import number, unit_words
 from seamark.report.ordering import ORIGIN
 from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
 MOST_ROWS = 200
+SIDE = "median of the values that are tested, of answers the mean score"
+EFFECT = "new to baseline: Hodges-Lehmann, exact interval; of answers the difference of mean scores"
 
 
 def comparison_blocks(results: Results, folder: Path) -> list[Picture]:
@@ -40,9 +43,8 @@ def comparisons_section(results: Results, drawn: Sequence[Block]) -> Section | N
 
 def _table(found: Comparisons) -> Table:
     shown = found.comparisons[:MOST_ROWS]
-    medians = [
-        [f"{number(side.median)} {unit_words(each.unit)}".strip() for side in (each.base, each.new)] for each in shown
-    ]
+    sides = [side_texts(each) for each in shown]
+    scored = any(each.answers for each in shown)
     reasons = list(dict.fromkeys(text for each in shown if (text := reason_text(each))))
     marks = [f"{reasons.index(text) + 1}" if (text := reason_text(each)) else "" for each in shown]
     origins = (column(ORIGIN, [origin_text(each) for each in shown]),) if found.simulated else ()
@@ -50,11 +52,10 @@ def _table(found: Comparisons) -> Table:
         column("comparison", [contrast_text(each, found) for each in shown]),
         *origins,
         column("metric", [each.metric for each in shown], "code"),
-        figures("baseline", [one for one, _ in medians], "", "median of the values that are tested"),
-        figures("new", [other for _, other in medians], "", "median of the values that are tested"),
-        figures(
-            "ratio", [effect_text(each) for each in shown], "", "new to baseline: Hodges-Lehmann, exact interval"
-        ),
+        figures("baseline", [one for one, _ in sides], "", SIDE),
+        figures("new", [other for _, other in sides], "", SIDE),
+        figures("effect" if scored else "ratio", [effect_text(each) for each in shown], "", EFFECT),
+        *((column("items", [items_text(each.answers) if each.answers else "" for each in shown]),) if scored else ()),
         figures("p", [p_number(each) or None for each in shown], "", why="no p is given"),
         column("verdict", [verdict_text(each) for each in shown], "verdict"),
         column("note", marks),

@@ -24,6 +24,7 @@ from seamark.report.figures.stages import stages_picture
 from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
 from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
+from seamark.report.page.fronts import front_blocks, fronts_section
 from seamark.report.page.policies import policy_blocks
 from seamark.report.page.predictions import prediction_blocks, predictions_section
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
@@ -38,8 +39,8 @@ from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.paths import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
-RUN, COMPARED, PREDICTED = "", "=", "~"
-"""Keys of the figures of the run, of the comparisons and of predictions, among those of the workloads."""
+RUN, COMPARED, PREDICTED, FRONTS = "", "=", "~", "/"
+"""Keys of the figures of the run, of comparisons, predictions and fronts, among those of the workloads."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
@@ -80,6 +81,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     """Return the sections of a report; its figures are written below `figures`."""
     drawn = _drawn(results, figures)
     found = (
+        fronts_section(results, drawn[FRONTS]),
         comparisons_section(results, drawn[COMPARED]),
         summary_section(results),
         prediction_section(results),
@@ -117,6 +119,7 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
     tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
     tasks.append((PREDICTED, partial(prediction_blocks, results, figures)))
     tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
+    tasks.append((FRONTS, partial(front_blocks, results, figures)))
     drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
     for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
         drawn[name] += blocks

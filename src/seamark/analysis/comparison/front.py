@@ -1,0 +1,235 @@
+"""Fronts of quality against a cost: levels of a factor on the same items, which no other level dominates. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from seamark.analysis.comparison.contrasts import Contrast
+from seamark.analysis.comparison.items import item_means
+from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
+from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.scored import Item
+from seamark.analysis.comparison.units import units_of
+from seamark.model.results.front import Front, FrontPoint
+from seamark.model.scenario import Comparing
+from seamark.model.service import Quality, Value
+from seamark.stats.compare import ALPHA, compare_family
+from seamark.stats.front import RESAMPLES, SEED, front
+from seamark.stats.paired_compare import is_not_worse, paired_test
+
+COSTS = (
+    "ttft_ms.p50",
+    "tpot_ms.p50",
+    "quality.kv_bytes_read",
+    "resource.gpu_mem_mb",
+    "resource.server_rss_mb",
+    "energy.per_request_j",
+)
+"""Costs that are looked for where none are named; a load without streams has the response time in place of them."""
+UNSTREAMED = "latency_ms.p50"
+MOST_FRONTS = 60
+NOT_ITS_SPEED = "its times are not those of the method (speed_not_of_method)"
+
+Seen = Mapping[str, Sequence[Observation]]
+Scores = Mapping[Item, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """One treatment with its scores by item, and its trials that count."""
+
+    treatment: str
+    level: Value
+    trials: Sequence[Observation]
+    scores: Scores
+
+
+def fronts(
+    contrasts: Sequence[Contrast],
+    seen: Seen,
+    comparing: Comparing,
+    qualities: Mapping[str, Quality],
+    where: str = "",
+) -> tuple[Front, ...]:
+    """Return the front of each factor and combination of the others, by the first score and each cost.
+
+    Levels without scored answers, or without an item that the others have, are in none. Raises UserError for an
+    unknown cost, which begins with `where`.
+    """
+    groups: dict[tuple[str, str | None, str], list[Contrast]] = {}
+    for each in contrasts:
+        groups.setdefault((each.workload, each.factor, each.base), []).append(each)
+    found: list[Front] = []
+    for own in groups.values():
+        levels = _levels(own, seen)
+        if len(levels) < 2:
+            continue
+        trials = [trial for each in levels for trial in each.trials]
+        for name in comparing.costs or _default_costs(trials):
+            cost = metric_of(name, trials, qualities, where)
+            made = _front(own[0], levels, cost, comparing, qualities)
+            found += [made] if made is not None else []
+    return tuple(found[:MOST_FRONTS])
+
+
+def first_score(trials: Sequence[Observation]) -> str | None:
+    """Return the first score of answers in the judge's order; None without any."""
+    return next((each.answers.scores[0] for each in trials if each.answers and each.answers.scores), None)
+
+
+def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
+    """Return the baseline and the other levels that have items in common with it."""
+    first = contrasts[0]
+    named = [(first.base, first.base_level), *((each.new, each.new_level) for each in contrasts)]
+    found: list[_Level] = []
+    for treatment, level in named:
+        trials = [each for each in seen.get(treatment, ()) if each.counts]
+        score = first_score(trials)
+        scores = item_means(trials, score) if score is not None else {}
+        if scores and (not found or scores.keys() & found[0].scores.keys()):
+            found.append(_Level(treatment=treatment, level=level, trials=trials, scores=scores))
+        elif not found:
+            return []
+    return found
+
+
+def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
+    known = {path for each in trials for path, figure in each.figures.items() if figure.value is not None}
+    costs = tuple(path for path in COSTS if path in known)
+    return costs if "ttft_ms.p50" in costs else (UNSTREAMED, *costs)
+
+
+def _front(
+    contrast: Contrast,
+    levels: Sequence[_Level],
+    cost: ComparedMetric,
+    comparing: Comparing,
+    qualities: Mapping[str, Quality],
+) -> Front | None:
+    score = first_score(levels[0].trials)
+    assert score is not None
+    quality = qualities.get(score, Quality())
+    base = levels[0]
+    common = [item for item in base.scores if all(item in each.scores for each in levels)]
+    known = {each.treatment: _costs(each, cost) for each in levels}
+    spent = _in_blocks({name: costs for name, costs in known.items() if not isinstance(costs, str)})
+    placed = [each for each in levels if each.treatment in spent]
+    if not common or not placed:
+        return None
+    labels = [label for _, label in common]
+    clusters = None if None in labels else labels
+    sign, toll = (1 if quality.better == "higher" else -1), (1 if cost.better == "lower" else -1)
+    places = front(
+        [[sign * each.scores[item] for item in common] for each in placed],
+        [[toll * value for value in spent[each.treatment]] for each in placed],
+        clusters=clusters,
+    )
+    cheaper = _cheaper(base, placed, cost) if base in placed else {}
+    first = median(spent[base.treatment]) if base in placed else None
+    family = len(levels) - 1
+    points = []
+    for each in levels:
+        at = placed.index(each) if each in placed else None
+        why, values = known[each.treatment], spent.get(each.treatment)
+        ratio = median(values) / first if values and first and each is not base else None
+        kept = None if each is base else _not_worse(base, each, common, clusters, comparing, quality, family)
+        points.append(
+            FrontPoint(
+                treatment=each.treatment,
+                level=each.level,
+                quality=fmean(each.scores[item] for item in common),
+                cost=median(values) if values else None,
+                trials=len(each.trials),
+                on_front=at is not None and bool(places.on_front[at]),
+                probability=None if at is None else float(places.probability[at]),
+                not_worse=kept,
+                ratio=ratio,
+                cheaper=cheaper.get(each.treatment),
+                origin="simulated" if any(trial.origin == "simulated" for trial in each.trials) else "measured",
+                reason=why if isinstance(why, str) else None,
+            )
+        )
+    return Front(
+        workload=contrast.workload,
+        factor=str(contrast.factor),
+        fixed=contrast.fixed,
+        base=contrast.base_level,
+        quality=score,
+        better=quality.better,
+        cost=cost.name,
+        cost_unit=cost.unit,
+        cost_better=cost.better,
+        margin=comparing.quality_margin,
+        items=len(common),
+        clusters=places.clusters,
+        blocks=places.blocks,
+        resamples=RESAMPLES,
+        seed=SEED,
+        points=tuple(points),
+    )
+
+
+def _costs(level: _Level, cost: ComparedMetric) -> dict[int, float] | str:
+    """Return the cost of each block, or why the level has no place on a front."""
+    if not all(each.speed_of_method for each in level.trials):
+        return NOT_ITS_SPEED
+    figures = {each.block: each.figure(cost.path) for each in level.trials}
+    values = {block: figure.value for block, figure in figures.items() if figure.value is not None}
+    if len(values) < len(figures):
+        return f"{cost.name} is withheld or not measured in {len(figures) - len(values)} of its trials"
+    if any(figure.lower_bound for figure in figures.values()):
+        return f"{cost.name} is only a lower bound"
+    return values
+
+
+def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
+    """Return the costs of the blocks that all levels have; the median of each where they have none in common."""
+    blocks = [set(each) for each in costs.values()]
+    shared = blocks[0].intersection(*blocks[1:]) if blocks else set()
+    if not shared:
+        return {name: [median(each.values())] for name, each in costs.items()}
+    return {name: [each[block] for block in sorted(shared)] for name, each in costs.items()}
+
+
+def _cheaper(base: _Level, levels: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool]:
+    """Return for each level whether exact tests, one family, show a lower cost than that of the baseline; without
+    those for which no test can."""
+    units = {
+        each.treatment: units_of(base.trials, each.trials, cost.path, paired=True)
+        for each in levels
+        if each is not base
+    }
+    pairs = {
+        name: (each.base, each.new)
+        for name, each in units.items()
+        if each.kind == "trial" or min(len(each.base), len(each.new)) > 1
+    }
+    tests = compare_family(pairs, better=cost.better)
+    return {
+        name: each.p_adjusted <= ALPHA and each.verdict == "better"
+        for name, each in tests.items()
+        if each.reachable_p * len(tests) <= ALPHA
+    }
+
+
+def _not_worse(
+    base: _Level,
+    level: _Level,
+    items: Sequence[Item],
+    clusters: Sequence[str | None] | None,
+    comparing: Comparing,
+    quality: Quality,
+    family: int,
+) -> bool | None:
+    """Return whether a loss of the margin or more is excluded, as one of `family` tests."""
+    if comparing.quality_margin is None:
+        return None
+    low, high = quality.range
+    test = paired_test(
+        [base.scores[item] for item in items],
+        [level.scores[item] for item in items],
+        clusters=clusters,
+        family=family,
+        largest_difference=None if low is None or high is None else high - low,
+    )
+    return is_not_worse(test, better=quality.better, margin=comparing.quality_margin)

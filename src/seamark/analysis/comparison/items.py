@@ -1,0 +1,95 @@
+"""Scores of the same items by two treatments, paired by the items' ids. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.scored import Item
+from seamark.model.plurals import counted
+
+RETRY = "`bench retry` measures such trials again."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedItems:
+    """Scores of the same items, in one order; of several trials of a treatment the mean of each item.
+
+    `clusters` is None where each item is one of its own. `left_out` counts the items that only the base, or only the
+    other side has; `unusable` the trials of each side that lack answers; `blocks` the pairs of trials.
+    """
+
+    ids: tuple[str, ...]
+    clusters: tuple[str, ...] | None
+    base: tuple[float, ...]
+    new: tuple[float, ...]
+    left_out: tuple[int, int]
+    unusable: tuple[int, int]
+    blocks: int
+
+
+def paired_items(
+    base: Sequence[Observation], new: Sequence[Observation], score: str
+) -> PairedItems | tuple[str, str] | None:
+    """Return the scores of the items that both sides have; a reason and a remedy where they cannot be paired.
+
+    None where a side has no scored answers: then means of trials are all there is. Trials of the same block are
+    pairs, where there are any; others are left out. A trial with unanswered items has no quality and takes no part.
+    """
+    scored = [[each for each in side if each.answers and score in each.answers.scores] for side in (base, new)]
+    if not all(scored):
+        return None
+    usable = [[each for each in side if each.answers and not each.answers.unanswered] for side in scored]
+    lacking = len(scored[0]) - len(usable[0]), len(scored[1]) - len(usable[1])
+    for name, side, every in zip(("the baseline", "the other side"), usable, scored, strict=True):
+        if not side:
+            return f"invalid for quality: {_all(len(every), name)} answers to some items", RETRY
+    if why := _other_seeds(usable[0], usable[1]):
+        return why
+    shared = {each.block for each in usable[0]} & {each.block for each in usable[1]}
+    used = [[each for each in side if each.block in shared] for side in usable] if shared else usable
+    one, other = (_means(side, score) for side in used)
+    both = [item for item in one if item in other]
+    if not both:
+        return "the two sides have no item in common", "compare treatments that were given the same items."
+    labels = [label for _, label in both]
+    return PairedItems(
+        ids=tuple(item for item, _ in both),
+        clusters=None if None in labels else tuple(str(label) for label in labels),
+        base=tuple(one[item] for item in both),
+        new=tuple(other[item] for item in both),
+        left_out=(len(one) - len(both), len(other) - len(both)),
+        unusable=lacking,
+        blocks=min(len(used[0]), len(used[1])),
+    )
+
+
+def item_means(side: Sequence[Observation], score: str) -> dict[Item, float]:
+    """Return the mean score of each item over the usable trials of a treatment; nothing without any."""
+    usable = [each for each in side if each.answers and score in each.answers.scores and not each.answers.unanswered]
+    return _means(usable, score)
+
+
+def _means(side: Sequence[Observation], score: str) -> dict[Item, float]:
+    """Return the mean score of each item that all trials have a value for."""
+    read = [items for each in side if each.answers and (items := each.answers.read()) is not None]
+    tables = [items.by_item(score) for items in read]
+    if not tables or len(tables) < len(side):
+        return {}
+    return {item: fmean(table[item] for table in tables) for item in tables[0] if all(item in t for t in tables)}
+
+
+def _other_seeds(base: Sequence[Observation], new: Sequence[Observation]) -> tuple[str, str] | None:
+    """Return why items of other seeds are not the same items; None for equal seeds."""
+    one, other = (
+        {name: seed for each in side if each.answers for name, seed in each.answers.seeds.items()}
+        for side in (base, new)
+    )
+    for name in one:
+        if one[name] != other.get(name):
+            return f"items of other seeds: {name} is {one[name]} and {other.get(name)}", "measure both with one seed."
+    return None
+
+
+def _all(count: int, side: str) -> str:
+    return f"the trial of {side} lacks" if count == 1 else f"all {counted(count, 'trial')} of {side} lack"

@@ -1,0 +1,97 @@
+"""Fronts of quality against a cost as text: the level to take, and what speaks for it."""
+
+from collections.abc import Sequence
+
+from seamark.model.results.front import Front, FrontPoint
+from seamark.report.numbers import level, number, unit_words
+
+ONE_BLOCK = "alone (one block of trials has no spread of cost)"
+
+
+def front_title(front: Front, several: bool) -> str:
+    """Return `score against ttft_ms.p50 (task passkey)`."""
+    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())
+    return (
+        (f"{front.workload}: " if several else "")
+        + f"{front.quality} against {front.cost}"
+        + (f" ({fixed})" if fixed else "")
+    )
+
+
+def best_of(front: Front) -> FrontPoint | None:
+    """Return the point of the least cost among those that are not worse than the baseline and cost less."""
+    sign = 1 if front.cost_better == "lower" else -1
+    saving = [
+        each
+        for each in front.points[1:]
+        if each.not_worse and each.cost is not None and each.ratio is not None and sign * (each.ratio - 1) < 0
+    ]
+    return min(saving, key=lambda each: sign * float(each.cost or 0.0), default=None)
+
+
+def front_sentence(front: Front) -> str:
+    """Return the level of the least cost that is not worse than the baseline by more than the margin, how sure its
+    saving is, or why none can be named."""
+    base = level(front.base, front.factor)
+    if front.margin is None:
+        return (
+            f"Which {front.factor} is as good as {base} cannot be said: `compare: quality_margin` states no loss that"
+            " does not matter."
+        )
+    kept = f"not worse than {base} in {front.quality} by more than {front.margin:g}"
+    within = [each for each in front.points[1:] if each.not_worse]
+    if not within:
+        return f"No {front.factor} is shown to be {kept} ({_items(front)})."
+    best = best_of(front)
+    shown = ", ".join(level(each.level, front.factor) for each in within)
+    if front.points[0].cost is None:
+        return f"Shown to be {kept}: {shown}. {base} has no {front.cost} to compare with: {front.points[0].reason}."
+    if best is None:
+        return f"Shown to be {kept}: {shown}. None of them has a lower {front.cost} than {base}."
+    name = level(best.level, front.factor)
+    cost = f"{front.cost} {number(best.cost)} {unit_words(front.cost_unit)}".strip()
+    facts = f"{cost}, {best.ratio:.2f} x that of {base}"
+    if best.cheaper:
+        return (
+            f"The {front.factor} with the least {front.cost} that is {kept}: {name} ({facts}; on the front in"
+            f" {share(best.probability)} of resamples; {_items(front)})."
+        )
+    why = (
+        f"{best.trials} a side cannot reach p = 0.05, whatever they show"
+        if best.cheaper is None
+        else "its trials do not show it"
+    )
+    why = why if best.trials > 1 else "one trial a side allows no test"
+    return f"{name} is {kept} ({_items(front)}). That its cost is lower ({facts}) is not shown: {why}."
+
+
+def share(probability: float | None) -> str:
+    """Return a probability from resamples; never 100 % or 0 % for one that only nearly all or none had."""
+    if probability is None:
+        return "-"
+    if 0.995 <= probability < 1:
+        return "over 99 %"
+    if 0 < probability < 0.005:
+        return "under 1 %"
+    return f"{probability:.0%}".replace("%", " %")
+
+
+def front_lines(fronts: Sequence[Front]) -> list[str]:
+    """Return the sentence of each front, in a line each."""
+    several = len({each.workload for each in fronts}) > 1
+    return [f"{front_title(each, several)}: {front_sentence(each)}" for each in fronts]
+
+
+def front_note(front: Front) -> str:
+    """Return what the probabilities rest on."""
+    clusters = f"{front.clusters} clusters" if front.clusters != front.items else f"{front.items} items"
+    blocks = f"and {front.blocks} blocks of trials" if front.blocks > 1 else ONE_BLOCK
+    return (
+        f"Probability: share of {front.resamples:,} resamples (seeded) of {clusters} {blocks}, the same ones for all"
+        f" points, in which no other point has at least its {front.quality} at no more {front.cost}."
+    )
+
+
+def _items(front: Front) -> str:
+    clusters = f" in {front.clusters} clusters" if front.clusters != front.items else ""
+    return f"{front.items} items{clusters}"

@@ -1,0 +1,111 @@
+"""Quality against cost: the level to take and why, with planted scores and costs."""
+
+import pytest
+from test_paired_answers import LOST, RIGHT, SAME, answered
+
+from seamark.analysis.comparison import Contrast
+from seamark.analysis.comparison.front import NOT_ITS_SPEED, fronts
+from seamark.analysis.comparison.observations import Figure
+from seamark.model.scenario import Comparing
+from seamark.report.fronts import front_sentence, share
+
+
+def costing(level, scores, costs, **more):
+    """Return the trials of a level, one for each cost, on one start of a server."""
+    from dataclasses import replace
+
+    made = []
+    for block, cost in enumerate(costs, 1):
+        one = answered(level, scores, block=block)
+        figures = {**one.figures, "ttft_ms.p50": Figure(value=cost)}
+        made.append(replace(one, start="S", figures=figures, **more))
+    return made
+
+
+def front_of(levels, margin=0.01, costs=("ttft_ms.p50",)):
+    """Return the front of levels; the first is the baseline."""
+    names = list(levels)
+    contrasts = [
+        Contrast(workload="w", factor="method", base=names[0], new=name, base_level=names[0], new_level=name)
+        for name in names[1:]
+    ]
+    [found] = fronts(contrasts, levels, Comparing(quality_margin=margin, costs=costs), {"score": RIGHT})
+    return found
+
+
+EIGHT = tuple(10.0 + 0.1 * n for n in range(8))
+
+
+def times(factor):
+    return tuple(factor * cost for cost in EIGHT)
+
+
+def test_the_fastest_level_that_is_not_worse_is_named_and_a_faster_worse_one_is_not():
+    found = front_of(
+        {
+            "dense": costing("dense", SAME, EIGHT),
+            "same": costing("same", SAME, times(0.7)),
+            "lossy": costing("lossy", LOST, times(0.4)),
+        }
+    )
+    dense, same, lossy = found.points
+    assert (dense.on_front, same.on_front, lossy.on_front) == (False, True, True)
+    assert (dense.probability, same.probability) == (0.0, 1.0)
+    assert (same.not_worse, lossy.not_worse, same.cheaper) == (True, False, True)
+    assert (same.ratio, found.blocks) == (pytest.approx(0.7), 8)
+    assert front_sentence(found).startswith(
+        "The method with the least ttft_ms.p50 that is not worse than dense in score by more than 0.01: same ("
+    )
+
+
+def test_a_lower_cost_of_one_trial_each_is_not_called_shown():
+    found = front_of({"dense": costing("dense", SAME, (10.0,)), "same": costing("same", SAME, (7.0,))})
+    assert found.points[1].cheaper is None
+    assert front_sentence(found).endswith("is not shown: one trial a side allows no test.")
+
+
+def test_noise_of_the_cost_makes_no_winner():
+    swapped = tuple(reversed(EIGHT))
+    found = front_of(
+        {"dense": costing("dense", SAME, EIGHT), "same": costing("same", SAME, times(0.999)[:4] + swapped[4:])}
+    )
+    assert found.points[1].cheaper is False
+    assert "is not shown" in front_sentence(found)
+
+
+@pytest.mark.parametrize(
+    ("scores", "margin", "says"),
+    [
+        (LOST, 0.01, "No method is shown to be not worse than dense in score by more than 0.01 (500 items)."),
+        (SAME, None, "`compare: quality_margin` states no loss that does not matter."),
+    ],
+)
+def test_without_a_level_that_keeps_the_quality_none_is_named(scores, margin, says):
+    found = front_of({"dense": costing("dense", SAME, EIGHT), "other": costing("other", scores, times(0.5))}, margin)
+    assert says in front_sentence(found)
+
+
+def test_a_level_within_the_margin_that_costs_more_is_no_answer():
+    found = front_of({"dense": costing("dense", SAME, EIGHT), "slow": costing("slow", SAME, times(1.5))})
+    assert front_sentence(found).endswith("slow. None of them has a lower ttft_ms.p50 than dense.")
+
+
+@pytest.mark.covers("B13")
+def test_times_that_are_not_those_of_the_method_stay_off_the_front():
+    masked = costing("masked", SAME, times(0.1), speed_of_method=False)
+    found = front_of({"dense": costing("dense", SAME, EIGHT), "masked": masked})
+    assert (found.points[1].on_front, found.points[1].reason) == (False, NOT_ITS_SPEED)
+    assert found.points[0].on_front, "nothing with a speed dominates it"
+    assert "masked" in front_sentence(found)
+
+
+def test_a_front_is_over_the_items_that_all_levels_have():
+    few = costing("few", SAME[:100], times(0.5))
+    found = front_of({"dense": costing("dense", LOST, EIGHT), "few": few})
+    assert (found.items, found.points[0].quality) == (100, 0.6)
+
+
+def test_a_probability_is_never_rounded_to_certainty():
+    assert [share(value) for value in (1.0, 0.9999, 0.5, 0.0001, 0.0, None)] == [
+        "100 %", "over 99 %", "50 %", "under 1 %", "0 %", "-",
+    ]  # fmt: skip
