@@ -44,6 +44,10 @@ class Questions(OpenAi):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
+        if not target.settings.get("ignore_eos"):
+            self._fields.pop("ignore_eos", None)  # an answer ends where the model ends it
+        if (seed := target.settings.get("sampling_seed")) is not None:
+            self._fields["seed"] = seed
         self._task = str(target.settings["task"])
         self._loaded = _loading(target.settings)
         self._apart = "method" in target.settings

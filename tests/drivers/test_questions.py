@@ -1,0 +1,169 @@
+"""Questions as requests, and their scores: contexts apart where a server takes them so, figures of each reply."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamark.config.forms.table import LevelReader, canonical
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.drivers import questions
+from seamark.drivers.openai.kept import read_kept
+from seamark.drivers.questions import Questions, asked_of, judge
+from seamark.load.driver import Target
+from seamark.model.service import Service, Setting
+from seamark.planning.study import SHIPPED
+
+TASK = Setting(name="task", type="structure", role="workload", help="")
+METHOD = Setting(name="method", type="structure", role="workload", help="")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "CACHE", tmp_path / "questions")
+
+
+def level(setting: Setting, value: Any) -> list[str]:
+    """Return the levels that a value of a scenario stands for."""
+    service: Any = None
+    reader = LevelReader(service=service, preset_folder=(SHIPPED / "config").joinpath)
+    mistakes = Mistakes()
+    item = Item(value=value, file="s.yaml", line=1, path=setting.name, text=str(value))
+    found = reader.levels(item, setting, mistakes)
+    assert not mistakes.lines, mistakes.lines
+    assert found is not None
+    return [str(each) for each in found]
+
+
+def target(tmp_path: Path, **settings: Any) -> Target:
+    [task] = level(TASK, settings.pop("task", "needles"))
+    return Target(settings={"task": task, "max_requests": 6, **settings}, data=tmp_path, ports={"http": 1})
+
+
+def sent(driver: Questions, number: int) -> dict[str, Any]:
+    """Return the document of one request on the wire."""
+    [*_, body] = driver.bodies(number + 1, 1)
+    document: dict[str, Any] = json.loads(driver.encode(body).partition(b"\r\n\r\n")[2])
+    return document
+
+
+def reply(*documents: dict[str, Any], status: int = 200) -> bytes:
+    """Return a streamed reply as it comes, in chunks."""
+    events = [f"data: {json.dumps(each)}\n\n" for each in documents] + ["data: [DONE]\n\n"]
+    chunks = "".join(f"{len(each.encode()):x}\r\n{each}\r\n" for each in events) + "0\r\n\r\n"
+    return f"HTTP/1.1 {status} OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}".encode()
+
+
+def piece(text: str, finish: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "text": text, "finish_reason": finish}]}
+
+
+def test_a_server_with_methods_gets_context_question_and_method_apart(tmp_path: Path) -> None:
+    [method] = level(METHOD, "streaming")
+    driver = Questions(target(tmp_path, method=method, sparse_from="generation", model="m"))
+    asked = asked_of(target(tmp_path).settings)
+    document = sent(driver, 2)
+    assert document["context"] == asked[2].context
+    assert document["question"] == asked[2].question
+    assert document["attention"] == json.loads(method)
+    assert (document["sparse_from"], document["max_tokens"]) == ("generation", 1)
+    assert "prompt" not in document
+    assert "ignore_eos" not in document, "an answer ends where the model ends it"
+
+
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_any_other_server_gets_the_whole_prompt(endpoint: str, tmp_path: Path) -> None:
+    driver = Questions(target(tmp_path, endpoint=endpoint))
+    asked = asked_of(target(tmp_path).settings)
+    document = sent(driver, 0)
+    prompt = document["prompt"] if endpoint == "completions" else document["messages"][0]["content"]
+    assert prompt == asked[0].prompt
+
+
+def test_questions_on_one_context_are_a_group_and_the_seed_of_the_trial_changes_none(tmp_path: Path) -> None:
+    driver = Questions(target(tmp_path, task="mock_benchmark"))
+    asked = asked_of(target(tmp_path, task="mock_benchmark").settings)
+    assert driver.work_count == len(asked) == 5
+    assert len(set(driver.work_groups or ())) == len({each.context for each in asked}) == 3
+    assert [body.content for body in driver.bodies(5, 1)] == [body.content for body in driver.bodies(5, 2)]
+
+
+def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_question(tmp_path: Path) -> None:
+    asked = asked_of(target(tmp_path).settings)
+    right = reply(piece(asked[1].references[0], "length"), {"choices": [], "seamark": {"density_mean": 0.25}})
+    wrong = reply(piece("no"), piece("thing", "stop"), {"choices": [], "seamark": {"density_mean": 0.75}})
+    damaged = reply({"error": {"message": "gone"}})
+    judged = judge(target(tmp_path), [1, 4, 0], [right, wrong, damaged])
+    assert list(judged.scores["score"]) == [1.0, 0.0, None]
+    assert list(judged.scores["density"]) == [0.25, 0.75, None]
+    assert judged.answers == [asked[1].references[0], "nothing", None]
+    assert judged.finish == ["length", "stop", None]
+    assert judged.ids == [asked[item].id for item in (1, 4, 0)]
+    assert judged.clusters == [asked[item].cluster for item in (1, 4, 0)]
+    assert judged.facts is not None
+    assert judged.facts["depth_ratio"] == [asked[item].facts["depth_ratio"] for item in (1, 4, 0)]
+
+
+@pytest.mark.parametrize(
+    ("received", "text"),
+    [
+        (reply(piece("a b"), piece(" c", "stop")), "a b c"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n{"choices": [{"text": "whole"}]}'[:-1], None),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n{"choices": [{"text": "whole"}]}', "whole"),
+        (reply({"choices": [{"delta": {"reasoning": "hm", "content": "yes"}}]}), "yes"),
+        (reply(piece("a"), {"choices": [{"index": 1, "text": "other"}]}), "a"),
+        (reply(piece("a"), status=500), None),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{", None),
+        (b"", None),
+        (b"nonsense", None),
+    ],
+)
+def test_a_kept_reply_has_the_text_of_its_first_choice_and_none_where_it_is_not_good(
+    received: bytes, text: str | None
+) -> None:
+    assert read_kept(received).text == text
+
+
+def test_a_benchmark_without_a_subset_stands_for_all_of_its_subsets() -> None:
+    names = [json.loads(each)["name"] for each in level(TASK, "longbench")]
+    assert len(names) == len(set(names)) >= 21
+    assert "longbench/narrativeqa" in names
+    assert [json.loads(each)["name"] for each in level(TASK, "mock_benchmark")] == ["mock_benchmark"]
+    [one] = level(TASK, "longbench/qasper")
+    assert canonical(json.loads(one)) == one
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        (TASK, "longbench/narativeqa", "has no subset 'narativeqa'. Did you mean 'narrativeqa'?"),
+        (TASK, "longbnech", "is no preset"),
+        (TASK, "mock_benchmark/part", "has no subsets. Write 'mock_benchmark'."),
+        (METHOD, "steaming", "Did you mean 'streaming'?"),
+    ],
+)
+def test_an_unknown_task_or_method_is_one_line_with_the_nearest_name(setting: Setting, value: str, said: str) -> None:
+    service: Any = None
+    reader = LevelReader(service=service, preset_folder=(SHIPPED / "config").joinpath)
+    mistakes = Mistakes()
+    item = Item(value=value, file="s.yaml", line=3, path=setting.name, text=value)
+    assert reader.levels(item, setting, mistakes) is None
+    [line] = mistakes.lines
+    assert line.startswith(f"s.yaml:3: {setting.name}: ")
+    assert said in line
+
+
+def test_methods_in_place_name_the_line_of_each_mistake() -> None:
+    keys = Item(value=0, file="s.yaml", line=9, path="method.maskers[0].keys", text="0")
+    name = Item(value="sink", file="s.yaml", line=9, path="method.maskers[0].masker", text="sink")
+    masker = Item(value={"masker": name, "keys": keys}, file="s.yaml", line=9, path="method.maskers[0]")
+    maskers = Item(value=[masker], file="s.yaml", line=8, path="method.maskers")
+    label = Item(value="mine", file="s.yaml", line=7, path="method.name", text="mine")
+    item = Item(value={"name": label, "maskers": maskers}, file="s.yaml", line=7, path="method")
+    mistakes = Mistakes()
+    service: Service | None = None
+    reader = LevelReader(service=service, preset_folder=Path)  # type: ignore[arg-type]
+    assert reader.levels(item, METHOD, mistakes) is None
+    [line] = mistakes.lines
+    assert line.startswith("s.yaml:9: method.maskers[0].keys: ")
