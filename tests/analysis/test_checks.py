@@ -105,6 +105,7 @@ FAULTS = [
     ("gpu_throttled", "suspect", CLOSED, {"gpu_clock_ratio": 0.7, "gpu_util_ratio": 0.9}),
     ("served_from_page_cache", "suspect", CLOSED, {"page_cache_ratio": 0.9}),
     ("served_from_page_cache", "note", CLOSED, {"page_cache_ratio": 0.9, "wants_cache": True}),
+    ("speed_not_of_method", "note", CLOSED, {"speed_not_of_method": True}),
     ("extrapolated", "suspect", CLOSED, {"extrapolated": ("utilisation 1.2 (0.2 to 0.8)",)}),
     ("server_restarted", "suspect", CLOSED, {"server_restarted": "the server had ended before this trial (lease)"}),
     ("wrong_answers", "invalid", CLOSED, {"wrong_answers": ["right_ratio is 0.98"]}),

@@ -106,6 +106,16 @@ def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_
 
 
 @pytest.mark.parametrize(
+    ("kernel", "method", "marked"),
+    [("masked", "streaming", True), ("masked", "dense", False), ("gathered", "streaming", False)],
+)
+def test_times_of_a_masked_method_are_marked(kernel: str, method: str, marked: bool, tmp_path: Path) -> None:
+    [text] = level(METHOD, method)
+    judged = judge(target(tmp_path, method=text, kernel=kernel), [0], [reply(piece("x"))])
+    assert ("speed_not_of_method" in judged.scores) == marked
+
+
+@pytest.mark.parametrize(
     ("received", "text"),
     [
         (reply(piece("a b"), piece(" c", "stop")), "a b c"),

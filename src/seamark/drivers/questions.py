@@ -154,6 +154,8 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     ]
     scores = {name: [row.get(name) for row in rows] for name in subset.qualities}
     figures = {name: [_figure(reply, place) for reply in kept] for name, place in FIGURES.items()}
+    if target.settings.get("kernel") == "masked" and _is_sparse(target.settings.get("method")):
+        figures["speed_not_of_method"] = [1.0] * len(kept)
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
     return Judged(
         scores=scores | {name: each for name, each in figures.items() if any(value is not None for value in each)},
@@ -163,6 +165,10 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
         answers=[reply.text for reply in kept],
         facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
     )
+
+
+def _is_sparse(method: service.Value) -> bool:
+    return method is not None and bool(json.loads(str(method))["maskers"])
 
 
 def _figure(reply: KeptReply, place: str) -> float | None:

@@ -121,6 +121,7 @@ class CheckInputs:
     gpu_clock_ratio: float | None = None
     gpu_util_ratio: float | None = None
     page_cache_ratio: float | None = None
+    speed_not_of_method: bool = False
     wants_cache: bool = False
     samples: int = 0
     withheld: Mapping[str, int] = field(default_factory=dict)

@@ -53,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     result.no_steady_state,
     result.gpu_throttled,
     result.served_from_page_cache,
+    result.speed_not_of_method,
     result.wrong_answers,
     result.answers_not_scored,
     result.answers_incomplete,

@@ -172,6 +172,18 @@ def served_from_page_cache(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+def speed_not_of_method(inputs: CheckInputs) -> VerdictReason | None:
+    """A mask over dense attention computes every key: its times are those of dense attention and of the mask."""
+    if not inputs.speed_not_of_method:
+        return None
+    return VerdictReason(
+        code="speed_not_of_method",
+        severity="note",
+        text="attention was masked: every key was computed, so the times are not those of the method",
+        remedy="Take its quality alone, or measure it with 'kernel: gathered'.",
+    )
+
+
 def quality_floor(inputs: CheckInputs) -> VerdictReason | None:
     """Speeds are comparable only at equal quality."""
     if not inputs.quality_missed:

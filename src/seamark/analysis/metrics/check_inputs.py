@@ -82,6 +82,7 @@ def check_inputs(
         gpu_clock_ratio=_clock_ratio(inputs),
         gpu_util_ratio=metrics.resource.get("gpu_util"),
         page_cache_ratio=_float(quality.get("page_cache_ratio")),
+        speed_not_of_method=bool(quality.get("speed_not_of_method")),
         wants_cache=trial.settings.get("direct") == "cached",
         samples=counts.response.count,
         withheld={
