@@ -16,8 +16,10 @@ from seamark.evaluation.masker_settings import (
     AdaptiveSampling,
     Budget,
     HashTopK,
+    Local,
     Masker,
     RandomKeys,
+    Sink,
 )
 
 SparseFrom = Literal["question", "generation", "prompt"]
@@ -49,6 +51,21 @@ class Method:
     def is_fixed(self) -> bool:
         """Whether kept positions follow from positions alone; dense is such a method too."""
         return all(isinstance(masker, FIXED) for masker in self.maskers)
+
+    def fixed_window(self, position: int) -> tuple[int, int]:
+        """Return what a fixed method keeps for the query at a position: keys before the first number, and those from
+        the second up to the position. The two may overlap; dense keeps all."""
+        allowed = position + 1
+        counts = {Sink: 0, Local: 0 if self.maskers else allowed}
+        for masker in self.maskers:
+            assert isinstance(masker, FIXED)
+            counts[type(masker)] = max(counts[type(masker)], masker.budget.count(allowed))
+        return counts[Sink], allowed - counts[Local]
+
+    def keeps(self, key: int, position: int) -> bool:
+        """Return whether a fixed method keeps a key for the query at a position."""
+        sinks, start = self.fixed_window(position)
+        return key <= position and (key < sinks or key >= start)
 
     @property
     def is_sampled(self) -> bool:
