@@ -45,11 +45,11 @@ def read_arguments(argv: list[str]) -> Arguments:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
-    return number
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)
 
 
 def _none_or_count(text: str) -> int | None:
-    return None if text.lower() == "none" else _count(text)
+    """Return a number; recipes write none as an empty text."""
+    return None if text.lower() in ("", "none") else _count(text)

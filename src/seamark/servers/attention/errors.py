@@ -1,7 +1,5 @@
 """Errors of requests and of the start, with categories from types and CUDA codes, never from words."""
 
-import torch
-
 from seamark.errors import UserError
 
 WRONG_REQUEST = "wrong_request"
@@ -52,6 +50,8 @@ def wrong(message: str) -> RequestError:
 
 def category_of(error: BaseException, otherwise: str = GENERATION_FAILED) -> str:
     """Return the category of an exception; `otherwise` for one without a meaning of its own."""
+    import torch  # here, so that requests can be read without it
+
     if isinstance(error, (RequestError, StartError)):
         return error.code
     if isinstance(error, (UnsupportedModelError, UserError)):
