@@ -1,0 +1,1 @@
+"""Server of transformers models: the OpenAI completions API with the fields context, question and attention."""

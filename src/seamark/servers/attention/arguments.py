@@ -1,0 +1,55 @@
+"""The command line of the server."""
+
+import argparse
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Validate = Literal["none", "load", "token"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What is served, where, and how. `max_model_len` None: the model's own; `threads` None: torch's own."""
+
+    model: str
+    served_model: str
+    host: str
+    port: int
+    dtype: Dtype
+    device: str
+    prefill_chunk: int
+    max_model_len: int | None
+    threads: int | None
+    validate: Validate
+
+
+def read_arguments(argv: list[str]) -> Arguments:
+    """Return the command line decoded. Exits with status 2 and one line for a mistake."""
+    parser = argparse.ArgumentParser(
+        prog="seamark.servers.attention", description="Serve a model of transformers.", allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--model", required=True, help="folder of a model and its tokenizer, or a name in the cache of Hugging Face")
+    add("--served-model", help="name of the model in requests; as --model by default")
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, required=True, help="0: any; it is printed")
+    add("--dtype", choices=get_args(Dtype), default="auto", help="type of weights; auto: as in the model's files")
+    add("--device", default="auto", help="cpu, cuda, cuda:1; auto: cuda if there is one")
+    add("--prefill-chunk", type=_count, default=512, help="tokens of a prompt that are computed at a time")
+    add("--max-model-len", type=_none_or_count, help="longest prompt with its answer, in tokens; none: the model's")
+    add("--threads", type=_none_or_count, help="threads of the CPU; none: as many as torch takes")
+    add("--validate", choices=get_args(Validate), default="token", help="what is tried before the server is healthy")
+    known = parser.parse_args(argv)
+    return Arguments(**{**vars(known), "served_model": known.served_model or known.model})
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)
+
+
+def _none_or_count(text: str) -> int | None:
+    """Return a number; recipes write none as an empty text."""
+    return None if text.lower() in ("", "none") else _count(text)

@@ -1,0 +1,206 @@
+"""What tests of the attention server ask inside of its environment, where torch and transformers are."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+VOCABULARY = 400
+"""Of a byte-level BPE: any text can be written, and words are several tokens."""
+SYLLABLES = [consonant + vowel for consonant in "bdklmnprst" for vowel in "aeiou"]
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}user: {{ message['content'] | trim }} end\n{% endfor %}"
+    "{% if add_generation_prompt %}answer: {% endif %}"
+)
+
+
+def main(argv: list[str]) -> int:
+    """Answer one question; print the answer as JSON."""
+    question, given = argv
+    print(json.dumps(globals()[question](**json.loads(given))))
+    return 0
+
+
+def write_models(folder: str) -> dict[str, str]:
+    """Write a random Llama with grouped heads whose answers depend on all of a prompt, and three broken copies."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    bpe.train_from_iterator([" ".join(a + b for a in SYLLABLES for b in SYLLABLES)], trainer)
+    bpe.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = CHAT
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        bos_token_id=0,
+        eos_token_id=1,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if weights.ndim > 1:
+                weights.mul_(12 if "q_proj" in name or "k_proj" in name else 4)  # so that attention decides answers
+    whole = Path(folder) / "whole"
+    model.save_pretrained(whole)
+    tokenizer.save_pretrained(whole)
+    return {"whole": str(whole)} | {kind: str(_broken(whole, kind)) for kind in ("tokenizer", "weight", "config")}
+
+
+def _broken(whole: Path, kind: str) -> Path:
+    """Copy a model without its tokenizer, without one weight, or with a type that nobody knows."""
+    from safetensors.torch import load_file, save_file
+
+    copy = whole.with_name(f"without-{kind}")
+    shutil.copytree(whole, copy)
+    if kind == "tokenizer":
+        (copy / "tokenizer.json").write_text("{")
+    elif kind == "weight":
+        weights = load_file(copy / "model.safetensors")
+        del weights["model.layers.1.self_attn.k_proj.weight"]
+        save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    else:
+        (copy / "config.json").write_text('{"model_type": "unheard_of"}')
+    return copy
+
+
+def generated(folder: str, prompts: list[str], tokens: int) -> list[list[str]]:
+    """Return the text of each prompt's answer, and of each of its tokens, by transformers' own generate()."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+    answers = []
+    for prompt in prompts:
+        inputs = tokenizer(prompt, return_tensors="pt")
+        ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, pad_token_id=1)[0]
+        new = ids[inputs["input_ids"].shape[1] :]
+        answers.append([tokenizer.decode(new, skip_special_tokens=True), str(len(new))])
+    return answers
+
+
+def failures_of_starts(folders: list[str], options: list[str]) -> list[list[str]]:
+    """Return category and line of each model that cannot be served."""
+    from seamark.servers.attention.arguments import read_arguments
+    from seamark.servers.attention.errors import StartError
+    from seamark.servers.attention.model import load
+
+    found = []
+    for folder in folders:
+        try:
+            load(read_arguments([f"--model={folder}", "--port=0", *options]))
+        except StartError as error:
+            found.append([error.code, str(error)])
+        else:
+            found.append(["", ""])
+    return found
+
+
+def categories() -> dict[str, str]:
+    """Return the category of exceptions by what they are."""
+    import torch
+
+    from seamark.servers.attention.errors import category_of
+
+    def of_cuda(code: int) -> BaseException:
+        error = torch.AcceleratorError("CUDA error: out of memory")
+        error.error_code = code
+        return error
+
+    errors = {
+        "torch out of memory": torch.OutOfMemoryError("x"),
+        "cuda 2": of_cuda(2),
+        "cuda 700": of_cuda(700),
+        "host": MemoryError("x"),
+        "time": TimeoutError("x"),
+        "words alone": RuntimeError("CUDA out of memory"),
+    }
+    return {name: category_of(error) for name, error in errors.items()}
+
+
+def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]:
+    """Compute a prompt whole, in chunks, and in chunks on a device for `fits` tokens at a time, whose failures leave
+    the layers of the cache with different lengths; return the distance of their logits and caches, and the chunks."""
+    import torch
+
+    from seamark.servers.attention.arguments import read_arguments
+    from seamark.servers.attention.key_value_cache import KeyValueCache
+    from seamark.servers.attention.model import load
+    from seamark.servers.attention.prefill import Chunks
+
+    model = load(read_arguments([f"--model={folder}", "--port=0", "--dtype=float32", "--threads=1"]))
+    ids = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+
+    def run(size: int, most: int) -> tuple[Any, KeyValueCache, Chunks, list[int]]:
+        cache, chunks, began = KeyValueCache(model.layers), Chunks(tokens=size), []
+
+        def forward(part: Any) -> Any:
+            if len(part) > most:
+                state = torch.zeros(1, 2, len(part), 16)
+                cache.update(state, state, 0)  # the first layer is done when the second finds no memory
+                raise torch.OutOfMemoryError("injected")
+            return model.logits(part, cache, None)
+
+        return chunks.compute(ids, cache, forward, began=began), cache, chunks, began
+
+    whole, whole_cache, _, _ = run(tokens, tokens)
+    chunked, _, _, chunks_began = run(chunk, chunk)
+    halved, halved_cache, halving, began = run(chunk, fits)
+    keys = [
+        float((a.keys - b.keys).abs().max()) for a, b in zip(whole_cache.layers, halved_cache.layers, strict=True)
+    ]
+    try:
+        run(chunk, 0)
+        refused = ""
+    except torch.OutOfMemoryError as error:
+        refused = str(error)
+    return {
+        "chunked": float((whole - chunked).abs().max()),
+        "halved": float((whole - halved).abs().max()),
+        "keys": max(keys),
+        "positions": [layer.get_seq_length() for layer in halved_cache.layers],
+        "chunks_began": chunks_began,
+        "began": began,
+        "halvings": halving.halvings,
+        "refused": refused,
+    }
+
+
+def texts(folder: str, ids: list[int], stop: list[str]) -> dict[str, Any]:
+    """Return the pieces of a text stream over tokens, and their sum."""
+    from transformers import AutoTokenizer
+
+    from seamark.servers.attention.text_stream import TextStream
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    stream, pieces = TextStream(tokenizer, stop), []
+    for token in ids:
+        pieces.append(stream.add(token))
+        if stream.is_stopped:
+            break
+    pieces.append(stream.rest())
+    return {"pieces": pieces, "whole": tokenizer.decode(ids), "stopped": stream.is_stopped}
+
+
+def encoded(folder: str, text: str) -> list[int]:
+    """Return the tokens of a text without special ones."""
+    from transformers import AutoTokenizer
+
+    return list(AutoTokenizer.from_pretrained(folder)(text, add_special_tokens=False)["input_ids"])
