@@ -1,5 +1,6 @@
 """From `bench submit` of a judged study to verdicts on its answers; the judge plants what each method has right."""
 
+import csv
 import json
 
 import pyarrow as pa
@@ -42,7 +43,16 @@ def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(stud
         ("lossy", 0.7, False),
     ]
     assert "## Quality against cost" in page
-    assert (study.root / "reports/try/figures/fronts.png").stat().st_size > 1000
+    assert "dense (" in (study.root / "reports/try/figures/fronts.svg").read_text(), "points are drawn and named"
+
+    assert "20 of 40 items with another score" in page
+    assert "by facts of the items" in page
+    assert study.bench("compare", "try", "--changed", "changed.csv").returncode == 0
+    changed = list(csv.DictReader((study.root / "changed.csv").open()))
+    assert {int(row["id"].removeprefix("q")) % 8 for row in changed} == {1}
+    assert len(changed) == 40
+    assert {(row["base_score"], row["new_score"], row["new_answer"]) for row in changed} == {("1.0", "0.0", "no")}
+    assert study.bench("compare", "try", "--changed", "changed.txt").returncode == 2
 
     trial = next(path for path in study.trials() if "lossy" in path.name)
     table = pq.read_table(trial / "answers.parquet")

@@ -9,6 +9,7 @@ import click
 from seamark.errors import UserError
 
 FAILURES = ("worse", "inconclusive")
+TABLES = (".csv", ".parquet")
 
 
 @click.command("compare")
@@ -47,6 +48,12 @@ FAILURES = ("worse", "inconclusive")
     help="Lines, a table for a merge request, or one JSON document.",
 )
 @click.option(
+    "--changed",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write each item that two treatments answered with another score to this .csv or .parquet.",
+)
+@click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(FAILURES),
@@ -61,6 +68,7 @@ def command(
     margin: float | None,
     quality_margin: float | None,
     form: str,
+    changed: Path | None,
     fail_on: tuple[str, ...],
 ) -> int:
     """Compare the levels of a scenario, or two results, and say better, worse, equivalent or inconclusive.
@@ -75,6 +83,7 @@ def command(
       bench compare my_scenario --baseline shared_buffers_mb=16 --metric throughput
       bench compare results/before results/after --format markdown
       bench compare main branch --fail-on worse
+      bench compare my_evaluation --quality-margin 0.01 --changed changed.csv
     """
     from seamark.housekeeping.compared_results import (
         baseline_of,
@@ -82,6 +91,7 @@ def command(
         compare_results,
         comparing_of,
         results_named,
+        write_changed,
     )
     from seamark.report.comparison import comparison_lines, comparison_markdown
     from seamark.storage.codec import encode
@@ -90,7 +100,10 @@ def command(
         raise UserError(f"--margin {margin:g}: give a ratio between 0 and 1, such as 0.05 for 5 %.")
     if quality_margin is not None and not (math.isfinite(quality_margin) and quality_margin > 0):
         raise UserError(f"--quality-margin {quality_margin:g}: give a number above 0, in units of the score.")
+    if changed is not None and changed.suffix not in TABLES:
+        raise UserError(f"--changed {changed}: name a file that ends in {' or '.join(TABLES)}.")
     one = results_named(Path.cwd(), base, site)
+    sides = (one, one)
     if new is None:
         found = compare_levels(
             one, comparing_of(one.plan, metrics, margin, baseline_of(one.plan, baseline), quality_margin)
@@ -104,7 +117,10 @@ def command(
                 f"--baseline {baseline[0]}: of two results the first is the baseline. The option chooses a level of"
                 " one scenario."
             )
+        sides = (one, other)
         found = compare_results(one, other, comparing_of(one.plan, metrics, margin, {}, quality_margin))
+    if changed is not None:
+        write_changed(changed, found, sides)
     if form == "json":
         click.echo(json.dumps(encode(found), indent=1))
     else:

@@ -13,7 +13,7 @@ from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
-from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Notify, Resources, Restarts, Scenario
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Notify, Resources, Restarts, Scenario, Workload
 from seamark.model.service import Service
 from seamark.storage.paths import HISTORY
 
@@ -61,6 +61,8 @@ def scenario_of(
         fields["checks"] = tuple(_own_objects(tree.value["checks"], FunctionType, mistakes))
     resources = fields.get("resources", Resources())
     fields["workloads"] = workloads_of(tree, resources, services, mistakes, preset_folder, own)
+    if "repetitions" not in tree.value and _repeats_itself(fields["workloads"], services):
+        fields["repetitions"] = 1
     if "compare" in tree.value:
         from seamark.config.compare import comparing_of  # few scenarios have it
 
@@ -75,6 +77,18 @@ def scenario_of(
         fields["notify"] = _notify(tree.value["notify"], mistakes)
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
+
+
+def _repeats_itself(workloads: tuple[Workload, ...], services: Mapping[str, Service]) -> bool:
+    """Return whether a scenario asks for nothing but the answers of likeliest tokens, which are the same each time: no
+    objective speaks of a time or a rate."""
+    return bool(workloads) and all(
+        not each.parties
+        and services[each.service].component == "evaluation"
+        and set(each.levels.get("temperature", (0.0,))) == {0.0}
+        and all(slo.metric in services[each.service].qualities for slo in each.slos)
+        for each in workloads
+    )
 
 
 def _name(tree: Item, mistakes: Mistakes) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from seamark.analysis.comparison import (
@@ -29,8 +30,9 @@ from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.model.trial import Plan, levels_of
 from seamark.planning.study import Study, results_of, scenario_files
-from seamark.storage.paths import ScenarioFolder, read, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none, replacing
 
+CHANGED = ("comparison", "metric", "id", "cluster", "base_score", "new_score", "base_answer", "new_answer")
 APART = (
     "the two results were not measured in turns, as levels of one scenario are: a change of the machine between them"
     " is in every difference"
@@ -222,6 +224,33 @@ def _observations(results: ComparedResults, comparing: Comparing, source: str = 
             one = observation(result.trial, result.good, load, result.verdict, paths, source, answers)
             groups.setdefault(treatment, []).append(one)
     return groups
+
+
+def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, ComparedResults]) -> None:
+    """Write the items that changed as a table, .parquet or .csv; `sides` are the results of baseline and other side.
+    Raises UserError where no answers are compared, or the file cannot be written."""
+    import pandas as pd
+
+    from seamark.report.answers_of import changed_table
+
+    if not any(each.answers for each in found.comparisons):
+        raise UserError(f"--changed {path}: no answers are compared. Services with a `judge` have scored answers.")
+
+    def trials(results: ComparedResults, treatment: str) -> list[tuple[int, TrialFolder]]:
+        own = results.plan.by_treatment().get(treatment, [])
+        return [(each.block, results.folder.trial(each.id)) for each in own]
+
+    base, new = sides
+    rows = changed_table(found, partial(trials, base), partial(trials, new))
+    frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(CHANGED))
+    try:
+        with replacing(path) as temporary:
+            if path.suffix == ".parquet":
+                frame.to_parquet(temporary)
+            else:
+                frame.to_csv(temporary, index=False)
+    except OSError as error:
+        raise UserError(f"--changed {path}: cannot be written: {error.strerror}.") from None
 
 
 def _metas(results: ComparedResults) -> list[TrialMeta]:

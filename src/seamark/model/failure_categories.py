@@ -21,6 +21,10 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         help="A set-up command failed, or what the load or the server needs cannot be had.",
         remedy="See the log of the deployment's setup.",
     ),
+    "dataset_error": FailureCategory(
+        help="The data of a task cannot be had, or are not of the form that its benchmark describes.",
+        remedy="Put the data where the benchmark's `source` says, or correct it; then `bench retry`.",
+    ),
     "client_died": FailureCategory(
         help="All workers of the load ended before their time, or load.json is damaged.",
         remedy="See the trial's log. `bench retry` measures the trial again.",

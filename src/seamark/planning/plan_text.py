@@ -15,6 +15,7 @@ from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
+from seamark.planning.plan_answers import answer_lines, detectable_scores
 from seamark.planning.plan_time import starts_of, time_of
 from seamark.stats.compare import Method, method_of, reachable_p
 from seamark.stats.decision import detectable_shift, repetitions_for
@@ -22,15 +23,20 @@ from seamark.stats.decision import detectable_shift, repetitions_for
 ALPHA = 0.05
 POWER = 0.8
 FIRST_TRIALS = 8
+ITEM_BY_ITEM = " Scores of answers are compared item by item and need no repetitions."
 TESTS: Mapping[Method, str] = {"rank-sum": "rank-sum test", "signed-rank": "signed-rank test of blocks"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadFacts:
-    """Treatments of a service, and the levels of what varies among them."""
+    """Treatments of a service, and the levels of what varies among them. Where its answers are scored and the number
+    of `items` is known, `detectable_score` is the smallest difference of right answers that each can show, by the
+    share of items with another score."""
 
     treatments: int
     factors: Mapping[str, tuple[Value, ...]]
+    items: tuple[int, ...] = ()
+    detectable_score: tuple[Mapping[str, float | None], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +107,12 @@ def plan_facts(
         deployments=len({each.name for each in plan.deployments}),
         factors=plan.factors,
         workloads={
-            name: WorkloadFacts(treatments=sizes[name], factors=_factors(plan, trials))
+            name: WorkloadFacts(
+                treatments=sizes[name],
+                factors=_factors(plan, trials),
+                items=(items := _items(trials, (services or {}).get(name))),
+                detectable_score=tuple(detectable_scores(count, max(1, comparisons)) for count in items),
+            )
             for name, trials in _by_service(plan).items()
         },
         loads_s=time.loads.most,
@@ -212,9 +223,20 @@ def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
             f"  smallest effect          {facts.detectable_shift_sd:.2f} x the standard deviation between"
             f" repetitions, at {POWER:.0%} power (simulated)"
         )
+    lines += [
+        line for about in facts.workloads.values() for line in answer_lines(about.items, about.detectable_score)
+    ]
     if names := tuple(facts.factors_without_p):
         lines.append(f"  between starts           {why_no_p(names)}")
     return lines
+
+
+def _items(trials: Sequence[Trial], service: Service | None) -> tuple[int, ...]:
+    """Return the numbers of items of a service's trials, where their answers are scored; nothing where not known."""
+    if service is None or service.judge is None:
+        return ()
+    counts = {items for trial in trials if isinstance(items := trial.settings.get("items"), int)}
+    return tuple(sorted(each for each in counts if each > 0))
 
 
 def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:
@@ -266,6 +288,7 @@ def _notes(
         notes.append(
             f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
             f" {facts.repetitions_needed} ('repetitions: {facts.repetitions_needed}')."
+            + (ITEM_BY_ITEM if any(about.items for about in facts.workloads.values()) else "")
         )
     fewer = "fewer sets" if any(trial.parties for trial in plan.trials) else "'exclude'"
     if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA:

@@ -7,12 +7,13 @@ from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import contrasts_of, primaries
 from seamark.analysis.comparison.front import fronts
 from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.subset_averages import subset_averages
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality
-from seamark.model.trial import Plan
+from seamark.model.trial import Plan, levels_of
 
 MOST_CONTRASTS = 500
 """Contrasts that a summary has; `bench compare` has no limit."""
@@ -39,7 +40,12 @@ def compared_factors(
         (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
     )
     made = fronts(contrasts, seen, comparing, qualities, where)
-    return replace(compared(question, seen), scenario=plan.scenario, notes=notes, fronts=made)
+    groups: dict[str, dict[str, None]] = {}
+    for trial in plan.measured:
+        groups.setdefault(trial.group, {})[trial.treatment] = None
+    means = subset_averages({name: list(own) for name, own in groups.items()}, levels_of(plan), seen)
+    found = compared(question, seen)
+    return replace(found, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
 
 
 def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]) -> Comparisons | None:

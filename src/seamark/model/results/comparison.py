@@ -102,6 +102,22 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubsetAverage:
+    """Averages of a score over the levels of a factor that have no item in common, with all others `fixed`: `macro`
+    counts each subset alike, `micro` each item. Both are None where a subset is `missing`."""
+
+    workload: str
+    factor: str
+    fixed: Mapping[str, Setting] = field(default_factory=dict)
+    quality: str
+    macro: Number = None
+    micro: Number = None
+    subsets: int = 0
+    items: int = 0
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """A fact that differs between two results, with all values that each has."""
 
@@ -126,6 +142,7 @@ class Comparisons:
     family: int = 0
     comparisons: tuple[Compared, ...] = ()
     fronts: tuple[Front, ...] = field(default=(), metadata=OPTIONAL)
+    averages: tuple[SubsetAverage, ...] = field(default=(), metadata=OPTIONAL)
     settings: tuple[Difference, ...] = ()
     environment: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()

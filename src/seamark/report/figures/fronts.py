@@ -23,8 +23,8 @@ def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
     rows = -(-len(shown) // columns)
     several = len({each.workload for each in fronts}) > 1
     with drawing(max(4.6, 3.4 * columns), 3.1 * rows) as figure:
-        axes = figure.subplots(rows, columns, squeeze=False).flat
-        for axis in list(axes)[len(shown) :]:
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axis in axes[len(shown) :]:
             axis.set_visible(False)
         for axis, front in zip(axes, shown, strict=False):
             _draw(axis, front)

@@ -39,6 +39,7 @@ def fronts_section(results: Results, drawn: Sequence[Block]) -> Section | None:
 def _table(front: Front, title: str) -> Table:
     points = front.points
     unit = unit_words(front.cost_unit)
+    chance = "probability" if front.blocks > 1 else "probability (quality alone)"
     columns = (
         column(front.factor, [level(each.level, front.factor) for each in points]),
         figures(front.quality, [None if each.quality is None else score_text(each.quality) for each in points]),
@@ -47,10 +48,7 @@ def _table(front: Front, title: str) -> Table:
         ),
         figures("to baseline", [None if each.ratio is None else f"{each.ratio:.2f} x" for each in points]),
         column("on the front", ["yes" if each.on_front else "no" for each in points]),
-        figures(
-            "probability" if front.blocks > 1 else "probability (quality alone)",
-            [None if each.probability is None else share(each.probability) for each in points],
-        ),
+        figures(chance, [None if each.probability is None else share(each.probability) for each in points]),
         column("within the margin", [_within(front, place) for place in range(len(points))]),
     )
     notes = [front_note(front)]

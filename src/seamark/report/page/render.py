@@ -22,6 +22,7 @@ from seamark.report.figures.latency_cdf import latency_pictures
 from seamark.report.figures.search import search_picture
 from seamark.report.figures.stages import stages_picture
 from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
+from seamark.report.page.answers import answers_section
 from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
 from seamark.report.page.fronts import front_blocks, fronts_section
@@ -83,6 +84,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     found = (
         fronts_section(results, drawn[FRONTS]),
         comparisons_section(results, drawn[COMPARED]),
+        answers_section(results),
         summary_section(results),
         prediction_section(results),
         failures_section(results),

@@ -1,0 +1,69 @@
+"""Macro and micro averages of scores over a factor whose levels have other items, such as the subsets of a benchmark.
+Pure."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from seamark.analysis.comparison.contrasts import Levels, key_of
+from seamark.analysis.comparison.front import first_score
+from seamark.analysis.comparison.items import item_means
+from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.scored import Item
+from seamark.model.results.comparison import SubsetAverage
+from seamark.model.service import Value
+from seamark.stats.averages import averages
+
+
+def subset_averages(
+    groups: Mapping[str, Sequence[str]], levels: Mapping[str, Levels], seen: Mapping[str, Sequence[Observation]]
+) -> tuple[SubsetAverage, ...]:
+    """Return both averages for each combination of the other factors.
+
+    `groups` has the treatments of each workload. A factor is averaged over if no two of its levels have an item in
+    common. A treatment without usable answers, or a combination that was not planned, is a missing subset.
+    """
+    found: list[SubsetAverage] = []
+    for workload, treatments in groups.items():
+        trials = {name: [each for each in seen.get(name, ()) if each.counts] for name in treatments}
+        score = next((one for own in trials.values() if (one := first_score(own)) is not None), None)
+        if score is None:
+            continue
+        means = {name: item_means(own, score) for name, own in trials.items()}
+        varying = {name: {str(levels[each].get(name)) for each in treatments} for name in levels[treatments[0]]}
+        factors = [name for name, values in varying.items() if len(values) > 1]
+        for factor in factors:
+            if _is_of_subsets(factor, treatments, levels, means):
+                others = [name for name in factors if name != factor]
+                found += _over(workload, factor, others, treatments, levels, means, score)
+    return tuple(found)
+
+
+def _is_of_subsets(
+    factor: str, treatments: Sequence[str], levels: Mapping[str, Levels], means: Mapping[str, Mapping[Item, float]]
+) -> bool:
+    items: dict[str, set[Item]] = {}
+    for name in treatments:
+        items.setdefault(str(levels[name].get(factor)), set()).update(means[name])
+    apart = not any(one & other for one, other in combinations(items.values(), 2))
+    return apart and sum(map(bool, items.values())) > 1
+
+
+def _over(
+    workload: str,
+    factor: str,
+    others: Sequence[str],
+    treatments: Sequence[str],
+    levels: Mapping[str, Levels],
+    means: Mapping[str, Mapping[Item, float]],
+    score: str,
+) -> list[SubsetAverage]:
+    subsets = list(dict.fromkeys(str(levels[name].get(factor)) for name in treatments))
+    rows: dict[object, tuple[dict[str, Value], dict[str, Sequence[float] | None]]] = {}
+    for name in treatments:
+        fixed = {other: levels[name].get(other) for other in others}
+        _, own = rows.setdefault(key_of(levels[name], others), (fixed, dict.fromkeys(subsets)))
+        own[str(levels[name].get(factor))] = list(means[name].values())
+    return [
+        SubsetAverage(workload=workload, factor=factor, fixed=fixed, quality=score, **vars(averages(own)))
+        for fixed, own in rows.values()
+    ]

@@ -1,0 +1,68 @@
+"""Answers of the trials behind a comparison: which two trials are shown side by side, and their changed items."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.comparison import Compared, Comparisons
+from seamark.report.comparison import contrast_text
+from seamark.storage.paths import TrialFolder, read_or_none
+
+Trials = Callable[[str], Sequence[tuple[int, TrialFolder]]]
+"""From a treatment to its trials: the block and the folder of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """A comparison of answers with the rows of one trial of each side, of the same block where there is one."""
+
+    compared: Compared
+    text: str
+    base: Sequence[Mapping[str, Any]]
+    new: Sequence[Mapping[str, Any]]
+
+
+def side_by_side(found: Comparisons, base_trials: Trials, new_trials: Trials) -> Iterator[SideBySide]:
+    """Yield each comparison of answers with the answers themselves; repetitions beyond the first are not read."""
+    from seamark.analysis.changed_answers import read_answered  # imports pyarrow
+
+    for each in found.comparisons:
+        if each.answers is None:
+            continue
+        base = _scored(base_trials(str(each.base.treatment)))
+        new = _scored(new_trials(str(each.new.treatment)))
+        if not base or not new:
+            continue
+        shared = sorted(base.keys() & new.keys())
+        one, other = (base[shared[0]], new[shared[0]]) if shared else (base[min(base)], new[min(new)])
+        yield SideBySide(
+            compared=each,
+            text=contrast_text(each, found),
+            base=read_answered(one.answers),
+            new=read_answered(other.answers),
+        )
+
+
+def changed_table(found: Comparisons, base_trials: Trials, new_trials: Trials) -> list[dict[str, Any]]:
+    """Return a row for each item that a comparison's two trials answered with another score."""
+    from seamark.analysis.changed_answers import changed_answers
+
+    rows = []
+    for each in side_by_side(found, base_trials, new_trials):
+        for item in changed_answers(each.base, each.new, each.compared.metric):
+            about = {name: value for name, value in vars(item).items() if name != "facts"}
+            facts = {f"fact_{name}": value for name, value in item.facts.items()}
+            rows.append({"comparison": each.text, "metric": each.compared.metric, **about, **facts})
+    return rows
+
+
+def _scored(trials: Sequence[tuple[int, TrialFolder]]) -> dict[int, TrialFolder]:
+    """Return the trials whose replies were scored, by their block."""
+    return {
+        block: folder
+        for block, folder in trials
+        if (record := read_or_none(folder.answers_record, AnswersRecord)) is not None
+        and record.status == "ok"
+        and folder.answers.exists()
+    }
