@@ -170,6 +170,9 @@ def test_a_damaged_file_of_questions_is_named_with_its_remedy() -> None:
     path.write_text(path.read_text().splitlines()[0] + '\n{"id": 3}\n')
     with pytest.raises(UserError, match=r"jsonl:2: damaged: .* Remove the file; it is made anew\."):
         asked(own())
+    path.write_text("")
+    with pytest.raises(UserError, match="jsonl: damaged: it has no questions"):
+        asked(own())
 
 
 @pytest.mark.parametrize(
@@ -302,6 +305,11 @@ def test_a_document_of_loogle_has_several_questions_of_one_cluster() -> None:
     assert "for example: {'<mask-0>': 'Bob'," in cloze.context
     assert score(benchmark, benchmark.subsets["shortdep_cloze"], cloze, "{'<mask-0>': 'Ann'}")["score"] == 1
     assert asked(benchmark, "longdep_summarization")[0].references == ("A text.",)
+    of_hub = {"context": "The text.", "title": "t", "doc_id": "1"}
+    jsonl("data/longdep_qa.jsonl", [{**of_hub, "question": each["Q"], "answer": each["A"]} for each in pairs])
+    jsonl("data/shortdep_cloze.jsonl", [{**of_hub, "question": "<mask-0> left.", "answer": "{'<mask-0>': 'Ann'}"}])
+    assert asked(benchmark, "longdep_qa") == [first, second], "the form of the hub gives the same questions"
+    assert asked(benchmark, "shortdep_cloze") == [cloze]
     jsonl("data/shortdep_qa.jsonl", [{**row, "qa_pairs": "__import__('os').abort()"}])
     with pytest.raises(UserError, match="row 1 'qa_pairs' is no list of questions"):
         asked(benchmark, "shortdep_qa")

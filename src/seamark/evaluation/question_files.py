@@ -55,7 +55,9 @@ def questions(
     if not path.exists():
         rows = rows_of(benchmark, subset, seed=seed, length_words=length_words)
         _write(path, _converted(task, subset, rows if number is None else islice(rows, number)))
-    return list(islice(_read(path), limit))
+    if found := list(islice(_read(path), limit)):
+        return found
+    raise UserError(f"{path}: damaged: it has no questions. Remove the file; it is made anew.")
 
 
 def _content(subset: Subset) -> list[str]:
