@@ -73,7 +73,7 @@ def test_rows_become_questions_with_context_question_and_references() -> None:
 
 
 @pytest.mark.covers("B13")
-@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_all_formats_give_the_same_questions(ending: str) -> None:
     jsonl("rows.jsonl", [{**row, "references": json.dumps(row["references"])} for row in ROWS[::2]])
     right = asked(own())

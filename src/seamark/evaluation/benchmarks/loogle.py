@@ -1,7 +1,7 @@
 """LooGLE: questions on a document, as its data have them in two forms.
 
-Source: Prediction/pred_opensource_models.py of bigai-nlco/LooGLE. Its first data have one row for each document,
-with `input` and a list `qa_pairs`; the data of the hub one for each question, with `context`, `question` and `answer`.
+Source: Prediction/pred_opensource_models.py of bigai-nlco/LooGLE. Its first data have a row for each document,
+with `input` and a list `qa_pairs`; those of the hub a row for each question, with `context`, `question`, `answer`.
 """
 
 import ast
