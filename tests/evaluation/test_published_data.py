@@ -1,4 +1,4 @@
-"""Loaded benchmarks read data of the published forms, and the right answer scores 1. The data themselves are not here."""
+"""Loaded benchmarks read data of the published form, and the right answer scores 1. The data are not here."""
 
 from pathlib import Path
 from typing import Any
