@@ -15,6 +15,7 @@ from seamark.evaluation.benchmarks import infinite_bench, needles, ruler, ruler_
 from seamark.evaluation.question_files import questions
 from seamark.evaluation.scoring.table import SCORERS, score
 
+pytestmark = pytest.mark.slow
 FOLDERS = (Path(__file__).parents[2] / "config" / "benchmarks",)
 RULER = tasks_of("ruler", FOLDERS)
 SYNTHETIC = tuple(f"infinite_bench/{name}" for name in ("passkey", "number_string", "kv_retrieval"))

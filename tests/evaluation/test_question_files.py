@@ -1,22 +1,22 @@
-"""Questions read from data of the published forms, kept in a cache folder; whatever does not load is an error."""
+"""Questions read from files and makers, kept in a cache folder; whatever does not load is an error."""
 
 import json
-from collections.abc import Iterable
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from question_data import SHIPPED, asked, jsonl
 
 from seamark.config.benchmark_files import read_benchmark
 from seamark.errors import UserError
 from seamark.evaluation.benchmark import Benchmark, Source
 from seamark.evaluation.loading import hub_arguments
-from seamark.evaluation.question_files import questions
-from seamark.evaluation.scoring.table import SCORERS, score
+from seamark.evaluation.question_files import question_file, read_questions
+from seamark.evaluation.scoring.table import score
 
-SHIPPED = Path(__file__).parents[2] / "config" / "benchmarks"
 PLAIN = """\
 name: own
 summary: Rows of a file.
@@ -38,26 +38,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def jsonl(path: str, rows: Iterable[dict[str, Any]]) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def own(text: str = PLAIN) -> Benchmark:
     Path("own.yaml").write_text(text, encoding="utf-8")
     return read_benchmark(Path("own.yaml"))
-
-
-def asked(benchmark: Benchmark, subset: str = "", **settings: Any) -> list[Any]:
-    return questions(benchmark, benchmark.subsets[subset], cache=Path("cache"), **settings)
-
-
-def shipped(name: str, folder: str) -> Benchmark:
-    """A shipped benchmark with its data in a folder, as a user has it who cannot reach the hub."""
-    lines = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    lines = [f"source: {{folder: {folder}}}" if line.startswith("source:") else line for line in lines]
-    Path(f"{name}.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return read_benchmark(Path(f"{name}.yaml"))
 
 
 @pytest.mark.covers("B13")
@@ -73,7 +56,7 @@ def test_rows_become_questions_with_context_question_and_references() -> None:
 
 
 @pytest.mark.covers("B13")
-@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_all_formats_give_the_same_questions(ending: str) -> None:
     jsonl("rows.jsonl", [{**row, "references": json.dumps(row["references"])} for row in ROWS[::2]])
     right = asked(own())
@@ -170,6 +153,9 @@ def test_a_damaged_file_of_questions_is_named_with_its_remedy() -> None:
     path.write_text(path.read_text().splitlines()[0] + '\n{"id": 3}\n')
     with pytest.raises(UserError, match=r"jsonl:2: damaged: .* Remove the file; it is made anew\."):
         asked(own())
+    path.write_text("")
+    with pytest.raises(UserError, match="jsonl: damaged: it has no questions"):
+        asked(own())
 
 
 @pytest.mark.parametrize(
@@ -201,127 +187,6 @@ def test_a_maker_of_the_users_own_needs_one_file_and_one_function(monkeypatch: p
         assert question.prompt.count("+") == 2
     with pytest.raises(UserError, match="have the length that they have"):
         asked(benchmark, length_words=10)
-
-
-LONGBENCH = {"length": 12, "dataset": "x", "language": "en", "all_classes": ["city", "person"]}
-OPTIONS = ["one", "two", "three", "four"]
-PUBLISHED: dict[str, dict[str, Any]] = {
-    "longbench": {"input": "Who?", "context": "The text.", "answers": ["city"], **LONGBENCH},
-    "longbenchv2": {
-        **{f"choice_{letter}": f"choice {letter}" for letter in "ABCD"},
-        **dict.fromkeys(("domain", "sub_domain", "difficulty", "length"), "x"),
-        "context": "The text.",
-        "question": "Which?",
-        "answer": "C",
-    },
-    "infinite_bench": {"context": "The text.", "input": "Which?", "answer": ["two"], "options": OPTIONS},
-    "zero_scrolls": {"input": "The text.\n\nQuestion:\nWho?", "query_start_index": 11, "output": "7"},
-}
-"""One row of each data set, with the columns that it is published with."""
-OF_SUBSET: dict[str, dict[str, Any]] = {
-    "passage_retrieval_en": {"answers": ["Paragraph 7"]},
-    "passage_retrieval_en_e": {"answers": ["Paragraph 7"]},
-    "passage_retrieval_zh": {"answers": ["段落7"]},
-    "passage_count": {"answers": ["7"]},
-    "passage_count_e": {"answers": ["7"]},
-    "math_find": {"input": "The largest number of the list is:", "answer": [7]},
-    "math_calc": {"answer": [1, 4, 8]},
-    "code_run": {"input": "What is func_12(-3)?", "answer": [-7]},
-    "longdialogue_qa_eng": {"answer": ["ACE", "ACE ROTHSTEIN"]},
-    "quality": {"output": "B"},
-    "space_digest": {"output": "40%"},
-    "book_sum_sort": {"output": "2, 1, 3"},
-}
-ANSWERS = {"stated_letter": "The correct answer is (C).", "code_debug": "B. two", "book_choice": "B"}
-
-
-def of_published_form(name: str) -> Benchmark:
-    benchmark = shipped(name, "data")
-    for subset in benchmark.subsets.values():
-        if subset.source.kind != "made":
-            key = {"infinite_bench": "id", "zero_scrolls": "id"}.get(name, "_id")
-            row = {**PUBLISHED[name], **OF_SUBSET.get(subset.name, {})}
-            file = subset.name or subset.source.split
-            jsonl(f"data/{file}.jsonl", [{**row, key: number} for number in range(2)])
-    return benchmark
-
-
-@pytest.mark.covers("B13")
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_every_subset_reads_data_of_the_published_form_and_its_right_answer_scores_1(name: str) -> None:
-    benchmark = of_published_form(name)
-    for subset in benchmark.subsets.values():
-        if subset.source.kind == "made":
-            continue
-        first, second = asked(benchmark, subset.name)
-        assert first.prompt == second.prompt
-        assert first.cluster == second.cluster
-        assert "{" not in first.prompt.replace("{'<mask", ""), f"{subset.name}: a place is left"
-        assert first.context.endswith("The text.") or name == "zero_scrolls"
-        if not SCORERS[subset.scorer].packages:
-            right = ANSWERS.get(subset.scorer, ", ".join(first.references))
-            if subset.scorer == "speaker":
-                right = first.references[0]
-            assert score(benchmark, subset, first, right)["score"] == 1, subset.name
-            assert score(benchmark, subset, first, "")["score"] == 0, subset.name
-
-
-@pytest.mark.covers("B13")
-def test_prompts_of_infinitebench_name_options_call_and_number() -> None:
-    benchmark = of_published_form("infinite_bench")
-    assert "A. one\nB. two\nC. three\nD. four" in asked(benchmark, "longbook_choice_eng")[0].question
-    assert asked(benchmark, "code_debug")[0].references == ("two", "B")
-    assert "value of func_12(-3)" in asked(benchmark, "code_run")[0].question
-    assert asked(benchmark, "code_run")[0].context.startswith("There is a function called func_12 in")
-    assert asked(benchmark, "math_find")[0].context.startswith("What is the largest number in the following list?")
-
-
-def test_a_row_that_has_not_the_published_form_is_named() -> None:
-    benchmark = of_published_form("infinite_bench")
-    jsonl("data/code_run.jsonl", [{"id": 1, "context": "c", "input": "nothing", "answer": [1], "options": []}])
-    with pytest.raises(UserError, match=r"infinite_bench/code_run: row 1 no call of a function in 'nothing'"):
-        asked(benchmark, "code_run")
-
-
-@pytest.mark.covers("B13")
-def test_a_document_of_loogle_has_several_questions_of_one_cluster() -> None:
-    benchmark = shipped("loogle", "data")
-    pairs = [{"Q": "Who?", "A": "Ann", "S": ["x"]}, {"Q": "Where?", "A": "Oslo", "S": []}]
-    masks = [{"Q": "<mask-0> left.", "A": {"<mask-0>": "Ann"}}]
-    row = {"input": "The text.", "title": "t", "output": "none"}
-    jsonl("data/shortdep_qa.jsonl", [{**row, "qa_pairs": repr(pairs)}])
-    jsonl("data/longdep_qa.jsonl", [{**row, "qa_pairs": pairs}])
-    jsonl("data/shortdep_cloze.jsonl", [{**row, "qa_pairs": repr(masks)}])
-    jsonl("data/longdep_summarization.jsonl", [{**row, "qa_pairs": "none", "output": "A text."}])
-    for name in ("shortdep_qa", "longdep_qa"):
-        first, second = asked(benchmark, name)
-        assert (first.question, first.references) == ("\nQuestion: Who?\nAnswer: ", ("Ann",))
-        assert first.cluster == second.cluster
-        assert first.context == second.context
-    [cloze] = asked(benchmark, "shortdep_cloze")
-    assert "for example: {'<mask-0>': 'Bob'," in cloze.context
-    assert score(benchmark, benchmark.subsets["shortdep_cloze"], cloze, "{'<mask-0>': 'Ann'}")["score"] == 1
-    assert asked(benchmark, "longdep_summarization")[0].references == ("A text.",)
-    jsonl("data/shortdep_qa.jsonl", [{**row, "qa_pairs": "__import__('os').abort()"}])
-    with pytest.raises(UserError, match="row 1 'qa_pairs' is no list of questions"):
-        asked(benchmark, "shortdep_qa")
-
-
-@pytest.mark.covers("B13")
-@pytest.mark.parametrize(
-    ("name", "columns"), [("aime2024", ("Problem", "Answer", "ID")), ("aime2025", ("problem", "answer", "id"))]
-)
-def test_problems_of_aime_are_all_question(name: str, columns: tuple[str, str, str]) -> None:
-    benchmark = shipped(name, "data")
-    jsonl("data/train.jsonl", [dict(zip(columns, ("What is $2^{5}+1$?", 33, f"{name}-I-1"), strict=True))])
-    Path(f"{name}.yaml").write_text(
-        Path(f"{name}.yaml").read_text().replace("{folder: data}", "{folder: data, split: train}")
-    )
-    [question] = asked(read_benchmark(Path(f"{name}.yaml")))
-    assert question.context == ""
-    assert "Problem: What is $2^{5}+1$?\n" in question.question
-    assert r"within \boxed{...} format" in question.question
-    assert score(benchmark, benchmark.subsets[""], question, r"\boxed{033}") == {"score": 1, "answered": 1}
 
 
 @pytest.mark.parametrize(
@@ -384,3 +249,38 @@ def test_a_data_set_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.M
         "'THUDM/LongBench' at 'main' cannot be loaded: ConnectionError: cannot reach zip://data/qasper.jsonl" in line
     )
     assert not Path("cache").exists() or not list(Path("cache").iterdir())
+
+
+def block(page: str, begin: str) -> str:
+    """The block of a page that has this text."""
+    text = (SHIPPED.parents[1] / "docs" / page).read_text(encoding="utf-8")
+    return next(each for each in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL) if begin in each)
+
+
+@pytest.mark.covers("B13")
+def test_the_benchmark_of_the_page_on_extending_works() -> None:
+    Path("capitals.yaml").write_text(block("extending.md", "name: capitals"), encoding="utf-8")
+    row = {"text": "Oslo is in Norway.", "ask": "Its capital?", "city": "Oslo", "continent": "Europe"}
+    jsonl("data/capitals.jsonl", [row])
+    benchmark = read_benchmark(Path("capitals.yaml"))
+    [question] = asked(benchmark)
+    assert question.prompt == "Read the text.\n\nOslo is in Norway.\n\nQuestion: Its capital?\nAnswer:"
+    assert question.facts == {"continent": "Europe"}
+    assert score(benchmark, benchmark.subsets[""], question, " oslo") == {"score": 1}
+
+
+@pytest.mark.covers("B13")
+def test_the_example_of_the_page_on_evaluation_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    code = block("how-to-evaluate.md", "tasks_of(").replace('"config/benchmarks"', repr(str(SHIPPED)))
+    exec(compile(code, "how-to-evaluate.md", "exec"), {})
+    assert capsys.readouterr().out == block("how-to-evaluate.md", "'needle_position': 11")
+
+
+def test_a_file_of_questions_is_read_where_its_data_are_not() -> None:
+    jsonl("rows.jsonl", ROWS)
+    benchmark = own()
+    path = question_file(benchmark, benchmark.subsets[""], cache=Path("cache"))
+    right = asked(benchmark)
+    Path("rows.jsonl").unlink()
+    assert read_questions(path) == right
+    assert read_questions(path, 2) == right[:2]

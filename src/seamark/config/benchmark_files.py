@@ -1,4 +1,4 @@
-"""Reader of benchmarks: config/benchmarks/NAME.yaml, with every mistake at once, and tasks by their names."""
+"""Reader of benchmarks: config/benchmarks/<name>.yaml, with every mistake at once, and tasks by their names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

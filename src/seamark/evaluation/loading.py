@@ -67,7 +67,8 @@ def _read(task: str, subset: Subset) -> Iterator[Row]:
     source = subset.source
     if source.kind == "hub":
         return _from_hub(task, source, subset.name)
-    path = _file_of(task, source, subset.name)
+    path = data_file(task, subset)
+    assert path is not None
     try:
         return iter(_from_file(path))
     except FileNotFoundError:
@@ -78,14 +79,20 @@ def _read(task: str, subset: Subset) -> Iterator[Row]:
         raise UserError(f"{task}: {_shown(path)}: {error}") from None
 
 
-def _file_of(task: str, source: Source, subset: str) -> Path:
+def data_file(task: str, subset: Subset) -> Path | None:
+    """Return the file of a subset's data, None for data that are made or of the hub.
+
+    Raises UserError for a folder that has no file of the subset's name.
+    """
+    source, name = subset.source, subset.name
     if source.file:
-        return expanded(source.file.replace("{subset}", subset))
-    assert source.folder is not None
-    folder = expanded(source.folder.replace("{subset}", subset))
+        return expanded(source.file.replace("{subset}", name))
+    if not source.folder:
+        return None
+    folder = expanded(source.folder.replace("{subset}", name))
     if source.files:
-        return folder / source.files.replace("{subset}", subset)
-    found = [folder / f"{subset or source.split}{ending}" for ending in FORMATS]
+        return folder / source.files.replace("{subset}", name)
+    found = [folder / f"{name or source.split}{ending}" for ending in FORMATS]
     there = next((path for path in found if path.is_file()), None)
     if there is None:
         raise UserError(f"{task}: {_shown(folder)} has none of {', '.join(path.name for path in found)}.")

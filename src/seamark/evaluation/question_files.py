@@ -13,12 +13,12 @@ from typing import Any
 
 from seamark.errors import UserError, did_you_mean
 from seamark.evaluation.benchmark import Benchmark, Question, Row, Subset, Value
-from seamark.evaluation.loading import rows_of
+from seamark.evaluation.loading import data_file, rows_of
 from seamark.evaluation.templates import filled, parts, places
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.storage.codec import encode, parse
-from seamark.storage.paths import expanded, replacing
+from seamark.storage.paths import replacing
 
 
 def questions(
@@ -30,11 +30,25 @@ def questions(
     length_words: int | None = None,
     cache: Path,
 ) -> list[Question]:
-    """Return the questions of a task, the first `limit` of them, from the cache folder or from the source.
+    """Return the questions of a task, the first `limit` of them: `read_questions` of its `question_file`."""
+    path = question_file(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    return read_questions(path, limit)
+
+
+def question_file(
+    benchmark: Benchmark,
+    subset: Subset,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    length_words: int | None = None,
+    cache: Path,
+) -> Path:
+    """Return the file of a task's questions in the cache folder, written first where it is not there.
 
     `seed` and `length_words` (words of a context, None: as the benchmark says) apply to made tasks alone. Fewer
-    questions of a made task are the first ones of more. Raises UserError for data that cannot be loaded, for a
-    length where data are loaded, and for a damaged file, with its remedy.
+    questions of a made task are the first ones of more; of other tasks the file has all questions. Raises UserError
+    for data that cannot be loaded, and for a length where data are loaded.
     """
     task = benchmark.task(subset)
     if limit is not None and limit < 1:
@@ -48,31 +62,29 @@ def questions(
     key = {
         "benchmark": benchmark.name,
         "subset": subset.digest,
-        "content": _content(subset),
+        "content": _content(task, subset),
         "made": [seed, length_words, number] if made else None,
     }
     path = cache / f"{task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
     if not path.exists():
         rows = rows_of(benchmark, subset, seed=seed, length_words=length_words)
         _write(path, _converted(task, subset, rows if number is None else islice(rows, number)))
-    return list(islice(_read(path), limit))
+    return path
 
 
-def _content(subset: Subset) -> list[str]:
-    """What the rows depend on beside the benchmark's file: code and files by their digests."""
+def read_questions(path: Path, limit: int | None = None) -> list[Question]:
+    """Return the questions of a file, the first `limit` of them. Raises UserError for a damaged file."""
+    if found := list(islice(_read(path), limit)):
+        return found
+    raise UserError(f"{path}: damaged: it has no questions. Remove the file; it is made anew.")
+
+
+def _content(task: str, subset: Subset) -> list[str]:
+    """What the rows depend on beside the benchmark's file: code and data by their digests."""
     source = subset.source
     marks = [mark_of(path) for path in (source.made_by, subset.rows) if path]
-    for text in (source.file, source.folder):
-        for path in sorted(_files(expanded(text.replace("{subset}", subset.name)))) if text else ():
-            marks.append(f"{path.name} {_sha256(path)}")
-    return marks
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from (each for each in path.iterdir() if each.is_file())
-    elif path.is_file():
-        yield path
+    path = data_file(task, subset)
+    return [*marks, f"{path.suffix} {_sha256(path)}"] if path is not None and path.is_file() else marks
 
 
 def _sha256(path: Path) -> str:

@@ -1,21 +1,33 @@
-"""LooGLE: one row of its data has several questions on one document.
+"""LooGLE: questions on a document, as its data have them in two forms.
 
-Source: Prediction/pred_opensource_models.py of bigai-nlco/LooGLE.
+Source: Prediction/pred_opensource_models.py of bigai-nlco/LooGLE. Its first data have a row for each document,
+with `input` and a list `qa_pairs`; those of the hub a row for each question, with `context`, `question`, `answer`.
 """
 
 import ast
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from seamark.evaluation.benchmark import Row
 
 
 def questions_of(row: Row) -> Iterator[Row]:
-    """Yield a row for each question of a document, with columns `Q` and `A`; an answer that is a mapping is JSON.
+    """Yield a row for each question, with columns `document`, `Q` and `A`; an answer that is a mapping is JSON.
 
-    `qa_pairs` is a list, or a text that holds one in Python's notation. Raises ValueError for anything else.
+    A document without questions is to be summarised: `Q` is empty. Raises ValueError for `qa_pairs` of another form.
     """
-    pairs = row["qa_pairs"]
+    if "qa_pairs" not in row:
+        yield {**row, "document": row["context"], "Q": row["question"], "A": _answer(row["answer"])}
+    elif row["qa_pairs"] == "none":
+        yield {**row, "document": row["input"], "Q": "", "A": _answer(row["output"])}
+    else:
+        for pair in _pairs(row["qa_pairs"]):
+            yield {**row, "document": row["input"], "Q": pair["Q"], "A": _answer(pair["A"])}
+
+
+def _pairs(pairs: Any) -> list[Any]:
+    """The list, or that in a text in Python's notation; the published harness evaluates the text as a program."""
     if isinstance(pairs, str):
         try:
             pairs = ast.literal_eval(pairs)
@@ -23,6 +35,13 @@ def questions_of(row: Row) -> Iterator[Row]:
             raise ValueError(f"'qa_pairs' is no list of questions: {pairs[:60]}") from None
     if not isinstance(pairs, list) or not pairs:
         raise ValueError("'qa_pairs' is no list of questions.")
-    for pair in pairs:
-        answer = pair["A"]
-        yield {**row, "Q": pair["Q"], "A": json.dumps(answer) if isinstance(answer, dict) else str(answer)}
+    return pairs
+
+
+def _answer(answer: Any) -> str:
+    if isinstance(answer, str) and answer.lstrip().startswith("{"):
+        try:
+            answer = ast.literal_eval(answer.strip())
+        except (ValueError, SyntaxError):
+            return str(answer)
+    return json.dumps(answer) if isinstance(answer, dict) else str(answer)
