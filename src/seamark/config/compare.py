@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from seamark.analysis.metrics.table import METRICS
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
@@ -79,13 +80,17 @@ def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mi
         if name not in factors:
             known = ", ".join(factors) or "nothing"
             mistakes.add(each, f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}.")
-        elif isinstance(each.value, (list, dict)) or each.value not in factors[name]:
-            levels = ", ".join(map(show, factors[name]))
-            mistakes.add(
-                each, f"{each.shown} is no level of {name}: {levels}.{did_you_mean(each.text or '', factors[name])}"
-            )
         else:
-            found[name] = next(level for level in factors[name] if level == each.value)
+            named = {
+                label_of(name, str(level)) if is_structured(name) and level else level: level
+                for level in factors[name]
+            }
+            if isinstance(each.value, (list, dict)) or each.value not in named:
+                levels = ", ".join(map(show, named))
+                guess = did_you_mean(each.text or "", [str(level) for level in named])
+                mistakes.add(each, f"{each.shown} is no level of {name}: {levels}.{guess}")
+            else:
+                found[name] = named[each.value]
     return found
 
 
