@@ -33,6 +33,6 @@ def expected_right(question_facts: Mapping[str, Any], method: Method, sparse_fro
 
 
 def expected_density(prompt_tokens: int, method: Method) -> float:
-    """Return kept keys over allowed ones of a fixed method in the row of the prompt's last token, as in every head."""
+    """Return kept keys over allowed ones of a fixed method in the row of the last token of a prompt."""
     sinks, start = method.fixed_window(prompt_tokens - 1)
     return (min(sinks, start) + prompt_tokens - start) / prompt_tokens

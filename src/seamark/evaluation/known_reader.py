@@ -6,8 +6,8 @@ before, and the answer.
 - Layer 1 attends to the token before and copies its code. Its queries and keys are biases alone, in the dimensions of
   high rotary frequency, with a phase of one position: the score is the sum of cos(frequency * (distance - 1)).
 - Layer 2 attends to the position whose word before is the query's word, and copies its word to the answer. Queries
-and keys lie in dimensions of so low a frequency that position does not matter. A key is the code of the word before
-minus the code of the word itself, so a row in which layer 1 could see nothing but itself matches nothing.
+  and keys lie in dimensions of so low a frequency that position does not matter. A key is the code of the word before
+  minus the code of the word itself, so a row in which layer 1 could see nothing but itself matches nothing.
 
 The output head reads the answer alone. Codes are orthogonal, so a word that no kept position holds is never the
 answer. Needs torch, transformers and tokenizers, imported inside the functions.
@@ -168,6 +168,6 @@ def _high_frequencies(pairs: int, max_length: int) -> tuple[np.ndarray, float]:
 
 
 def _low_dimensions(size: int, pairs: int) -> list[int]:
-    """Return the dimensions of a head for the codes of layer 2: those of the lowest frequencies, both of each pair."""
+    """Return the dimensions of a head for the codes of layer 2: the pairs of lowest frequency, both of each."""
     half = ceil(size / 2)
     return [(pairs - half if index < half else 2 * pairs - 2 * half) + index for index in range(size)]
