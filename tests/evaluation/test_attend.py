@@ -78,7 +78,7 @@ def test_four_keys_by_hand_for_every_masker_that_chooses_for_certain(place):
     }
     answers = ask(
         place,
-        "inside_attention",
+        "inside_maskers",
         "kept",
         cases=[{**inputs, "maskers": maskers} for inputs, maskers, _ in cases.values()],
     )
@@ -99,7 +99,7 @@ def test_outputs_of_four_keys_by_hand(place):
         {**outside, "maskers": [{"masker": "sink", "keys": 1}]},
         {**nothing, "maskers": [{"masker": "lsh", "bits": 20, "tables": 2}]},
     ]
-    top, *sampled, far, empty = ask(place, "inside_attention", "kept", cases=cases)
+    top, *sampled, far, empty = ask(place, "inside_maskers", "kept", cases=cases)
     for output in top["outputs"]:
         assert output == [[pytest.approx((4 * 1 + 3 * 3) / 7)]]
     terms = {1: (1, 2), 2: (3, 3), 3: (2, 4)}
@@ -125,11 +125,11 @@ def test_four_keys_that_are_sampled_carry_inverse_probabilities(place):
         [{"masker": "lsh", "bits": 2, "tables": 6}],
         [{"masker": "lsh", "bits": 1, "tables": 3}, {"masker": "random", "keys": 1}],
     ):
-        answer = ask(place, "inside_attention", "sampled", maskers=maskers, keys=keys, seeds=3000)
+        answer = ask(place, "inside_maskers", "sampled", maskers=maskers, keys=keys, draws=2000)
         for weight in answer["mean_weights"]:
             assert weight == pytest.approx(1, abs=0.15), maskers
     twice = ask(
-        place, "inside_attention", "sampled", maskers=[{"masker": "random", "keys": 3}] * 2, keys=keys, seeds=300
+        place, "inside_maskers", "sampled", maskers=[{"masker": "random", "keys": 3}] * 2, keys=keys, draws=300
     )
     assert set(twice["counts"]) == {"3", "4"}, "a key of both samples counts once"
 
@@ -142,18 +142,18 @@ def test_the_size_of_an_adaptive_sample_by_hand(place):
     """
     keys = [[0.0, 0.0], [0.0, 0.0], [-log(2), 0.0], [-log(2), 0.0]]
     masker = {"masker": "adaptive_sampling", "base_rate": 0.5, "epsilon": 0.48, "delta": 0.1}
-    answer = ask(place, "inside_attention", "sampled", maskers=[masker], keys=keys, seeds=1500)
+    answer = ask(place, "inside_maskers", "sampled", maskers=[masker], keys=keys, draws=1500)
     assert answer["counts"]["3"] / 1500 == pytest.approx(2 / 3, abs=0.06)
     assert answer["counts"]["2"] + answer["counts"]["3"] == 1500
     assert answer["mean_weights"] == [pytest.approx(1, abs=0.06)] * 4
     exact = {**masker, "epsilon": 0.001}
-    answer = ask(place, "inside_attention", "sampled", maskers=[exact], keys=keys[1:3], seeds=20)
+    answer = ask(place, "inside_maskers", "sampled", maskers=[exact], keys=keys[1:3], draws=20)
     assert (answer["counts"], answer["mean_weights"]) == ({"2": 20}, [1.0, 1.0])
 
 
 def test_budgets_that_cover_everything_are_dense_attention(place):
     methods = [[], *([each] for each in WHOLE.values())]
-    answers = ask(place, "inside_attention", "compared", methods=methods, shapes=SHAPES)
+    answers = ask(place, "inside_maskers", "compared", methods=methods, shapes=SHAPES)
     assert len(answers) == (1 + len(WHOLE)) * len(SHAPES)
     for answer in answers:
         assert answer["from_dense"] < 1e-5, answer
@@ -164,7 +164,7 @@ def test_budgets_that_cover_everything_are_dense_attention(place):
 def test_gathered_equals_masked_for_every_masker_alone_and_for_all_together(place):
     methods = [[each] for each in (*PARTS.values(), *SAMPLES.values())]
     methods += [list(PARTS.values()), [PARTS["sink"], PARTS["local"]], [PARTS["local"], *SAMPLES.values()]]
-    answers = ask(place, "inside_attention", "compared", methods=methods, shapes=SHAPES)
+    answers = ask(place, "inside_maskers", "compared", methods=methods, shapes=SHAPES)
     for answer in answers:
         assert answer["apart"] < 1e-5, answer
         assert answer["finite"], answer
@@ -183,19 +183,19 @@ def test_gathered_equals_masked_for_every_masker_alone_and_for_all_together(plac
 
 def test_a_query_of_a_longer_step_keeps_what_it_would_keep_alone(place):
     methods = [*([each] for each in PARTS.values()), [PARTS["sink"], PARTS["local"], PARTS["quest"], PARTS["top_k"]]]
-    apart = ask(place, "inside_attention", "row_by_row", methods=methods, queries=30, keys=70)
+    apart = ask(place, "inside_maskers", "row_by_row", methods=methods, queries=30, keys=70)
     assert apart == [pytest.approx(0, abs=1e-5)] * len(methods)
 
 
 def test_sixteen_bit_inputs_have_sixteen_bit_outputs_close_to_those_of_thirty_two(place):
     methods = [[PARTS["sink"], PARTS["local"]], [PARTS["top_k"]]]
-    for kind, apart in ask(place, "inside_attention", "in_bfloat16", methods=methods):
+    for kind, apart in ask(place, "inside_maskers", "in_bfloat16", methods=methods):
         assert kind == "torch.bfloat16"
         assert apart < 0.05
 
 
 def test_trained_projections_come_from_a_file_and_a_wrong_one_is_a_clear_line(place, tmp_path):
-    answers = ask(place, "inside_attention", "trained", folder=str(tmp_path))
+    answers = ask(place, "inside_maskers", "trained", folder=str(tmp_path))
     assert answers["right"] == [1]
     assert answers["two steps"] == [1]
     assert "these weights of hash_top_k cannot be read" in answers["missing"]
@@ -212,5 +212,5 @@ def test_a_sample_of_a_softmax_is_close_to_it(place):
     terms = [exp(x + 0.3 * y) for x, y in keys]
     whole = sum(term * value for term, [value] in zip(terms, values, strict=True)) / sum(terms)
     maskers = [{"masker": "sink", "keys": 2}, {"masker": "random", "keys": 20}]
-    mean = ask(place, "inside_attention", "mean_output", case={**inputs, "maskers": maskers}, seeds=200)
+    mean = ask(place, "inside_maskers", "mean_output", case={**inputs, "maskers": maskers}, seeds=200)
     assert mean == pytest.approx(whole, abs=0.06)
