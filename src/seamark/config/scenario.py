@@ -80,8 +80,8 @@ def scenario_of(
 
 
 def _repeats_itself(workloads: tuple[Workload, ...], services: Mapping[str, Service]) -> bool:
-    """Return whether a scenario is about answers of likeliest tokens alone, which are the same each time: no objective
-    is on a time or a rate."""
+    """Return whether a scenario is about answers of likeliest tokens alone, which are the same each time: no
+    objective is on a time or a rate."""
     return bool(workloads) and all(
         not each.parties
         and services[each.service].component == "evaluation"
