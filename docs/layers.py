@@ -26,7 +26,8 @@ ROOMS: Mapping[str, Room] = {
     "dispatch": Room(
         floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"
     ),
-    "evaluation": Room(floor=3, what="benchmarks, questions, scorers, sparse attention methods of language models"),
+    "attention": Room(floor=1, what="methods of attention, and a language model whose answers are known"),
+    "tasks": Room(floor=3, what="benchmarks, questions and scorers of language models"),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
     "simulation": Room(
         floor=3, what="workflows on GPUs, stations and LLM replicas on a virtual clock; bounds, checker, GPU memory"
@@ -39,9 +40,7 @@ ROOMS: Mapping[str, Room] = {
     "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),
     "report": Room(floor=5, what="tables, figures and pages"),
     "telemetry": Room(floor=5, what="samplers of host, processes, GPU, energy and service; provenance of a node"),
-    "evaluation": Room(
-        floor=3, what="methods of sparse attention, benchmarks, scores; a model whose answers are known"
-    ),
+    "evaluation": Room(floor=8, what="matrices of models, attention and benchmarks from Python; result trees"),
     "fit": Room(floor=4, what="models of servers fitted to measured trials: parameters, contradictions, score"),
     "history": Room(floor=6, what="runs of a scenario side by side, their index, series, change points and gates"),
     "services": Room(floor=6, what="a server's life: supervisor, runtimes, images, persistent servers"),

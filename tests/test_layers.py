@@ -22,16 +22,20 @@ SDK = {
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
     "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
+    "attention/": {"torch", "transformers", "tokenizers", "safetensors"},
+    "tasks/loading": {"datasets", "pyarrow"},
+    "tasks/scoring": {"rouge", "rouge_score", "jieba"},
 }
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
-WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers"}
+WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers", "attention", "tasks"}
 WORKER_FILES = {
     *("dispatch/__init__.py", "dispatch/identity.py"),
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
+    *("storage/__init__.py", "storage/codec.py", "storage/paths.py"),
 }
-"""What a worker needs of other rooms: the name of its node, and the histogram of its schedule lag."""
-WORKER_MODEL = {"dotted", "service", "load_profile", "sample", "failure"}
+"""What a worker needs of other rooms: the name of its node, the histogram of its schedule lag, files of questions."""
+WORKER_MODEL = {"dotted", "service", "load_profile", "sample", "failure", "digest", "scenario", "trial", "values"}
 LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
 BASE_ONLY = {

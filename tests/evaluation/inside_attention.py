@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from seamark.evaluation.attend import attend, dense
-from seamark.evaluation.maskers import select
-from seamark.evaluation.method import Method, read_method
-from seamark.evaluation.selection import Step
+from seamark.attention.attend import attend, dense
+from seamark.attention.maskers import select
+from seamark.attention.method import Method, read_method
+from seamark.attention.selection import Step
 
 SIZE = 16
 

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
-from seamark.evaluation.attend import Attended, attend
-from seamark.evaluation.known_answers import expected_density, expected_right
-from seamark.evaluation.known_reader import write_known_reader, write_random_model
-from seamark.evaluation.method import Method, read_method
-from seamark.evaluation.needle_words import FILLERS, needle_keys, needle_values
+from seamark.attention.attend import Attended, attend
+from seamark.attention.known_answers import expected_density, expected_right
+from seamark.attention.known_reader import write_known_reader, write_random_model
+from seamark.attention.method import Method, read_method
+from seamark.attention.needle_words import FILLERS, needle_keys, needle_values
 
 KEYS = 16
 DENSE = Method(name="dense")

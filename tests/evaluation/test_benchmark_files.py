@@ -7,7 +7,7 @@ from wrong_files import change, wrong_files
 
 from seamark.config.benchmark_files import benchmark_files, read_benchmark, task_of, tasks_of
 from seamark.errors import UserError
-from seamark.evaluation.templates import places
+from seamark.tasks.templates import places
 
 SHIPPED = Path(__file__).parents[2] / "config" / "benchmarks"
 WRONG = wrong_files(Path(__file__).with_name("wrong_benchmarks.yaml"))
@@ -25,7 +25,7 @@ subsets:
   plain: {scorer: qa_f1}
   classes: {scorer: classification, stop: ["\\n"]}
   made:
-    source: {made_by: "seamark.evaluation.benchmarks.needles:rows"}
+    source: {made_by: "seamark.tasks.benchmarks.needles:rows"}
     columns: {context: context, question: question, references: references, facts: []}
     scorer: exact_word
     length_words: 100

@@ -10,10 +10,10 @@ import pytest
 
 from seamark.config.benchmark_files import task_of, tasks_of
 from seamark.errors import UserError
-from seamark.evaluation.benchmark import Question
-from seamark.evaluation.benchmarks import infinite_bench, needles, ruler, ruler_words
-from seamark.evaluation.question_files import questions
-from seamark.evaluation.scoring.table import SCORERS, score
+from seamark.tasks.benchmark import Question
+from seamark.tasks.benchmarks import infinite_bench, needles, ruler, ruler_words
+from seamark.tasks.question_files import questions
+from seamark.tasks.scoring.table import SCORERS, score
 
 pytestmark = pytest.mark.slow
 FOLDERS = (Path(__file__).parents[2] / "config" / "benchmarks",)

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from seamark.errors import UserError
-from seamark.evaluation.known_answers import expected_density, expected_right
-from seamark.evaluation.masker_settings import MASKERS, Budget
-from seamark.evaluation.method import SPARSE_FROM, Method, read_method
+from seamark.attention.known_answers import expected_density, expected_right
+from seamark.attention.masker_settings import MASKERS, Budget
+from seamark.attention.method import SPARSE_FROM, Method, read_method
 from seamark.planning.study import SHIPPED
 
 PRESETS = SHIPPED / "config" / "methods"
@@ -176,6 +176,6 @@ def test_reading_a_method_needs_no_torch() -> None:
     import subprocess
     import sys
 
-    script = "import seamark.evaluation.known_answers, sys; sys.exit('torch' in sys.modules)"
+    script = "import seamark.attention.known_answers, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
     assert Path(PRESETS, "dense.yaml").is_file()

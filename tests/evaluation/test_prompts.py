@@ -2,8 +2,8 @@
 
 import pytest
 
-from seamark.evaluation.templates import filled, parts, places
-from seamark.evaluation.truncation import ContextTooLongError, truncated
+from seamark.tasks.templates import filled, parts, places
+from seamark.tasks.truncation import ContextTooLongError, truncated
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from question_data import asked, jsonl, shipped
 
 from seamark.config.benchmark_files import read_benchmark
 from seamark.errors import UserError
-from seamark.evaluation.benchmark import Benchmark
-from seamark.evaluation.scoring.table import SCORERS, score
+from seamark.tasks.benchmark import Benchmark
+from seamark.tasks.scoring.table import SCORERS, score
 
 
 @pytest.fixture(autouse=True)

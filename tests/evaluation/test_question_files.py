@@ -12,10 +12,10 @@ from question_data import SHIPPED, asked, jsonl
 
 from seamark.config.benchmark_files import read_benchmark
 from seamark.errors import UserError
-from seamark.evaluation.benchmark import Benchmark, Source
-from seamark.evaluation.loading import hub_arguments
-from seamark.evaluation.question_files import question_file, read_questions
-from seamark.evaluation.scoring.table import score
+from seamark.tasks.benchmark import Benchmark, Source
+from seamark.tasks.loading import hub_arguments
+from seamark.tasks.question_files import question_file, read_questions
+from seamark.tasks.scoring.table import score
 
 PLAIN = """\
 name: own

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamark.evaluation.scoring import summaries, words
+from seamark.tasks.scoring import summaries, words
 
 pytestmark = pytest.mark.slow
 WHERE = "the environment 'evaluation' has this package"

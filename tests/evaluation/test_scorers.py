@@ -3,10 +3,10 @@
 import pytest
 
 from seamark.errors import UserError
-from seamark.evaluation.benchmark import Benchmark, Question, Source, Subset, Value
-from seamark.evaluation.scoring.boxed import boxed_number, pass_at_k
-from seamark.evaluation.scoring.choices import retrieval
-from seamark.evaluation.scoring.table import SCORERS, score
+from seamark.tasks.benchmark import Benchmark, Question, Source, Subset, Value
+from seamark.tasks.scoring.boxed import boxed_number, pass_at_k
+from seamark.tasks.scoring.choices import retrieval
+from seamark.tasks.scoring.table import SCORERS, score
 
 CLASSES = ("person", "Description of a person", "city", "Other")
 PAIR = '{"<mask-0>": "Bob Hope", "<mask-1>": "Paris"}'

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.benchmark_files import read_benchmark
-from seamark.evaluation.benchmark import Benchmark, Question
-from seamark.evaluation.question_files import questions
+from seamark.tasks.benchmark import Benchmark, Question
+from seamark.tasks.question_files import questions
 
 SHIPPED = Path(__file__).parents[2] / "config" / "benchmarks"
 

@@ -13,10 +13,10 @@ from seamark.drivers.openai.driver import OpenAi, compact
 from seamark.drivers.openai.kept import KeptReply, read_kept
 from seamark.drivers.openai.models import TINY, write_tiny
 from seamark.errors import UserError
-from seamark.evaluation.benchmark import Benchmark, Question, Subset, Value
-from seamark.evaluation.question_files import questions
-from seamark.evaluation.scoring.table import score
-from seamark.evaluation.task import task_of_document
+from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
+from seamark.tasks.question_files import questions
+from seamark.tasks.scoring.table import score
+from seamark.tasks.task import task_of_document
 from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
 from seamark.model import service
 
@@ -132,7 +132,7 @@ def stage(target: Target, seed: int) -> Mapping[str, service.Value]:
         return write_tiny(folder, seed)
     if name not in (KNOWN_READER, RANDOM):
         return {}
-    from seamark.evaluation.known_reader import write_known_reader, write_random_model  # needs torch
+    from seamark.attention.known_reader import write_known_reader, write_random_model  # needs torch
 
     if name == KNOWN_READER:
         write_known_reader(folder, keys=KEYS, max_length=longest)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from seamark.analysis.answers import score_columns
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
-from seamark.evaluation.benchmark import Question
+from seamark.tasks.benchmark import Question
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics

@@ -4,8 +4,8 @@ from typing import Any
 
 from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.evaluation.masker_settings import MASKERS
-from seamark.evaluation.method import method_mistakes, read_method
+from seamark.attention.masker_settings import MASKERS
+from seamark.attention.method import method_mistakes, read_method
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
 

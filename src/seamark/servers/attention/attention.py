@@ -8,8 +8,8 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from seamark.evaluation.attend import attend
-from seamark.evaluation.method import Kernel, Method
+from seamark.attention.attend import attend
+from seamark.attention.method import Kernel, Method
 from seamark.servers.attention.errors import UnsupportedModelError
 from seamark.servers.attention.measurements import Measurements, Phase, SampledQuery
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.errors import UserError, did_you_mean
-from seamark.evaluation.method import KERNELS, SPARSE_FROM, Kernel, Method, SparseFrom, read_method
+from seamark.attention.method import KERNELS, SPARSE_FROM, Kernel, Method, SparseFrom, read_method
 from seamark.servers.attention.errors import METHOD_NOT_SUPPORTED, RequestError, wrong
 from seamark.servers.attention.truncation import TRUNCATIONS, Truncate
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from random import Random
 
-from seamark.evaluation.benchmark import Row
+from seamark.tasks.benchmark import Row
 
 CONTEXTS = (
     (

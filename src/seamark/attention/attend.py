@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seamark.evaluation.fixed_keys import attend_fixed
-from seamark.evaluation.masker_settings import AdaptiveSampling, HashTopK, Lsh, Quest, TopK, TopP
-from seamark.evaluation.maskers import select
-from seamark.evaluation.method import Kernel, Method
-from seamark.evaluation.selection import Selection, Step, grouped
-from seamark.evaluation.weighted_softmax import weighted_terms
+from seamark.attention.fixed_keys import attend_fixed
+from seamark.attention.masker_settings import AdaptiveSampling, HashTopK, Lsh, Quest, TopK, TopP
+from seamark.attention.maskers import select
+from seamark.attention.method import Kernel, Method
+from seamark.attention.selection import Selection, Step, grouped
+from seamark.attention.weighted_softmax import weighted_terms
 
 MOST_ELEMENTS = 1 << 24
 """Elements of one intermediate tensor: steps of many queries are computed some rows at a time."""

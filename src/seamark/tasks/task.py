@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seamark.evaluation.benchmark import Benchmark, Subset
+from seamark.tasks.benchmark import Benchmark, Subset
 from seamark.storage.codec import decode, encode
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from seamark.evaluation.masker_settings import Budget
+from seamark.attention.masker_settings import Budget
 
 NEVER = float("-inf")
 

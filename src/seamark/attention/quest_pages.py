@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from seamark.evaluation.selection import NEVER, Step, grouped
+from seamark.attention.selection import NEVER, Step, grouped
 
 
 def page_bounds(step: Step, page: int) -> Tensor:

@@ -5,7 +5,7 @@ Source: experiments/hf/run_hf_model.py of tau-nlp/zero_scrolls.
 
 from collections.abc import Iterator
 
-from seamark.evaluation.benchmark import Row
+from seamark.tasks.benchmark import Row
 
 
 def document_and_query(row: Row) -> Iterator[Row]:

@@ -12,8 +12,8 @@ from string import ascii_uppercase
 from typing import Any, Literal
 from uuid import UUID
 
-from seamark.evaluation.benchmark import Row
-from seamark.evaluation.benchmarks.words import NOISE, compound, length_of, require_length, sentences
+from seamark.tasks.benchmark import Row
+from seamark.tasks.benchmarks.words import NOISE, compound, length_of, require_length, sentences
 
 Kind = Literal["words", "numbers", "uuids"]
 DEPTHS = tuple(round(100 * step / 39) / 100 for step in range(40))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seamark.evaluation.masker_settings import (
+from seamark.attention.masker_settings import (
     ROUNDING,
     AdaptiveSampling,
     HashTopK,
@@ -26,10 +26,10 @@ from seamark.evaluation.masker_settings import (
     TopK,
     TopP,
 )
-from seamark.evaluation.method import Method
-from seamark.evaluation.projections import random_projections, trained_signatures
-from seamark.evaluation.quest_pages import page_bounds
-from seamark.evaluation.selection import Selection, Step, grouped, highest
+from seamark.attention.method import Method
+from seamark.attention.projections import random_projections, trained_signatures
+from seamark.attention.quest_pages import page_bounds
+from seamark.attention.selection import Selection, Step, grouped, highest
 
 LEAST_BASE = 2
 """Keys of a first sample: a spread needs two."""

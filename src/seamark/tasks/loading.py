@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from seamark.errors import UserError
-from seamark.evaluation.benchmark import Benchmark, Row, Source, Subset
+from seamark.tasks.benchmark import Benchmark, Row, Source, Subset
 from seamark.model.dotted import resolved
 from seamark.storage.paths import expanded
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from seamark.evaluation.method import Method
-from seamark.evaluation.selection import NEVER, grouped
-from seamark.evaluation.weighted_softmax import weighted_terms
+from seamark.attention.method import Method
+from seamark.attention.selection import NEVER, grouped
+from seamark.attention.weighted_softmax import weighted_terms
 
 ROWS = 256
 """Queries that share slices: a window moves with its query, and so do the slices of a long step."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from seamark.evaluation.benchmark import Row
+from seamark.tasks.benchmark import Row
 
 
 def questions_of(row: Row) -> Iterator[Row]:

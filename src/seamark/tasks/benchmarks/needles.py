@@ -6,7 +6,7 @@ Every word of the vocabulary is one token of a word-level tokenizer, so position
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from seamark.evaluation.benchmark import Row
+from seamark.tasks.benchmark import Row
 
 FILLERS = ("and", "but", "then", "so", "still", "also", "here", "there", "now", "once", "soon", "again")
 KEYS = 128

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from random import Random
 from uuid import UUID
 
-from seamark.evaluation.benchmark import Row
-from seamark.evaluation.benchmarks.words import NOISE, length_of, require_length
+from seamark.tasks.benchmark import Row
+from seamark.tasks.benchmarks.words import NOISE, length_of, require_length
 
 _CALL = re.compile(r"func_[0-9]+\(-?[0-9]+\)")
 _TARGET = re.compile(r"The (.+) of")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from seamark.errors import UserError, did_you_mean
-from seamark.evaluation.masker_settings import (
+from seamark.attention.masker_settings import (
     FIXED,
     MASKERS,
     PARAMETERS,

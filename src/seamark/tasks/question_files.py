@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from seamark.errors import UserError, did_you_mean
-from seamark.evaluation.benchmark import Benchmark, Question, Row, Subset, Value
-from seamark.evaluation.loading import data_file, rows_of
-from seamark.evaluation.templates import filled, parts, places
+from seamark.tasks.benchmark import Benchmark, Question, Row, Subset, Value
+from seamark.tasks.loading import data_file, rows_of
+from seamark.tasks.templates import filled, parts, places
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.storage.codec import encode, parse

@@ -12,8 +12,8 @@ from random import Random
 from string import ascii_lowercase
 from typing import Any
 
-from seamark.evaluation.benchmark import Row
-from seamark.evaluation.benchmarks.words import NOUNS, coined_words, length_of, require_length, sentences
+from seamark.tasks.benchmark import Row
+from seamark.tasks.benchmarks.words import NOUNS, coined_words, length_of, require_length, sentences
 
 SHORT_WORDS = 4096
 """Below this length the published rule repeats common words 6 times and others once, else 30 and 3 times."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from seamark.evaluation.scoring.words import cut
+from seamark.tasks.scoring.words import cut
 
 _EMPTY = (ValueError, ZeroDivisionError, RecursionError)
 """What `rouge` raises for texts without words. LongBench gives 0 for any error, also for one sentence of about a

@@ -13,7 +13,7 @@ that decide are:
 from collections.abc import Mapping
 from typing import Any
 
-from seamark.evaluation.method import Method, SparseFrom
+from seamark.attention.method import Method, SparseFrom
 
 
 def expected_right(question_facts: Mapping[str, Any], method: Method, sparse_from: SparseFrom) -> bool:

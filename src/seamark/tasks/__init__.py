@@ -1,0 +1,1 @@
+"""Tasks of language models: benchmarks, their questions and the scores of answers."""
