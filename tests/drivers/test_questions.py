@@ -99,7 +99,10 @@ def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_
     assert list(judged.scores["density"]) == [0.25, 0.75, None]
     assert judged.answers == [asked[1].references[0], "nothing", None]
     assert judged.finish == ["length", "stop", None]
-    assert judged.ids == [asked[item].id for item in (1, 4, 0)]
+    assert judged.ids is not None
+    assert [each.split()[0] for each in judged.ids] == [f"needles/{asked[item].id}" for item in (1, 4, 0)]
+    longer = judge(target(tmp_path, length_words=300), [1], [right])
+    assert longer.ids != judged.ids[:1], "another text is another item"
     assert judged.clusters == [asked[item].cluster for item in (1, 4, 0)]
     assert judged.facts is not None
     assert judged.facts["depth_ratio"] == [asked[item].facts["depth_ratio"] for item in (1, 4, 0)]

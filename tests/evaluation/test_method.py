@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from seamark.errors import UserError
 from seamark.attention.known_answers import expected_density, expected_right
 from seamark.attention.masker_settings import MASKERS, Budget
 from seamark.attention.method import SPARSE_FROM, Method, read_method
+from seamark.errors import UserError
 from seamark.planning.study import SHIPPED
 
 PRESETS = SHIPPED / "config" / "methods"

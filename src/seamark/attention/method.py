@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from seamark.errors import UserError, did_you_mean
 from seamark.attention.masker_settings import (
     FIXED,
     MASKERS,
@@ -21,6 +20,7 @@ from seamark.attention.masker_settings import (
     RandomKeys,
     Sink,
 )
+from seamark.errors import UserError, did_you_mean
 
 SparseFrom = Literal["question", "generation", "prompt"]
 """Where sparseness begins: with the question, with the first token that is fed back, or with the whole prompt."""

@@ -10,10 +10,10 @@ from typing import Any, get_type_hints
 from seamark.config.decode import WRONG, decode
 from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import UserError, did_you_mean
+from seamark.model.dotted import is_dotted, resolved
 from seamark.tasks.benchmark import WHOLE, Benchmark, Columns, Source, Subset
 from seamark.tasks.scoring.table import SCORERS
 from seamark.tasks.templates import places
-from seamark.model.dotted import is_dotted, resolved
 
 NUMBERS = ("max_new_tokens", "length_words", "questions")
 """Keys of whole numbers above 0."""

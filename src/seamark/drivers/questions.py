@@ -6,6 +6,7 @@ The server attention gets context, question and method apart. Any other one with
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from seamark.drivers.openai.driver import OpenAi, compact
 from seamark.drivers.openai.kept import KeptReply, read_kept
 from seamark.drivers.openai.models import TINY, write_tiny
 from seamark.errors import UserError
+from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
+from seamark.model import service
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
 from seamark.tasks.question_files import questions
 from seamark.tasks.scoring.table import score
 from seamark.tasks.task import task_of_document
-from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
-from seamark.model import service
 
 CACHE = Path("~/.cache/seamark/questions")
 """Folder of the questions of every task, made or loaded once."""
@@ -159,12 +160,17 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
     return Judged(
         scores=scores | {name: each for name, each in figures.items() if any(value is not None for value in each)},
-        ids=[asked[item].id for item in items],
+        ids=[_identity(benchmark.task(subset), asked[item]) for item in items],
         clusters=[asked[item].cluster for item in items],
         finish=[reply.finish for reply in kept],
         answers=[reply.text for reply in kept],
         facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
     )
+
+
+def _identity(task: str, question: Question) -> str:
+    """Return the id of an answer's item: equal where the same text was asked, and only there."""
+    return f"{task}/{question.id} {sha256(question.prompt.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def _is_sparse(method: service.Value) -> bool:

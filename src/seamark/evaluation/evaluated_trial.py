@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 from seamark.analysis.answers import score_columns
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
-from seamark.tasks.benchmark import Question
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read_or_none
+from seamark.tasks.benchmark import Question
 
 ATTENTION_FIELDS = ("density", "density_mean", "output_error", "output_error_mean", "kv_bytes_read", "kernel")
 """Fields of a reply's document that `micro_metrics.jsonl` has, one line for each answer."""

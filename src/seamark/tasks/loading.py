@@ -14,9 +14,9 @@ from types import FunctionType
 from typing import Any
 
 from seamark.errors import UserError
-from seamark.tasks.benchmark import Benchmark, Row, Source, Subset
 from seamark.model.dotted import resolved
 from seamark.storage.paths import expanded
+from seamark.tasks.benchmark import Benchmark, Row, Source, Subset
 
 FORMATS = (".jsonl", ".json", ".csv", ".parquet")
 """Endings of files that are read, in the order in which a folder is searched."""

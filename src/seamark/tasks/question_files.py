@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from seamark.errors import UserError, did_you_mean
-from seamark.tasks.benchmark import Benchmark, Question, Row, Subset, Value
-from seamark.tasks.loading import data_file, rows_of
-from seamark.tasks.templates import filled, parts, places
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.storage.codec import encode, parse
 from seamark.storage.paths import replacing
+from seamark.tasks.benchmark import Benchmark, Question, Row, Subset, Value
+from seamark.tasks.loading import data_file, rows_of
+from seamark.tasks.templates import filled, parts, places
 
 
 def questions(

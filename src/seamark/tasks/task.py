@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seamark.tasks.benchmark import Benchmark, Subset
 from seamark.storage.codec import decode, encode
+from seamark.tasks.benchmark import Benchmark, Subset
 
 
 def task_document(benchmark: Benchmark, subset: Subset) -> Mapping[str, Any]:

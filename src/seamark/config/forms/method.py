@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from seamark.config.forms.form import Document, Form, Leaves
-from seamark.config.yaml_source import Item, Mistakes
 from seamark.attention.masker_settings import MASKERS
 from seamark.attention.method import method_mistakes, read_method
+from seamark.config.forms.form import Document, Form, Leaves
+from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
 

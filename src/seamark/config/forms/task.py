@@ -9,10 +9,10 @@ from seamark.config.benchmark_files import benchmark_of
 from seamark.config.forms.form import NAME, Document, Form, Leaves
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
-from seamark.tasks.benchmark import WHOLE
-from seamark.tasks.task import task_document
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
+from seamark.tasks.benchmark import WHOLE
+from seamark.tasks.task import task_document
 
 
 class TaskForm(Form):

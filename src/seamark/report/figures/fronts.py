@@ -59,7 +59,7 @@ def _draw(axis: Axes, front: Front) -> None:
     for each in known[:MOST_NAMED]:
         text = f"{level(each.level, front.factor)} ({share(each.probability)})"
         axis.annotate(text, _place(each), xytext=(5, 4), textcoords="offset points", fontsize=7.5, color=INK)
-    axis.margins(x=0.25, y=0.18)
+    axis.margins(x=0.4, y=0.18)
     axis.set_xlabel(f"{front.cost} ({unit_words(front.cost_unit)})" if front.cost_unit else front.cost)
     axis.set_ylabel(front.quality)
     plain_numbers(axis.xaxis)

@@ -103,7 +103,7 @@ def _changed(pairs: Sequence[SideBySide]) -> list[Block]:
     )
     text = f"{len(shown)} of {total:,} items with another score, the greatest losses first."
     return [
-        Text(text=f"{text} `bench compare --changed FILE.csv` writes all of them."),
+        Text(text=f"{text} `bench compare` with `--changed FILE.csv` writes all of them."),
         Table(columns=columns, caption="Items that changed", footnotes=("Of one trial each.",)),
     ]
 

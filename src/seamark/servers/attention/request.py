@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.errors import UserError, did_you_mean
 from seamark.attention.method import KERNELS, SPARSE_FROM, Kernel, Method, SparseFrom, read_method
+from seamark.errors import UserError, did_you_mean
 from seamark.servers.attention.errors import METHOD_NOT_SUPPORTED, RequestError, wrong
 from seamark.servers.attention.truncation import TRUNCATIONS, Truncate
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 
+from seamark.model.dotted import resolved
 from seamark.tasks.benchmark import Benchmark, Question, Subset
 from seamark.tasks.scoring import boxed, choices, clozes, code, matching, summaries, words
-from seamark.model.dotted import resolved
 
 Scores = Mapping[str, float | None]
 
