@@ -45,7 +45,8 @@ def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Valu
         for name, value in (kwargs or {}).items():
             setting = RENAMED.get(name, name)
             if service.setting(setting) is not None and setting not in NEEDED:
-                found[setting] = str(value).removeprefix("torch.")
+                plain = value is None or isinstance(value, (str, int, float))
+                found[setting] = value if plain else str(value).removeprefix("torch.")
             else:
                 rest[name] = value
         if not rest:

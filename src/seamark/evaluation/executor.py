@@ -29,12 +29,13 @@ from seamark.evaluation.matrix import (
     stubs_of,
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
-from seamark.evaluation.result_tree import write_tree
+from seamark.evaluation.result_tree import is_whole, write_whole
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.paths import write_text
 from seamark.trials.progress import Progress, Seen, progress_of
+from seamark.trials.trial_files import put_aside
 
 POLL_S = 0.5
 UNFINISHED = "not_finished"
@@ -95,16 +96,20 @@ class BenchmarkExecutor:
         options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
         study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes())
         trials = trials_by_stub(study, stubs)
+        folder = study.folder(SCENARIO)
+        for stub in stubs:
+            if self._was_removed(stub):
+                put_aside(folder.trial(trials[stub.result_dir].id))
         before = {state.trial for state in progress_of(study).states if state.state == "ok"}
         skipped = [stub for stub in stubs if trials[stub.result_dir].id in before]
         for stub in skipped:
             print(f"Skipping {stub.title} - results exist", flush=True)
         if len(skipped) < len(stubs):
             self._submit(study, trials, len(skipped))
-        folder = study.folder(SCENARIO)
         of_stubs = [trials[stub.result_dir] for stub in stubs]
         found = [(stub, evaluated(each, folder.trial(each.id))) for stub, each in zip(stubs, of_stubs, strict=True)]
-        write_tree([trial for _, trial in found], Path(self.base_result_dir))
+        written = write_whole({Path(stub.result_dir): trial for stub, trial in found})
+        self._note_written(written)
         took_s = time.monotonic() - began_s
         results = _results(found, len(skipped), took_s)
         self._write_summary(results)
@@ -130,6 +135,25 @@ class BenchmarkExecutor:
             generation_kwargs or {},
             self.base_result_dir,
         )
+
+    @property
+    def _written(self) -> Path:
+        return Path(self.base_result_dir, ".seamark", "written.json")
+
+    def _was_removed(self, stub: BenchmarkStub) -> bool:
+        """Return whether a stub's folder was written and is no longer whole: its result was removed or damaged, so it
+        is evaluated again. One that was never written is only exported."""
+        return stub.result_dir in self._written_before() and not is_whole(Path(stub.result_dir))
+
+    def _written_before(self) -> frozenset[str]:
+        try:
+            return frozenset(json.loads(self._written.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return frozenset()
+
+    def _note_written(self, folders: Sequence[Path]) -> None:
+        names = sorted({*self._written_before(), *map(str, folders)})
+        write_text(self._written, f"{json.dumps(names, indent=1)}\n")
 
     def _lanes(self) -> Mapping[str, Any]:
         per_device = -(-self.max_concurrent_runs // len(self.gpu_ids))

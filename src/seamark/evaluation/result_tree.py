@@ -21,11 +21,22 @@ OUT_OF_CSV = ("context", "reply", "facts")
 """Parts of a row that raw_results.csv has not: contexts are long and shared, facts have columns of their own."""
 
 
+DENSE = "dense"
+"""Folder of trials without a method."""
+FILES = ("raw_results.csv", "config.json", "metrics.json")
+"""Files that a whole folder has."""
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether a folder of the tree has all of its files."""
+    return all((folder / name).is_file() for name in FILES)
+
+
 def folder_of(trial: EvaluatedTrial) -> Path:
     """Return the folder of a trial in the tree; a further repetition has the suffix `_rN`."""
     settings, repetition = trial.trial.settings, trial.trial.repetition
     suffix = f"_r{repetition}" if repetition > 1 else ""
-    method = setting_name(trial.trial, "method") if settings.get("method") else trial.trial.service
+    method = setting_name(trial.trial, "method") if settings.get("method") else DENSE
     task = setting_name(trial.trial, "task").replace("/", "_")
     return Path(path_name(str(settings.get("model"))), path_name(method), f"{path_name(task)}{suffix}")
 
@@ -49,13 +60,15 @@ def write_tree(trials: Sequence[EvaluatedTrial], base: Path) -> list[Path]:
     Raises UserError where two trials would share one, OSError for a full disk.
     """
     require_distinct(trials)
-    written = []
-    for each in trials:
-        if each.whole:
-            target = base / folder_of(each)
-            _write_folder(each, target)
-            written.append(target)
-    return written
+    return write_whole({base / folder_of(each): each for each in trials})
+
+
+def write_whole(trials: Mapping[Path, EvaluatedTrial]) -> list[Path]:
+    """Write each whole trial into its folder; return these folders. Raises OSError for a full disk."""
+    whole = [folder for folder, trial in trials.items() if trial.whole]
+    for folder in whole:
+        _write_folder(trials[folder], folder)
+    return whole
 
 
 def _write_folder(trial: EvaluatedTrial, target: Path) -> None:

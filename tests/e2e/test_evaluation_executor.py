@@ -1,0 +1,223 @@
+"""Matrices from Python on the reference server: results are skipped, a failure stays alone, lanes share devices."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamark.errors import UserError
+from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress, ExecutionResults
+
+pytestmark = pytest.mark.e2e
+
+RECIPE = """\
+extends: known.yaml
+name: scripted
+component: evaluation
+load: finite
+limit_s: 120
+typical_load_s: 1
+driver: seamark.drivers.questions:Questions
+judge: seamark.drivers.questions:judge
+qualities:
+  score: {range: [0, 1], help: Score of an answer.}
+server:
+  command:
+    - sh
+    - -c
+    - 'case "$1" in *broken*) echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
+    - sh
+    - "{settings[model]}"
+    - "{python}"
+    - "{package}/platform/isolated_main.py"
+    - seamark.testservers.reference
+    - --host={host}
+    - --port={ports[main]}
+    - --ttft-ms={settings[ttft_ms]}
+settings:
+  model: {type: str, role: deployment, required: true, help: Name of the model.}
+  task: {type: structure, role: workload, required: true, help: Task.}
+  max_requests: {type: int, role: workload, default: null, help: Number of questions.}
+  max_new_tokens: {type: int, role: workload, default: null, help: Longest answer.}
+"""
+ADAPTER = AdapterConfig(adapter_name="scripted", model_kwargs={"ttft_ms": 1})
+TASKS = [
+    BenchmarkConfig(benchmark_name="mock_benchmark"),
+    BenchmarkConfig(benchmark_name="ruler", subsets=["vt", "fwe"]),
+]
+
+
+@pytest.fixture(scope="module")
+def working_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recipe of its own beside the shipped ones."""
+    from seamark.planning.study import SHIPPED
+
+    root = tmp_path_factory.mktemp("matrix")
+    (root / "config").mkdir()
+    shutil.copytree(SHIPPED / "config/services", root / "config/services")
+    (root / "config/services/scripted.yaml").write_text(RECIPE)
+    (root / "locks").mkdir()
+    return root
+
+
+@pytest.fixture(autouse=True)
+def at_work(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(working_folder)
+    monkeypatch.setenv("SEAMARK_RUNTIME_DIR", str(working_folder / "locks"))
+
+
+def run(base: str, models: list[str], **more: Any) -> ExecutionResults:
+    devices = sorted(os.sched_getaffinity(0))[:2]
+    executor = BenchmarkExecutor(devices, 4, base, device_kind="cpu", **more)
+    return executor.run_benchmark_matrix(
+        models, [("dense", None)], TASKS, ADAPTER, {"max_new_tokens": 4}, {"max_requests": 2}
+    )
+
+
+def loads(base: str) -> Mapping[str, int]:
+    """Return when each trial was measured, by its folder."""
+    found = Path(base, ".seamark/results/matrix").glob("*/load.json")
+    return {path.parent.name: path.stat().st_mtime_ns for path in found}
+
+
+@pytest.mark.covers("B1", "B5", "B7", "B9", "B10", "B11", "B12")
+def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen: list[ExecutionProgress] = []
+    models = ["org/m-1", "m2", "m3", "m4"]
+    first = run("out", models, on_progress=seen.append)
+    assert not first.failed_executions, first.failed_executions
+    assert first.execution_summary["completed_stubs"] == len(first.individual_results) == 12
+    assert sorted(path.name for path in Path("out").iterdir() if not path.name.startswith((".", "execution_"))) == [
+        "m2",
+        "m3",
+        "m4",
+        "org_m-1",
+    ]
+    assert {path.name for path in Path("out/org_m-1/dense").iterdir()} == {"mock_benchmark", "ruler_vt", "ruler_fwe"}
+    assert {path.name for path in Path("out/m2/dense/ruler_vt").iterdir()} >= {
+        "raw_results.csv",
+        "metrics.json",
+        "config.json",
+    }
+    [summary] = Path("out").glob("execution_*/execution_summary.json")
+    assert json.loads(summary.read_text())["completed_stubs"] == 12
+    assert seen[-1].total_stubs == 12
+    assert any(each.current_executions for each in seen)
+    capsys.readouterr()
+
+    before = loads("out")
+    again = run("out", models)
+    assert again.execution_summary["skipped_stubs"] == 12
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    assert "Skipping org/m-1/dense/ruler_vt - results exist" in lines
+    assert loads("out") == before
+
+    shutil.rmtree("out/m3/dense/ruler_fwe")
+    for name in ("metrics.json", "config.json"):
+        Path("out/m4/dense/mock_benchmark", name).unlink()
+    third = run("out", models)
+    assert third.execution_summary["skipped_stubs"] == 10
+    assert third.execution_summary["completed_stubs"] == 2
+    changed = {name for name, at in loads("out").items() if before[name] != at}
+    assert len(changed) == 2
+    assert Path("out/m3/dense/ruler_fwe/metrics.json").exists()
+    assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
+
+
+@pytest.mark.covers("B2", "B12")
+def test_a_stub_that_fails_has_a_category_and_leaves_the_others_alone() -> None:
+    results = run("failing", ["good", "broken"])
+    assert len(results.individual_results) == 3
+    assert {each.stub.model_name for each in results.failed_executions} == {"broken"}
+    assert {each.error_type for each in results.failed_executions} <= {"server_never_healthy", "not_tried"}
+    assert any("no such weights" in each.error_message for each in results.failed_executions)
+    assert results.execution_summary["failed_stubs"] == 3
+
+
+@pytest.mark.covers("B8", "B14")
+@pytest.mark.parametrize(
+    ("devices", "concurrent", "said"),
+    [
+        ([], 1, "gpu_ids: an empty list"),
+        ([0, 0], 1, "names a device twice"),
+        ([-1], 1, "is no number of a device"),
+        ([0], 0, "is no number of runs"),
+    ],
+)
+def test_wrong_devices_are_refused_before_any_work(devices: list[int], concurrent: int, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        BenchmarkExecutor(devices, concurrent, "wrong")
+    assert not Path("wrong").exists()
+
+
+@pytest.mark.covers("B8")
+def test_a_device_that_is_not_there_is_one_clear_line() -> None:
+    executor = BenchmarkExecutor([4096], 2, "absent", device_kind="cpu")
+    with pytest.raises(UserError, match="there is no CPU 4096 here"):
+        executor.run_benchmark_matrix(["m"], [("dense", None)], TASKS, ADAPTER)
+
+
+@pytest.mark.covers("B4", "B14")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_names": []}, "model_names: an empty list"),
+        ({"model_names": ["a/b", "a:b"]}, "'a/b' and 'a:b' would share the folder 'a_b'"),
+        ({"model_names": ["a", "a"]}, "'a' is listed twice"),
+        ({"sparse_attention_configs": []}, "sparse_attention_configs: an empty list"),
+        ({"benchmark_configs": []}, "benchmark_configs: an empty list"),
+        ({"benchmark_configs": [BenchmarkConfig(benchmark_name="longbnech")]}, "Did you mean 'longbench'"),
+        ({"benchmark_configs": [BenchmarkConfig(benchmark_name="ruler", subsets=["vtt"])]}, "no subset 'vtt'"),
+        ({"benchmark_configs": [BenchmarkConfig(benchmark_name="ruler", subsets=[])]}, "empty list of subsets"),
+        ({"adapter_config": AdapterConfig(adapter_name="hugingface")}, "Did you mean 'huggingface'"),
+        ({"adapter_config": AdapterConfig(adapter_name="postgres")}, "'postgres' is no adapter"),
+        ({"generation_kwargs": {"max_tokens": 4}}, "generation_kwargs: 'max_tokens' is not known"),
+        ({"request_kwargs": {"max_request": 4}}, "Did you mean 'max_requests'"),
+        ({"sparse_attention_configs": [("s", "streaming")]}, "has dense attention alone"),
+    ],
+)
+def test_wrong_arguments_are_one_clear_line_before_any_work(change: Mapping[str, Any], said: str) -> None:
+    arguments: dict[str, Any] = {
+        "model_names": ["m"],
+        "sparse_attention_configs": [("dense", None)],
+        "benchmark_configs": TASKS,
+        "adapter_config": ADAPTER,
+    }
+    with pytest.raises(UserError) as error:
+        BenchmarkExecutor([0], 1, "refused", device_kind="cpu").run_benchmark_matrix(**arguments | change)
+    assert said in str(error.value)
+    assert not Path("refused/.seamark/results").exists()
+
+
+@pytest.mark.covers("B16")
+@pytest.mark.parametrize(
+    ("methods", "subsets", "stubs"),
+    [
+        (("dense", "streaming"), ("narrativeqa", "qasper"), 12),
+        (("dense", "streaming", "hash_attention", "sink_local"), ("narrativeqa", "qasper", "hotpotqa"), 32),
+    ],
+)
+def test_the_worked_examples_plan_to_the_numbers_of_the_source(
+    methods: tuple[str, ...], subsets: tuple[str, ...], stubs: int
+) -> None:
+    generation = {"max_new_tokens": 256}
+    planned = BenchmarkExecutor([0, 1], 4).plan(
+        ["microsoft/Phi-4-mini-instruct", "meta-llama/Llama-3.1-8B-Instruct"],
+        [(name, None if name == "dense" else name) for name in methods],
+        [
+            BenchmarkConfig(benchmark_name="longbench", subsets=list(subsets)),
+            BenchmarkConfig(benchmark_name="mock_benchmark"),
+        ],
+        AdapterConfig(model_kwargs={"torch_dtype": "bfloat16"}),
+        generation,
+    )
+    assert len(planned) == stubs
+    assert planned[0].result_dir.endswith("microsoft_Phi-4-mini-instruct/dense/longbench_narrativeqa")
+    assert generation == {"max_new_tokens": 256}
