@@ -51,6 +51,7 @@ def test_a_stream_has_an_event_for_each_token_and_is_the_whole_reply(server):
     whole, events = server.ask(**fields), server.stream(**fields)
     tokens, last = events[:-1], events[-1]
     assert "".join(event["choices"][0]["text"] for event in tokens) == text_of(whole)
+    assert [event["choices"][0]["token_ids"] for event in tokens] == [[i] for i in whole["choices"][0]["token_ids"]]
     assert [event["choices"][0]["finish_reason"] for event in tokens] == [None] * 19 + ["length"]
     assert (last["choices"], last["usage"], last["seamark"]) == ([], whole["usage"], whole["seamark"])
     assert len({event["id"] for event in events}) == 1
