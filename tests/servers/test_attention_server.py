@@ -2,34 +2,18 @@
 
 import json
 import time
-from random import Random
 
 import pytest
-from attention_server import attention_server, in_evaluation, text_of
+from attention_server import attention_server, text_of
+from prompts_of_servers import CONTEXT, OTHER, PROMPTS, QUESTIONS, inside
 
 pytestmark = pytest.mark.services
 
 CHUNK = 64
-SYLLABLES = [consonant + vowel for consonant in "bdklmnprst" for vowel in "aeiou"]
 SINK_LOCAL = {"name": "sink_local", "maskers": [{"masker": "sink", "keys": 4}, {"masker": "local", "keys": 16}]}
 SAMPLED = {"name": "sampled", "maskers": [{"masker": "local", "keys": 4}, {"masker": "random", "fraction": 0.2}]}
 ALL_KEYS = {"name": "all", "maskers": [{"masker": "sink", "keys": 1}, {"masker": "local", "keys": 4096}]}
 METHODS = {"dense": None, "sink_local": SINK_LOCAL, "sampled": SAMPLED}
-
-
-def words(count: int, seed: int) -> str:
-    """Return seeded text that ends with a space."""
-    random = Random(seed)
-    return "".join(f"{random.choice(SYLLABLES)}{random.choice(SYLLABLES)} " for _ in range(count))
-
-
-CONTEXT, OTHER = words(150, 1), words(150, 2)
-QUESTIONS = [words(6, seed).strip() for seed in (11, 12, 13)]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return in_evaluation("inside_attention", "write_models", folder=str(tmp_path_factory.mktemp("models")))
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +36,10 @@ def test_it_is_healthy_once_it_has_given_a_token_and_names_its_model(server):
 
 
 def test_dense_answers_are_those_of_generate_token_for_token(server, models):
-    prompts = [CONTEXT + question for question in QUESTIONS] + ["ba", words(3, 4)]
-    expected = in_evaluation("inside_attention", "generated", folder=models["whole"], prompts=prompts, tokens=24)
-    whole = [server.ask(prompt=prompt, max_tokens=24) for prompt in prompts]
+    expected = models["generated"]
+    whole = [server.ask(prompt=prompt, max_tokens=24) for prompt in PROMPTS]
     split = [server.ask(context=CONTEXT, question=question, max_tokens=24) for question in QUESTIONS]
-    assert [[text_of(reply), str(reply["usage"]["completion_tokens"])] for reply in whole] == expected
+    assert [[text_of(reply), reply["usage"]["completion_tokens"]] for reply in whole] == expected
     assert [text_of(reply) for reply in split] == [text for text, _ in expected[:3]]
     assert len({text for text, _ in expected}) == len(expected), "a model that always answers alike shows nothing"
 
@@ -68,6 +51,7 @@ def test_a_stream_has_an_event_for_each_token_and_is_the_whole_reply(server):
     whole, events = server.ask(**fields), server.stream(**fields)
     tokens, last = events[:-1], events[-1]
     assert "".join(event["choices"][0]["text"] for event in tokens) == text_of(whole)
+    assert [event["choices"][0]["token_ids"] for event in tokens] == [[i] for i in whole["choices"][0]["token_ids"]]
     assert [event["choices"][0]["finish_reason"] for event in tokens] == [None] * 19 + ["length"]
     assert (last["choices"], last["usage"], last["seamark"]) == ([], whole["usage"], whole["seamark"])
     assert len({event["id"] for event in events}) == 1
@@ -191,19 +175,17 @@ def test_an_answer_ends_before_its_stop_string_streamed_or_whole(server):
     assert "".join(event["choices"][0]["text"] for event in events[:-1]) == text_of(reply)
 
 
-@pytest.mark.parametrize(("how", "kept"), [("middle", "both ends"), ("end", "beginning")])
-def test_a_long_context_loses_tokens_and_the_reply_says_how_many(server, models, how, kept):
-    limit = 40
-    ids = [0, *in_evaluation("inside_attention", "encoded", folder=models["whole"], text=CONTEXT)]
-    question = in_evaluation("inside_attention", "encoded", folder=models["whole"], text=" ba")
-    expected = ids[: limit // 2] + ids[-(limit // 2) :] if kept == "both ends" else ids[:limit]
-    fields = {"context": CONTEXT.rstrip(), "question": " ba", "max_context_tokens": limit, "truncate": how}
-    reply = server.ask(**fields, max_tokens=12, ignore_eos=True)
-    in_full = server.ask(context=CONTEXT.rstrip(), question=" ba", max_tokens=1)["seamark"]["context_tokens"]
-    assert (reply["seamark"]["context_tokens"], reply["seamark"]["context_tokens_cut"]) == (limit, in_full - limit)
-    ids = ids[:in_full]
-    expected = ids[: limit // 2] + ids[-(limit // 2) :] if kept == "both ends" else ids[:limit]
-    assert text_of(reply) == asked(server, prompt=expected + question)
+def test_a_long_context_loses_its_middle_or_its_end_and_the_reply_says_how_many_tokens(server, models):
+    context, question, limit = CONTEXT.rstrip(), " ba", 40
+    ids, of_question = inside("encoded", folder=models["whole"], texts=[context, question])
+    ids = [0, *ids]  # the first token of every text
+    for how, kept in {"middle": ids[:20] + ids[-20:], "end": ids[:limit]}.items():
+        fields = {"context": context, "question": question, "max_context_tokens": limit, "truncate": how}
+        reply = server.ask(**fields, max_tokens=12, ignore_eos=True)
+        facts = reply["seamark"]
+        assert (facts["context_tokens"], facts["context_tokens_cut"]) == (limit, len(ids) - limit)
+        assert text_of(reply) == asked(server, prompt=kept + of_question)
+    assert asked(server, context=context, question=question) == asked(server, prompt=ids + of_question)
 
 
 def test_a_chat_template_is_split_between_context_and_question(server):

@@ -1,4 +1,4 @@
-"""The server of transformers models for tests: started in its own environment, and questions asked in that one."""
+"""The server of transformers models for tests: started in its own environment, with a client of its API."""
 
 import http.client
 import json
@@ -7,30 +7,11 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import seamark
-from seamark.services.runtimes.environments import prepare_environment
+from service_environment import ISOLATED_MAIN, environment
 
-ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
-ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
-TIMEOUT_S = 120.0
-
-
-def in_evaluation(module: str, question: str, **given: Any) -> Any:
-    """Call `question(**given)` of a module of tests/servers in the environment `evaluation`; its answer as JSON."""
-    done = subprocess.run(
-        [*_python(), module, question, json.dumps(given)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "servers"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +63,13 @@ class AttentionServer:
 
 
 @contextmanager
-def attention_server(model: Path, **options: Any) -> Iterator[AttentionServer]:
+def attention_server(model: str, **options: Any) -> Iterator[AttentionServer]:
     """Serve a model's folder on any port, with options of the command line."""
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    command = [*_python(), "seamark.servers.attention.serve", f"--model={model}", "--port=0", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    python = environment("evaluation") / "bin" / "python"
+    command = [str(python), str(ISOLATED_MAIN), "seamark.servers.attention.serve", f"--model={model}", "--port=0"]
+    quiet = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True, env=quiet) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -95,11 +78,6 @@ def attention_server(model: Path, **options: Any) -> Iterator[AttentionServer]:
         finally:
             process.terminate()
             assert process.wait(30) == 0
-
-
-def _python() -> tuple[str, str]:
-    environment = prepare_environment("evaluation", ROOT / "envs", CACHE / "envs")
-    return str(environment / "bin" / "python"), str(ISOLATED_MAIN)
 
 
 def text_of(reply: Mapping[str, Any]) -> str:

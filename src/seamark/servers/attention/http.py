@@ -36,7 +36,7 @@ class Api:
         """Answer the requests of one connection until either side closes it."""
         connection = _Connection(self, reader, writer)
         try:
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # the latter when the server ends
                 await connection.serve()
         finally:
             writer.close()

@@ -36,8 +36,9 @@ class Replies:
 
 
 def piece_event(head: Mapping[str, Any], piece: Piece) -> bytes:
-    """Return the event of one token."""
-    choice = {"index": 0, "text": piece.text, "logprobs": None, "finish_reason": piece.finish_reason}
+    """Return the event of one token. Its id is there, so that a client knows how many tokens an event has."""
+    choice: dict[str, Any] = {"index": 0, "text": piece.text, "logprobs": None, "finish_reason": piece.finish_reason}
+    choice["token_ids"] = [piece.token]
     return event({**head, "choices": [choice]})
 
 
@@ -50,7 +51,8 @@ def last_event(head: Mapping[str, Any], answer: Answer, *, include_usage: bool) 
 def whole(head: Mapping[str, Any], pieces: Sequence[Piece], answer: Answer) -> dict[str, Any]:
     """Return a reply that is not streamed."""
     text, finish = "".join(piece.text for piece in pieces), pieces[-1].finish_reason
-    choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+    choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+    choice["token_ids"] = [piece.token for piece in pieces]
     return {**head, "choices": [choice], "usage": usage_of(answer), "seamark": answer.facts}
 
 

@@ -21,8 +21,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def write_models(folder: str) -> dict[str, str]:
-    """Write a random Llama with grouped heads whose answers depend on all of a prompt, and three broken copies."""
+def write_models(folder: str, prompts: list[str], tokens: int) -> dict[str, Any]:
+    """Write a random Llama with grouped heads whose answers depend on all of a prompt, and three broken copies.
+
+    Return their folders, and the answers of the first to prompts by transformers' own generate().
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -59,7 +62,8 @@ def write_models(folder: str) -> dict[str, str]:
     whole = Path(folder) / "whole"
     model.save_pretrained(whole)
     tokenizer.save_pretrained(whole)
-    return {"whole": str(whole)} | {kind: str(_broken(whole, kind)) for kind in ("tokenizer", "weight", "config")}
+    folders = {kind: str(_broken(whole, kind)) for kind in ("tokenizer", "weight", "config")}
+    return {"whole": str(whole), **folders, "generated": _generated(whole, prompts, tokens)}
 
 
 def _broken(whole: Path, kind: str) -> Path:
@@ -79,8 +83,7 @@ def _broken(whole: Path, kind: str) -> Path:
     return copy
 
 
-def generated(folder: str, prompts: list[str], tokens: int) -> list[list[str]]:
-    """Return the text of each prompt's answer, and of each of its tokens, by transformers' own generate()."""
+def _generated(folder: Path, prompts: list[str], tokens: int) -> list[list[Any]]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -92,18 +95,18 @@ def generated(folder: str, prompts: list[str], tokens: int) -> list[list[str]]:
         inputs = tokenizer(prompt, return_tensors="pt")
         ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, pad_token_id=1)[0]
         new = ids[inputs["input_ids"].shape[1] :]
-        answers.append([tokenizer.decode(new, skip_special_tokens=True), str(len(new))])
+        answers.append([tokenizer.decode(new, skip_special_tokens=True), len(new)])
     return answers
 
 
-def failures_of_starts(folders: list[str], options: list[str]) -> list[list[str]]:
-    """Return category and line of each model that cannot be served."""
+def failures_of_starts(starts: list[list[str]]) -> list[list[str]]:
+    """Return category and line of each start that fails, by a folder and options."""
     from seamark.servers.attention.arguments import read_arguments
     from seamark.servers.attention.errors import StartError
     from seamark.servers.attention.model import load
 
     found = []
-    for folder in folders:
+    for folder, *options in starts:
         try:
             load(read_arguments([f"--model={folder}", "--port=0", *options]))
         except StartError as error:
@@ -183,24 +186,33 @@ def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]
     }
 
 
-def texts(folder: str, ids: list[int], stop: list[str]) -> dict[str, Any]:
-    """Return the pieces of a text stream over tokens, and their sum."""
+def texts(folder: str, cases: list[list[Any]]) -> list[dict[str, Any]]:
+    """Return the pieces of a text stream, what the tokenizer makes of all tokens, and whether the stream stopped.
+
+    A case is a text, the number of its last tokens to leave out, and stop strings.
+    """
     from transformers import AutoTokenizer
 
     from seamark.servers.attention.text_stream import TextStream
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    stream, pieces = TextStream(tokenizer, stop), []
-    for token in ids:
-        pieces.append(stream.add(token))
-        if stream.is_stopped:
-            break
-    pieces.append(stream.rest())
-    return {"pieces": pieces, "whole": tokenizer.decode(ids), "stopped": stream.is_stopped}
+    found = []
+    for text, without, stop in cases:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = ids[: len(ids) - without]
+        stream, pieces = TextStream(tokenizer, stop), []
+        for token in ids:
+            pieces.append(stream.add(token))
+            if stream.is_stopped:
+                break
+        pieces.append(stream.rest())
+        found.append({"pieces": pieces, "whole": tokenizer.decode(ids), "stopped": stream.is_stopped})
+    return found
 
 
-def encoded(folder: str, text: str) -> list[int]:
-    """Return the tokens of a text without special ones."""
+def encoded(folder: str, texts: list[str]) -> list[list[int]]:
+    """Return the tokens of texts without special ones."""
     from transformers import AutoTokenizer
 
-    return list(AutoTokenizer.from_pretrained(folder)(text, add_special_tokens=False)["input_ids"])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return [list(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
