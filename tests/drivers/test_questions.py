@@ -69,6 +69,7 @@ def test_a_server_with_methods_gets_context_question_and_method_apart(tmp_path: 
     assert document["attention"] == json.loads(method)
     assert (document["sparse_from"], document["max_tokens"]) == ("generation", 1)
     assert "prompt" not in document
+    assert document["context_scope"] == "1", "a context of another load is computed anew"
     assert "ignore_eos" not in document, "an answer ends where the model ends it"
 
 

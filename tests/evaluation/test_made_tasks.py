@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from seamark.attention.needle_words import needle_vocabulary
 from seamark.config.benchmark_files import task_of, tasks_of
 from seamark.errors import UserError
 from seamark.tasks.benchmark import Question
@@ -88,7 +89,7 @@ def test_depths_of_needles_are_those_asked_for() -> None:
 
 
 def test_all_words_of_needles_are_of_its_vocabulary(tmp_path: Path) -> None:
-    vocabulary = needles.needle_vocabulary()
+    vocabulary = needle_vocabulary(needles.KEYS)
     assert len(set(vocabulary)) == len(vocabulary)
     assert not any(re.search(r"\s", word) for word in vocabulary)
     for question in made("needles", tmp_path, limit=20):

@@ -52,6 +52,7 @@ class Questions(OpenAi):
         self._task = str(target.settings["task"])
         self._loaded = _loading(target.settings)
         self._apart = "method" in target.settings
+        self._scope = ""
         self.kinds = ("question",)
         self.work_count = len(self._asked)
         numbers = {
@@ -69,7 +70,9 @@ class Questions(OpenAi):
             raise TaskFailure("dataset_error", str(error)) from None  # data of others may come before the run
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return the first questions. The seed changes nothing: a task has its own, `task_seed`."""
+        """Return the first questions. The seed changes none of them: a task has its own, `task_seed`. It only names
+        the load, so that no context that another trial has left in the server is reused."""
+        self._scope = str(seed)
         return [Body(content=question) for question in self._asked[:count]]
 
     def encode(self, body: Body) -> bytes:
@@ -83,7 +86,7 @@ class Questions(OpenAi):
     def _asking(self, question: Question) -> Mapping[str, Any]:
         if self._apart:
             parts = {name: getattr(question, name) for name in ("context", "question", "answer_prefix")}
-            return {**parts, **self._methods}
+            return {**parts, **self._methods, "context_scope": self._scope}
         if self._endpoint == "chat":
             return {"messages": [{"role": "user", "content": question.prompt}]}
         return {"prompt": question.prompt}

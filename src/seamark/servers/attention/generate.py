@@ -123,7 +123,10 @@ class _Work:
         sparse = completion.is_sparse_context
         return self._contexts.bring(
             prompt.context,
-            computed_as=(completion.method.document, completion.kernel, completion.seed) if sparse else None,
+            computed_as=(
+                completion.context_scope,
+                (completion.method.document, completion.kernel, completion.seed) if sparse else None,
+            ),
             reserve=prompt.tokens + completion.max_tokens,
             reuse=completion.reuse_context,
             compute=compute,

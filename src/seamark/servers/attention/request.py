@@ -31,7 +31,8 @@ class Completion:
     """One request: a context and a question, or the ids of a prompt that is all question (`prompt_ids`).
 
     `method` applies from `sparse_from` on. `limit_s` ends a generation, None for none. `measure_error_ratio` is the
-    share of positions whose output is compared with dense attention. `max_context_tokens` None: what fits the model.
+    share of positions whose output is compared with dense attention. A context is reused for requests of one
+    `context_scope`, such as those of one load, alone. `max_context_tokens` None: what fits the model.
     """
 
     method: Method
@@ -53,6 +54,7 @@ class Completion:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     reuse_context: bool = True
+    context_scope: str = ""
     limit_s: float | None = None
 
     @property
@@ -64,7 +66,7 @@ class Completion:
 TAKEN = (
     *("model", "prompt", "context", "question", "answer_prefix", "attention", "sparse_from", "kernel", "max_tokens"),
     *("stream", "stream_options", "temperature", "seed", "chat_template", "truncate", "max_context_tokens"),
-    *("measure_error_ratio", "stop", "ignore_eos", "reuse_context", "limit_s"),
+    *("measure_error_ratio", "stop", "ignore_eos", "reuse_context", "context_scope", "limit_s"),
 )
 
 
@@ -102,6 +104,7 @@ def read_completion(document: object, *, served_model: str) -> Completion:
         stop=_stops(fields),
         ignore_eos=_switch(fields, "ignore_eos", False),
         reuse_context=_switch(fields, "reuse_context", True),
+        context_scope=_text(fields, "context_scope"),
         limit_s=_number(fields, "limit_s", 0.0, most=1e9) if "limit_s" in fields else None,
     )
 

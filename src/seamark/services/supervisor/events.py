@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,14 @@ def log_tail(log: Path, start: int = 0) -> list[str]:
             return file.read().decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []
+
+
+def stated_failure(tail: Sequence[str], categories: Collection[str]) -> tuple[str, str] | None:
+    """Return the category and the text of the last line of a server's log, if it is `CATEGORY: text` with one of the
+    categories of its recipe; None for any other end."""
+    last = next((line.strip() for line in reversed(tail) if line.strip()), "")
+    category, colon, text = last.partition(": ")
+    return (category, text.strip()) if colon and category in categories and text.strip() else None
 
 
 def exit_text(returncode: int) -> str:

@@ -33,7 +33,15 @@ from seamark.services.supervisor.control_files import (
     control_files_of,
     write_control_file,
 )
-from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event, log_tail, timestamp
+from seamark.services.supervisor.events import (
+    EndedError,
+    FailedError,
+    exit_text,
+    log_event,
+    log_tail,
+    stated_failure,
+    timestamp,
+)
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_locks import claim_gpus
@@ -81,6 +89,10 @@ def supervise(spec: LaunchSpec, guard: int) -> None:
             log, log_start = exited_log, 0
         if not end.log_tail and end.why in ("crash", "failed"):
             end = replace(end, log_tail=tuple(log_tail(log, log_start)))
+        if end.category == "server_never_healthy" and (
+            stated := stated_failure(end.log_tail, startup.spec.service.failures)
+        ):
+            end = replace(end, category=stated[0], reason=stated[1])
         _shut_down(startup, end)
         gpus.close()
         if data_lock:

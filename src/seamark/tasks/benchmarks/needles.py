@@ -6,26 +6,11 @@ Every word of the vocabulary is one token of a word-level tokenizer, so position
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from seamark.attention.needle_words import FILLERS, needle_keys, needle_values
 from seamark.tasks.benchmark import Row
 
-FILLERS = ("and", "but", "then", "so", "still", "also", "here", "there", "now", "once", "soon", "again")
 KEYS = 128
 """Number of keys of the shipped task; it has as many values."""
-
-
-def needle_keys(keys: int = KEYS) -> tuple[str, ...]:
-    """Return the words that are asked for."""
-    return tuple(f"key{number}" for number in range(keys))
-
-
-def needle_values(keys: int = KEYS) -> tuple[str, ...]:
-    """Return the words that answer."""
-    return tuple(f"value{number}" for number in range(keys))
-
-
-def needle_vocabulary(keys: int = KEYS) -> Sequence[str]:
-    """Return every word that contexts, questions and answers of the task have: fillers, keys, values."""
-    return (*FILLERS, *needle_keys(keys), *needle_values(keys))
 
 
 def rows(

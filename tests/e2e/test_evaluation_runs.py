@@ -1,0 +1,130 @@
+"""Evaluations on the attention server: answers are those that positions decide; a killed run asks the rest alone."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from processes import until
+from study_folder import StudyFolder
+
+from seamark.attention.known_answers import expected_density, expected_right
+from seamark.attention.method import read_method
+from seamark.drivers.questions import asked_of
+from seamark.planning.study import Study
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+METHODS = ["dense", "streaming", "sink_local", "oracle_top_k"]
+WORDS = 300
+
+
+def write(study: StudyFolder, **workload: Any) -> None:
+    settings = {
+        "component": "evaluation",
+        "service": "attention",
+        "model": "known_reader",
+        "max_model_len": 4096,
+        "threads": 1,
+        "task": "needles",
+        "length_words": WORDS,
+        **workload,
+    }
+    document = {"scenario": "try", "workload": settings}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+
+
+def answers(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    return {row["id"]: row for row in pq.read_table(folder / "answers.parquet").drop(["reply"]).to_pylist()}
+
+
+@pytest.mark.covers("B1", "B9", "B11", "B13")
+def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_removed_is_asked_again_alone(
+    study: StudyFolder,
+) -> None:
+    write(study, method=METHODS, max_requests=20)
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = Study.at(study.root, scenario="config/scenarios/try.yaml").plan
+    assert [trial.repetition for trial in plan.trials] == [1] * 4, "likeliest tokens repeat themselves"
+    for trial in plan.trials:
+        method = read_method(json.loads(str(trial.settings["method"])), "method")
+        asked = asked_of(trial.settings)
+        rows = sorted(answers(study.results / trial.id).values(), key=lambda row: int(row["item"]))
+        assert len(rows) == 20
+        metrics = study.json(f"{trial.id}/metrics.json")
+        assert metrics["quality"]["score"] == sum(row["score"] for row in rows) / 20
+        if method.is_fixed:
+            wanted = [float(expected_right(each.facts, method, "question")) for each in asked]
+            assert [row["score"] for row in rows] == wanted
+            assert metrics["quality"]["density"] == pytest.approx(expected_density(WORDS + 1, method), abs=1e-9)
+        assert metrics["ttft_ms"]["p50"] > 0
+        assert metrics["quality"]["context_reused"] == pytest.approx(16 / 20), "four contexts of five questions"
+    by_name = {json.loads(str(trial.settings["method"]))["name"]: trial for trial in plan.trials}
+    assert study.json(f"{by_name['dense'].id}/metrics.json")["quality"]["score"] == 1
+    assert study.json(f"{by_name['oracle_top_k'].id}/metrics.json")["quality"]["score"] == 1
+    assert 0 < study.json(f"{by_name['streaming'].id}/metrics.json")["quality"]["score"] < 1
+
+    shutil.rmtree(study.results / by_name["streaming"].id)
+    before = {path.parent.name: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
+    again = study.submit()
+    assert again.returncode == 0, again.stdout + again.stderr
+    after = {path.parent.name: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
+    assert {name for name, at in after.items() if before.get(name) != at} == {by_name["streaming"].id}
+
+    text = (study.root / "reports/try/report.md").read_text()
+    assert "## Quality against cost" in text
+    exported = study.bench("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "out")
+    assert exported.returncode == 0, exported.stderr
+    assert "4 tasks of 4 trials" in exported.stdout
+    assert json.loads((study.root / "out/known_reader/dense/needles/metrics.json").read_text())["questions"] == 20
+    assert len((study.root / "out/known_reader/dense/needles/micro_metrics.jsonl").read_text().splitlines()) == 20
+    harness = study.bench(
+        "export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "lm", "--format", "harness"
+    )
+    assert harness.returncode == 0, harness.stderr
+    results = json.loads((study.root / "lm/known_reader/dense/results.json").read_text())
+    assert results["results"]["needles"]["score,none"] == 1
+    samples = (study.root / "lm/known_reader/streaming/samples_needles.jsonl").read_text().splitlines()
+    assert len(samples) == 20
+
+
+@pytest.mark.covers("B9")
+def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(study: StudyFolder) -> None:
+    write(study, max_requests=2000, measure_error_ratio=1.0, method="sink_local")
+
+    def replies() -> int:
+        return sum(path.stat().st_size for path in study.results.glob("*--r1/.sessions/*/worker-*.replies"))
+
+    run = study.start()
+    until(lambda: replies() > 60_000, within_s=120)
+    [snakemake] = [each for each in psutil.Process(run.pid).children() if "snakemake" in " ".join(each.cmdline())]
+    for process in (snakemake, run):
+        process.kill()
+    run.wait()
+    until(lambda: not study.processes(), within_s=60)
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    [trial] = study.trials()
+    load = study.json(f"{trial.name}/load.json")
+    first, second = load["sessions"]
+    assert first["items"] > 0
+    assert first["items"] + second["items"] == 2000
+    assert len(answers(trial)) == 2000, "no question is asked twice"
+    assert study.json(f"{trial.name}/answers.json")["answers"] == 2000
+
+
+@pytest.mark.covers("B2", "B12")
+def test_a_model_that_is_not_there_fails_with_its_category_and_leaves_the_others_alone(study: StudyFolder) -> None:
+    write(study, model=["known_reader", "no/such-model"], max_requests=5)
+    done = study.submit()
+    assert done.returncode == 1, done.stdout + done.stderr
+    loads = [study.json(f"{trial.name}/load.json") for trial in study.trials()]
+    [failed] = [each for each in loads if each["status"] != "ok"]
+    assert failed["category"] == "model_not_found"
+    assert "no/such-model" in failed["reason"]
+    assert len(loads) == 2
