@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import yaml
 
 from seamark.config.workload import NAME
 from seamark.errors import UserError
 from seamark.fit.planned_load import QUANTILES, Objective, PlannedLoad, objective_of
-from seamark.fit.prediction import CONFIDENCE
+from seamark.fit.prediction import CONFIDENCE, predicted_of
 from seamark.fit.service_model import ServiceModel
 from seamark.model.results.capacity_plan import CapacityPlan, PlannedLayout
 from seamark.model.results.fitted_model import ReplicaModel
@@ -188,8 +187,7 @@ def _predicted(
         for name, each in wanted.items():
             values[name].append(each.value_s(trial.times_s[each.of]))
         met += all(each.value_s(trial.times_s[each.of]) <= each.limit_s for each in objectives)
-    tail = (1 - CONFIDENCE) / 2
-    rows = {name: np.quantile(each, (0.5, tail, 1 - tail)).tolist() for name, each in values.items()}
+    rows = {name: vars(predicted_of(each)).values() for name, each in values.items()}
     return PredictedLoad(
         rate_rps=load.rate_rps,
         met=round(met / trials, 4),
