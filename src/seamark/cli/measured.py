@@ -14,6 +14,7 @@ from seamark.platform.process_tree import exit_on_signals
 from seamark.storage.redaction import redacted_text
 
 if TYPE_CHECKING:
+    from seamark.trials.load_lock import exclusive_run
     from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
     from seamark.trials.simulation.measured.model_servers import ModelServers
 
@@ -95,7 +96,9 @@ def measured(
         with (
             exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT),
             console.status("models are prepared") as line,
+            exclusive_run(Path.cwd(), lambda holder: line.update(f"waits for another load on this node: {holder}")),
         ):
+            line.update("models are prepared")
             return measured_simulation(
                 work,
                 policy,

@@ -17,7 +17,7 @@ from seamark.model.scenario import PredictedLoad, Prediction, Slo
 from seamark.model.service import Service
 from seamark.stats.quantiles import samples_needed
 from seamark.storage.codec import encode
-from seamark.trials.simulation.capacity_judged import EXTRAPOLATED, PlannedService
+from seamark.trials.simulation.capacity_judged import EXTRAPOLATED, PlannedService, nearest_inside
 
 FACTORS = (0.8, 1.0, 1.2)
 """Loads of the scenario over the planned one."""
@@ -146,28 +146,14 @@ def _loads(
     for factor in FACTORS:
         rate = planned * factor
         if not extrapolate and factor != 1:
-            inside = _nearest_inside(measured, load, planned, rate)
+            at = replace(load, rate_rps=planned)
+            inside = nearest_inside(measured.service, at, measured.replicas, rate)
             if abs(inside / rate - 1) > 1e-6:
                 notes.append(f"{_rounded(rate):g} requests/s lie outside of the fit.")
             rate = inside
         if factor == 1 or abs(rate / planned - 1) > APART:
             found.append(replace(load, rate_rps=_rounded(rate)))
     return tuple(found), tuple(notes)
-
-
-def _nearest_inside(measured: _Measured, load: PlannedLoad, planned: float, wanted: float) -> float:
-    """Return the rate nearest to the wanted one, between it and the planned one, that lies inside the fit."""
-
-    def inside(rate: float) -> bool:
-        return not measured.service.outside(replace(load, rate_rps=rate), measured.replicas)
-
-    if inside(wanted):
-        return wanted
-    good, bad = planned, wanted
-    for _ in range(12):
-        middle = (good + bad) / 2
-        good, bad = (middle, bad) if inside(middle) else (good, middle)
-    return good
 
 
 def _rounded(rate: float) -> float:
