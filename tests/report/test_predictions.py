@@ -9,8 +9,10 @@ from make_results import make_results
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.results.fitted_model import FitSource, FittedModels, HeldOutFigure
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
+from seamark.model.results.trial_metrics import VerdictReason
 from seamark.report.comparison import comparison_lines, comparison_markdown
 from seamark.report.page.predictions import prediction_blocks, predictions_section
+from seamark.report.page.sections import verdicts_section
 from seamark.report.policies import policy_matrices
 from seamark.report.predictions import Pair, fits_of, simulated_pairs, twins
 from seamark.report.source import read_results
@@ -87,6 +89,24 @@ def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results,
     assert any("1 trial of the fit is not in this plan any more" in text for text in texts)
     assert any("no predictions of held-out trials" in text for text in texts)
     assert predictions_section(prediction_blocks(results, tmp_path)) is None
+
+
+@pytest.mark.covers("E-FR12")
+def test_a_reason_of_measured_and_simulated_trials_is_a_row_for_each_origin(results):
+    reason = VerdictReason(code="unsteady", severity="suspect", text="t", remedy="r")
+    trials = [replace(trial, reasons=(reason,)) for trial in results.ok]
+    mixed = [replace(trial, origin="simulated") if at < 3 else trial for at, trial in enumerate(trials)]
+
+    def table(of):
+        own = verdicts_section(replace(results, trials=tuple(of), treatments=())).blocks[1]
+        return {each.name: [cell.text for cell in each.cells] for each in own.columns}
+
+    found = table(mixed)
+    assert dict(zip(found["origin"], found["trials"], strict=True)) == {
+        "simulated": "3 of 3",
+        "measured": f"{len(trials) - 3} of {len(trials) - 3}",
+    }
+    assert "origin" not in table(trials)
 
 
 def row(treatment, origin, rate, **config):
