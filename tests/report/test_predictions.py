@@ -132,6 +132,11 @@ def test_simulated_treatments_stand_beside_the_one_measured_with_equal_settings(
     rows = [*simulated, *measured, other]
     assert [(one.treatment, two.treatment) for one, two in twins(rows)] == [("s1", "m1"), ("s2", "m2")]
     assert [(one.treatment, two.treatment) for one, two in twins([*rows, again])] == [("s1", "m1")]
+    filled = [replace(row, config=row.config | {"concurrency": 1, "batch": None}) for row in simulated]
+    open_loads = [replace(row, config=row.config | {"concurrency": 256, "batch": 1}) for row in measured]
+    assert len(twins([*filled, *open_loads])) == 2, "no client has connections in a simulation"
+    levels = [replace(row, factors=row.factors | {"concurrency": row.config["concurrency"]}) for row in open_loads]
+    assert twins([*filled, *levels]) == [], "as a factor it tells treatments apart"
     pairs = simulated_pairs(replace(results, treatments=tuple(rows)))
     assert pairs[0] == Pair(
         what="cluster_gpus 1", place="simulated", figure="requests_per_s", measured=1.9, predicted=2.0
