@@ -14,7 +14,6 @@ from seamark.platform.process_tree import exit_on_signals
 from seamark.storage.redaction import redacted_text
 
 if TYPE_CHECKING:
-    from seamark.trials.load_lock import exclusive_run
     from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
     from seamark.trials.simulation.measured.model_servers import ModelServers
 
@@ -82,6 +81,7 @@ def measured(
 
     A signal ends all servers that were started, and exits.
     """
+    from seamark.trials.load_lock import exclusive_run
     from seamark.trials.simulation.measured.measured_run import measured_simulation, measured_work
 
     if servers is not None and model_server is not None:
