@@ -124,7 +124,7 @@ def test_after_kill_9_in_a_simulation_the_finished_one_is_kept_and_nothing_is_le
     workload = station(name="brief", pattern="constant", rate_rps=50, duration_s=5)
     write(study, workload)
     assert study.submit().returncode == 0
-    write(study, workload, station(name="long", pattern="gamma", burstiness=1, rate_rps=150, duration_s=4_000))
+    write(study, workload, station(name="long", pattern="gamma", burstiness=1, rate_rps=150, duration_s=1_500))
     run = study.start()
     until(lambda: list(study.results.glob("*-gamma-*/.parts")))
     found = until(lambda: parts_of_a_load(study).get("worker:run"))
@@ -145,7 +145,7 @@ def test_after_kill_9_in_a_simulation_the_finished_one_is_kept_and_nothing_is_le
     assert done.returncode == 0, done.stdout + done.stderr
     assert {name: (brief / name).read_bytes() for name in kept} == kept
     assert set(study.measurements().values()) == {1}
-    assert study.json(f"{long.name}/load.json")["rows"] == len(due_s(long)) > 500_000
+    assert study.json(f"{long.name}/load.json")["rows"] == len(due_s(long)) > 200_000
     until(lambda: not study.processes(), within_s=60)
     assert not (long / ".parts").exists()
     assert not list(study.root.glob(".seamark/scratch/*/*"))
