@@ -148,3 +148,12 @@ def test_the_recipe_knows_every_policy() -> None:
     assert setting is not None
     assert setting.allowed == tuple(POLICIES)
     assert setting.role == "policy"
+
+
+def test_a_condition_on_another_setting_rules_combinations_of_files_out() -> None:
+    text = SCENARIO.replace("cluster_gpus: 4", "cluster_gpus: [2, 4]").replace("policy: easy", "policy: [easy, fifo]")
+    with pytest.raises(UserError, match="big"):
+        planned(text)
+    with pytest.raises(UserError, match="big"):
+        planned(text + '  where: cluster_gpus > 2 or policy == "easy"\n')
+    assert len(planned(text + "  where: cluster_gpus > 2\n").trials) == 2

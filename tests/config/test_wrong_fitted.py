@@ -44,3 +44,27 @@ def test_a_wrong_workload_is_a_line_that_says_where_and_what(
     assert not more or entry.get("several"), more
     assert f"{entry.get('place', 'scenario.yaml')}:{entry['line']}:" in line, line
     assert entry["says"] in line
+
+
+def test_combinations_that_where_and_exclude_rule_out_are_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models.yaml").write_text((ROOT / "config/models/example.yaml").read_text("utf-8"), encoding="utf-8")
+    both = SCENARIO.replace("prompt_tokens: 512", "prompt_tokens: [512, 50000]")
+    both = both.replace("replicas: 2", "kv_blocks: [2000, 4000]\n  duration_s: [5, 8]")
+    for text in (
+        "  where: prompt_tokens < kv_blocks\n",
+        "  where: [prompt_tokens < 10000 or duration_s > 6, duration_s < 7]\n",
+        "  exclude: [{prompt_tokens: 50000, duration_s: 5}, {prompt_tokens: 50000, duration_s: 8}]\n",
+    ):
+        Path("scenario.yaml").write_text(both + text, encoding="utf-8")
+        read_scenario(Path("scenario.yaml"), SERVICES, SITE)
+    for text in (
+        "",
+        "  where: prompt_tokens < kv_blocks or duration_s > 6\n",
+        "  exclude: [{prompt_tokens: 50000, kv_blocks: 4000}]\n",
+    ):
+        Path("scenario.yaml").write_text(both + text, encoding="utf-8")
+        with pytest.raises(UserError, match="does not fit alone into"):
+            read_scenario(Path("scenario.yaml"), SERVICES, SITE)

@@ -175,7 +175,7 @@ def test_a_party_that_runs_out_ends_the_window_of_all_unless_it_is_kept_busy(stu
 def test_a_run_with_parties_that_is_killed_leaves_nothing_and_goes_on(study: StudyFolder) -> None:
     write(study, {"one": {"service": "null"}, "two": {"service": "known", "ttft_ms": 1}}, duration_s=1, repetitions=2)
     run = study.start()
-    until(lambda: any(study.results.glob("*--r*/parties/*/samples.json")))
+    until(lambda: any(study.measurements().values()))
     [snakemake] = [each for each in psutil.Process(run.pid).children() if "snakemake" in " ".join(each.cmdline())]
     for process in (snakemake, run):
         process.kill()

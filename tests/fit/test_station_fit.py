@@ -7,6 +7,7 @@ import pytest
 from planted_stations import MEAN_S, OVERHEAD_S, planted, stalled
 
 from seamark.fit import contradictions, fit_station, predict_station, score
+from seamark.fit.prediction import predicted_of
 from seamark.fit.service_time import ServiceTime, Sums, fit_service_time
 from seamark.fit.station_trial import figures_of, service_times
 from seamark.simulation.station import Station, constant, exponential, lognormal, serve
@@ -83,6 +84,16 @@ def test_intervals_of_a_load_beyond_the_fit_hold_nine_of_ten_planted_trials():
     }
     assert min(shares.values()) >= 0.75, shares
     assert 0.82 <= np.mean(list(shares.values())) <= 0.97, shares
+
+
+def test_limits_of_few_simulated_trials_hold_nine_of_ten_others():
+    random = np.random.default_rng(4)
+    held = []
+    for _ in range(4_000):
+        *simulated, other = random.normal(size=61)
+        said = predicted_of(simulated)
+        held.append(said.low <= other <= said.high)
+    assert np.mean(held) == pytest.approx(0.9, abs=0.015), "quantiles without this correction hold 87 %"
 
 
 @pytest.mark.sweep

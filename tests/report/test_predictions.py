@@ -9,8 +9,10 @@ from make_results import make_results
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.results.fitted_model import FitSource, FittedModels, HeldOutFigure
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
+from seamark.model.results.trial_metrics import VerdictReason
 from seamark.report.comparison import comparison_lines, comparison_markdown
 from seamark.report.page.predictions import prediction_blocks, predictions_section
+from seamark.report.page.sections import verdicts_section
 from seamark.report.policies import policy_matrices
 from seamark.report.predictions import Pair, fits_of, simulated_pairs, twins
 from seamark.report.source import read_results
@@ -89,6 +91,24 @@ def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results,
     assert predictions_section(prediction_blocks(results, tmp_path)) is None
 
 
+@pytest.mark.covers("E-FR12")
+def test_a_reason_of_measured_and_simulated_trials_is_a_row_for_each_origin(results):
+    reason = VerdictReason(code="unsteady", severity="suspect", text="t", remedy="r")
+    trials = [replace(trial, reasons=(reason,)) for trial in results.ok]
+    mixed = [replace(trial, origin="simulated") if at < 3 else trial for at, trial in enumerate(trials)]
+
+    def table(of):
+        own = verdicts_section(replace(results, trials=tuple(of), treatments=())).blocks[1]
+        return {each.name: [cell.text for cell in each.cells] for each in own.columns}
+
+    found = table(mixed)
+    assert dict(zip(found["origin"], found["trials"], strict=True)) == {
+        "simulated": "3 of 3",
+        "measured": f"{len(trials) - 3} of {len(trials) - 3}",
+    }
+    assert "origin" not in table(trials)
+
+
 def row(treatment, origin, rate, **config):
     return SummaryRow(
         treatment=treatment,
@@ -112,6 +132,11 @@ def test_simulated_treatments_stand_beside_the_one_measured_with_equal_settings(
     rows = [*simulated, *measured, other]
     assert [(one.treatment, two.treatment) for one, two in twins(rows)] == [("s1", "m1"), ("s2", "m2")]
     assert [(one.treatment, two.treatment) for one, two in twins([*rows, again])] == [("s1", "m1")]
+    filled = [replace(row, config=row.config | {"concurrency": 1, "batch": None}) for row in simulated]
+    open_loads = [replace(row, config=row.config | {"concurrency": 256, "batch": 1}) for row in measured]
+    assert len(twins([*filled, *open_loads])) == 2, "no client has connections in a simulation"
+    levels = [replace(row, factors=row.factors | {"concurrency": row.config["concurrency"]}) for row in open_loads]
+    assert twins([*filled, *levels]) == [], "as a factor it tells treatments apart"
     pairs = simulated_pairs(replace(results, treatments=tuple(rows)))
     assert pairs[0] == Pair(
         what="cluster_gpus 1", place="simulated", figure="requests_per_s", measured=1.9, predicted=2.0

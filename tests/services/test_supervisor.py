@@ -160,6 +160,7 @@ def test_a_stop_request_ends_the_server_and_why_is_kept(bench: Bench):
     bench.serve()
     assert servers.stop(bench.folder(), "evicted")
     assert bench.end()["why"] == "evicted"
+    assert bench.end()["reason"] == "Another deployment took its place."
     assert left_of(bench) == []
 
 

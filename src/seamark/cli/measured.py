@@ -81,6 +81,7 @@ def measured(
 
     A signal ends all servers that were started, and exits.
     """
+    from seamark.trials.load_lock import exclusive_run
     from seamark.trials.simulation.measured.measured_run import measured_simulation, measured_work
 
     if servers is not None and model_server is not None:
@@ -95,7 +96,9 @@ def measured(
         with (
             exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT),
             console.status("models are prepared") as line,
+            exclusive_run(Path.cwd(), lambda holder: line.update(f"waits for another load on this node: {holder}")),
         ):
+            line.update("models are prepared")
             return measured_simulation(
                 work,
                 policy,

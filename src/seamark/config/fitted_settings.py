@@ -15,7 +15,6 @@ from seamark.patterns.table import PATTERNS
 from seamark.simulation.fitted_service import outside, ranges_of, serve_fitted
 from seamark.simulation.llm.replica import LlmRequests
 
-MARKS = ("model_file", "requests_file", "extrapolate", "router")
 OF_REPLICAS = (
     "kv_blocks", "max_num_seqs", "max_num_batched_tokens", "prompt_tokens", "reply_tokens", "cached_tokens",
 )  # fmt: skip
@@ -26,12 +25,12 @@ OF_PATTERNS: Mapping[str, tuple[str, ...]] = {
 }
 """Settings that a pattern needs; the others of these have no effect with it."""
 PLANNED_SEED = 0
+PLANNED_REQUESTS = 20_000
+"""The first requests of a load that a check simulates at most: a plan waits for it. A trial takes all of its own."""
 
 
-def check_fitted(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
-    """Note what is wrong with each combination of levels, once. Only for recipes with the settings of `fitted`."""
-    if not all(service.setting(name) for name in MARKS):
-        return
+def check_fitted(item: Item, workload: Workload, service: Service, repetitions: int, mistakes: Mistakes) -> None:
+    """Note what is wrong with each combination of levels, once, whatever the number of repetitions is."""
     known = {setting.name for setting in service.settings}
     if any(name in item.value and name not in workload.levels for name in known):
         return
@@ -89,7 +88,7 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
         return
     try:
         _require_servable(load, requests)
-        found = outside(load.service, requests, load.rate_rps(requests.arrival_s))
+        found = outside(load.service, requests, load.rate_rps(requests.arrival_s), simulated=PLANNED_REQUESTS)
     except UserError as error:
         for line in error.mistakes:
             yield "model", f"{model.name}: {line}"
@@ -114,11 +113,4 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
 def _require_servable(load: FittedLoad, requests: LlmRequests) -> None:
     """Raise UserError for limits, or a longest request, that no step could serve."""
     longest = int(np.argmax(requests.held_at_end))
-    at = slice(longest, longest + 1)
-    one = LlmRequests(
-        arrival_s=requests.arrival_s[at],
-        prompt_tokens=requests.prompt_tokens[at],
-        reply_tokens=requests.reply_tokens[at],
-        cached_tokens=requests.cached[at],
-    )
-    serve_fitted(load.service, one, PLANNED_SEED)
+    serve_fitted(load.service, requests.part(slice(longest, longest + 1)), PLANNED_SEED)

@@ -32,13 +32,10 @@ NAMES = (
 
 
 def check_workflows(item: Item, workload: Workload, service: Service, repetitions: int, mistakes: Mistakes) -> None:
-    """Note every mistake in the files of a workload, and every setting that they contradict, once.
-
-    Only for recipes that have the settings of simulated workflows.
-    """
+    """Note every mistake in the files of a workload, and every setting that they contradict, once."""
     settings = [setting for name in NAMES if (setting := service.setting(name))]
     if len(settings) < len(NAMES):
-        return
+        return  # a recipe of the user's own with fewer settings
     if any(name in item.value and name not in workload.levels for name in NAMES):
         return
     checks = _Checks(item, workload, mistakes)

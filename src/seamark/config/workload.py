@@ -111,13 +111,11 @@ def workloads_of(
     _check_defaults(defaults, made, services, mistakes)
     for each, workload in zip(items, made, strict=True):
         if workload is not None and not workload.parties and services[workload.service].origin == "simulated":
-            from seamark.config.fitted_settings import check_fitted  # few scenarios simulate
-            from seamark.config.workflow_settings import check_workflows
+            from seamark.config.simulated_checks import check_simulated  # few scenarios simulate
 
             repetitions = tree.value.get("repetitions")
             count = repetitions.value if repetitions and type(repetitions.value) is int else Scenario.repetitions
-            check_workflows(each, workload, services[workload.service], count, mistakes)
-            check_fitted(each, workload, services[workload.service], mistakes)
+            check_simulated(each, workload, services[workload.service], count, mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)

@@ -1,8 +1,10 @@
 """All settings of a workload: of its service, leaves of its structures, its load, and the user's own patterns."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import product
 
+from seamark.config.expression import Condition, condition
 from seamark.model.scenario import Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of, own_settings
@@ -23,12 +25,32 @@ def own_patterns_settings(workload: Workload) -> tuple[Setting, ...]:
 
 
 def combinations(workload: Workload, settings: Iterable[Setting]) -> Iterator[Mapping[str, Value]]:
-    """Yield each combination of the levels of some settings that is not excluded, then those that are included."""
-    levels = {each.name: workload.levels.get(each.name, (each.default,)) for each in settings}
-    fixed = {name: values[0] for name, values in levels.items()}
+    """Yield each combination of the levels of some settings that a treatment may have, then those that are included.
+
+    None that `exclude` or `where` rules out, by levels of other settings too. Conditions on what is no level of the
+    workload, such as resources, and those that cannot be worked out rule nothing out here: a plan applies them.
+    """
+    own = {each.name: workload.levels.get(each.name, (each.default,)) for each in settings}
+    conditions = [each for each in map(condition, workload.where) if each.names <= {*own, *workload.levels}]
+    others = {name for each in conditions for name in each.names} | {
+        name for each in workload.exclude for name in each
+    }
+    levels = own | {name: workload.levels[name] for name in sorted(others - {*own}) if name in workload.levels}
+    fixed = {name: values[0] for name, values in own.items()}
+    yielded: set[str] = set()
     for combination in product(*levels.values()):
-        values = dict(zip(levels, combination, strict=True))
-        if not any(entry.items() <= values.items() for entry in workload.exclude):
+        every = dict(zip(levels, combination, strict=True))
+        if any(entry.items() <= every.items() for entry in workload.exclude) or not _holds(conditions, every):
+            continue
+        values = {name: every[name] for name in own}
+        if (key := repr(values)) not in yielded:
+            yielded.add(key)
             yield values
     for entry in workload.include:
         yield fixed | {name: value for name, value in entry.items() if name in fixed}
+
+
+def _holds(conditions: Iterable[Condition], values: Mapping[str, Value]) -> bool:
+    with suppress(ValueError):
+        return all(each.holds(values) for each in conditions)
+    return True

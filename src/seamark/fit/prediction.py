@@ -98,7 +98,16 @@ def _offered_rps(trial: ReplicaTrial) -> float:
     return int(counted.sum()) / (trial.until_s - trial.warmup_s)
 
 
-def _summarised(found: Mapping[str, Sequence[float]]) -> dict[str, Predicted]:
+def predicted_of(values: Sequence[float]) -> Predicted:
+    """Return median and limits of a figure over simulated trials.
+
+    A further trial lies below the k-th of n simulated ones with a chance of k / (n + 1), so the limits are at these
+    ranks. Between those of numpy's default, 60 simulated trials hold 87 % of others, and 200 hold 89 %.
+    """
     tail = (1 - CONFIDENCE) / 2
-    rows = {name: np.quantile(values, (0.5, tail, 1 - tail)).tolist() for name, values in found.items()}
-    return {name: Predicted(value=row[0], low=row[1], high=row[2]) for name, row in rows.items()}
+    low, middle, high = np.quantile(values, (tail, 0.5, 1 - tail), method="weibull").tolist()
+    return Predicted(value=middle, low=low, high=high)
+
+
+def _summarised(found: Mapping[str, Sequence[float]]) -> dict[str, Predicted]:
+    return {name: predicted_of(values) for name, values in found.items()}

@@ -37,6 +37,7 @@ from seamark.storage.paths import read_or_none
 PLACE: Mapping[RefusalKind, str] = {
     "gpus_missing": "gpus",
     "heads_not_divided": "tensor_parallel",
+    "too_many_stages": "pipeline_parallel",
     "too_long_for_model": "max_model_len",
     "weights_do_not_fit": "model",
     "no_request_fits": "max_model_len",

@@ -13,6 +13,9 @@ from seamark.report.schedules import label_of
 from seamark.report.source import Results
 from seamark.storage.paths import ScenarioFolder, read
 
+OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
+"""Settings that metrics.json names for every trial, with a default where its service has none: no simulated load has
+connections. They tell treatments apart only as factors."""
 FITS = "*.fit.json"
 """Files of `bench fit` in a scenario's folder of results: its report shows them."""
 Place = Literal["inside", "beyond", "overload", "simulated"]
@@ -107,8 +110,8 @@ def twins(rows: Sequence[SummaryRow]) -> list[tuple[SummaryRow, SummaryRow]]:
 
 def is_twin(one: SummaryRow, other: SummaryRow) -> bool:
     """Return whether two treatments have equal settings."""
-    common = one.config.keys() & other.config.keys()
     factors = {*one.factors, *other.factors} - {ORIGIN, "server"}
+    common = (one.config.keys() & other.config.keys()) - (OF_EVERY_TRIAL - factors)
     return bool(factors) and factors <= common and all(one.config[name] == other.config[name] for name in common)
 
 

@@ -98,9 +98,11 @@ def serve_with(
     )
 
 
-def outside(service: FittedService, requests: LlmRequests, rate_rps: float) -> dict[str, float]:
+def outside(
+    service: FittedService, requests: LlmRequests, rate_rps: float, *, simulated: int | None = None
+) -> dict[str, float]:
     """Return the inputs of some requests that lie outside of those of the fit, by name. A model without trials has no
-    range."""
+    range. Where it has one of concurrency, `simulated` is the most requests that are simulated for it; None: all."""
     if not service.model.sources:
         return {}
     lengths = {
@@ -112,8 +114,12 @@ def outside(service: FittedService, requests: LlmRequests, rate_rps: float) -> d
         rate_rps,
         service.replicas,
         lengths,
-        lambda: float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean()),
+        lambda: _latency_s(service, requests.part(slice(simulated))),
     )
+
+
+def _latency_s(service: FittedService, requests: LlmRequests) -> float:
+    return float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean())
 
 
 def outside_of_fit(

@@ -49,7 +49,12 @@ MOST_GPUS = 64
 
 Quantity = Literal["gpus", "tensor_parallel", "pipeline_parallel", "max_model_len"]
 RefusalKind = Literal[
-    "gpus_missing", "heads_not_divided", "too_long_for_model", "weights_do_not_fit", "no_request_fits"
+    "gpus_missing",
+    "heads_not_divided",
+    "too_many_stages",
+    "too_long_for_model",
+    "weights_do_not_fit",
+    "no_request_fits",
 ]
 Change = Mapping[Quantity, int]
 
@@ -254,12 +259,19 @@ def refusals(
         why = f"{layout.tensor_parallel} tensor-parallel GPUs cannot share {heads} evenly"
         divisor = _next_divisor(model, layout)
         found.append(Refusal(kind="heads_not_divided", why=why, changes=({"tensor_parallel": divisor},)))
+    if layout.pipeline_parallel > model.layers:
+        why = f"{layout.pipeline_parallel} pipeline stages are more than the {model.layers} layers of the model"
+        found.append(Refusal(kind="too_many_stages", why=why, changes=({"pipeline_parallel": model.layers},)))
     longest = model.longest_tokens
     if longest is not None and asked.max_model_len is not None and asked.max_model_len > longest:
         why = f"{asked.max_model_len} tokens are more than the {longest} of the model"
         found.append(Refusal(kind="too_long_for_model", why=why, changes=({"max_model_len": longest},)))
         asked = replace(asked, max_model_len=longest)
-    divided = replace(layout, tensor_parallel=_next_divisor(model, layout))
+    divided = replace(
+        layout,
+        tensor_parallel=_next_divisor(model, layout),
+        pipeline_parallel=min(layout.pipeline_parallel, model.layers),
+    )
     short = _short(model, weights, replace(asked, layout=divided), node_gpus, has_pipeline)
     return (*found, short) if short else tuple(found)
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,6 +55,17 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
                 yield
     finally:
         context.folder.waiting.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive_run(study: Path, on_report: Callable[[LockHolder], object]) -> Iterator[None]:
+    """Hold the lock of this node's loads outside of a study's trials, after a wait for the one that runs.
+
+    `on_report` gets its holder during a longer wait. Raises SiteError where this node's locks have no folder.
+    """
+    own = LockHolder(pid=os.getpid(), user=user_named(os.getuid()), study=str(study))
+    with locked("load.lock", own, lambda: None, on_report):
+        yield
 
 
 def write_waiting(path: Path, holder: LockHolder) -> None:

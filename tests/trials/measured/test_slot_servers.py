@@ -13,6 +13,8 @@ import yaml
 from processes import eventually
 from standing_study import BENCH, StandingStudy, kill, standing_study
 
+from seamark.services.supervisor.node_locks import try_lock
+
 pytestmark = pytest.mark.services
 FILES = ("--config", "config/clusters/system_config.yaml", "--requests", "config/clusters/workflow_requests.yaml")
 MEASURE = ("simulate", "--execution", "measure", "--servers", "servers.yaml", *FILES)
@@ -77,8 +79,28 @@ def test_the_sample_runs_on_two_real_servers_with_a_real_switch_and_leaves_none(
     assert all(each["status"] == "ok" for each in started.values())
     switched = started[f"measure-llm7b-gpu{image['gpu_id']}-1"]
     assert switched["ended"]["why"] == "switch"
+    assert switched["ended"]["reason"] == "A server of another model took its GPUs."
     assert "requests" in (study.folder(f"measure-stable_diffusion-gpu{image['gpu_id']}-1") / "server.log").read_text()
     assert "Estimate beside measurement:" in done.stdout
+
+
+def test_a_measured_run_begins_after_the_load_of_this_node_has_ended(
+    study: StandingStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMARK_RUNTIME_DIR", str(study.root))
+    load = try_lock("load.lock")
+    assert load is not None
+    with begun(study, "--gpus", "2") as run:
+        time.sleep(4)
+        assert run.poll() is None
+        assert not study.folder("").exists(), "a server was started beside the load"
+        load.close()
+        _, error = run.communicate(timeout=120)
+    assert run.returncode == 0, error
+    assert len(log(study)["executions"]) == 3
+    lock = try_lock("load.lock")
+    assert lock is not None, "the lock outlives the run"
+    lock.close()
 
 
 @pytest.mark.covers("C2", "E-SVR06")

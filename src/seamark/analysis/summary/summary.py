@@ -126,7 +126,7 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
         workload=trial.group,
         service=trial.service,
         component=trial.component,
-        origin=good[0].origin if good else "measured",
+        origin=next((each.metrics.origin for each in results if each.metrics), "measured"),
         deployment=deployment,
         config=redacted(good[0].config if good else trial.settings),
         changed=redacted(trial.changed),

@@ -14,7 +14,7 @@ from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column
 from seamark.report.source import Document, Results
-from seamark.report.tables.summary import slug
+from seamark.report.tables.summary import origin_columns, slug
 from seamark.storage.paths import read_or_none
 from seamark.storage.redaction import redacted, redacted_text
 
@@ -67,6 +67,7 @@ def _settings(treatments: Sequence[SummaryRow]) -> tuple[Block, ...]:
     shown = configs[:MOST_ROWS]
     columns = (
         column("treatment", [row.treatment for row in treatments[:MOST_ROWS]], kind="code"),
+        *origin_columns(treatments[:MOST_ROWS]),
         *(column(n, [level(c[n], n) if n in c else None for c in shown], why=UNSET) for n in varying),
     )
     left_out = len(configs) - len(shown)

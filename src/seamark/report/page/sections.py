@@ -13,7 +13,7 @@ from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
 from seamark.report.comparison import answer
 from seamark.report.numbers import ABSENT, duration, size
-from seamark.report.ordering import about_servers, only_simulated, simulated_services
+from seamark.report.ordering import ORIGIN, about_servers, only_simulated, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
 from seamark.report.source import Results
 from seamark.report.tables.summary import origin_columns
@@ -161,15 +161,20 @@ def verdicts_section(results: Results) -> Section:
             "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
         )
         return Section(id="verdicts", title="Verdicts", blocks=(Text(text=text, kind="plain"),))
-    frame = pd.DataFrame([{**vars(reason), "trial": trial.id} for trial, reason in every])
+    frame = pd.DataFrame([{**vars(reason), "trial": trial.id, ORIGIN: trial.origin} for trial, reason in every])
     frame["grave"] = frame["severity"].map(SEVERITY)
-    frame["cases"] = frame.groupby(["severity", "code"])["code"].transform("size")
+    alike = ["severity", "code", ORIGIN]
+    frame["cases"] = frame.groupby(alike)["code"].transform("size")
     frame = frame.sort_values(["grave", "cases"], ascending=[True, False], kind="stable")
-    found = [own for _, own in frame.groupby(["severity", "code"], sort=False)]
+    found = [own for _, own in frame.groupby(alike, sort=False)]
+    checked = Counter(str(trial.origin) for trial in results.ok)
+    origins = [str(own[ORIGIN].iloc[0]) for own in found]
+    simulated = [column(ORIGIN, origins)] if any(trial.origin == "simulated" for trial in results.trials) else []
     columns = (
         column("severity", [str(own["severity"].iloc[0]).upper() for own in found], "verdict"),
         column("code", [str(own["code"].iloc[0]) for own in found], "code"),
-        figures("trials", [f"{len(own)} of {len(results.ok)}" for own in found]),
+        *simulated,
+        figures("trials", [f"{len(own)} of {checked[of]}" for own, of in zip(found, origins, strict=True)]),
         column("what was seen", [_commonest(own["text"]) for own in found]),
         column("what to do", [str(own["remedy"].iloc[0]) for own in found]),
         column("which trials", [_first(list(own["trial"]), own["severity"].iloc[0]) for own in found], "code"),

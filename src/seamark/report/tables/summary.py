@@ -139,8 +139,8 @@ def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -
     return shown, f"Quality, as named in metrics.json: {said}." if said else ""
 
 
-def origin_columns(trials: Sequence[TrialRecord]) -> list[Column]:
-    """Return a column of the origin where trials are simulated."""
+def origin_columns(trials: Sequence[TrialRecord] | Sequence[SummaryRow]) -> list[Column]:
+    """Return a column of the origin where trials, or treatments, are simulated."""
     simulated = any(trial.origin == "simulated" for trial in trials)
     return [column(ORIGIN, [trial.origin for trial in trials])] if simulated else []
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from seamark.services.supervisor.control_files import (
     HEARTBEAT_INTERVAL_S,
@@ -19,6 +19,12 @@ from seamark.storage.paths import DeploymentFolder, read_or_none
 
 TICK_S = 0.05
 FILES_INTERVAL_S = 0.2
+STOPS: Mapping[str, str] = {
+    "switch": "A server of another model took its GPUs.",
+    "evicted": "Another deployment took its place.",
+    "interrupted": "The run that needed it was interrupted.",
+}
+"""Reasons in exit records, by the cause in a request to stop; without one a stop was requested."""
 
 
 class LivenessMonitor:
@@ -77,7 +83,7 @@ class LivenessMonitor:
     def _check_files(self, now_s: float) -> None:
         if self.control.stop_request.exists():
             request = read_or_none(self.control.stop_request, StopRequest) or StopRequest()
-            raise EndedError(request.why, "A stop was requested.")
+            raise EndedError(request.why, STOPS.get(request.why, "A stop was requested."))
         if self.control.published.exists() and not self._endpoint.exists():
             raise EndedError("endpoint-removed", "Its endpoint.json was removed: the server is no longer needed.")
         lease_ns = modified_ns(self.control.lease)

@@ -73,6 +73,15 @@ class LlmRequests:
     def __len__(self) -> int:
         return len(self.arrival_s)
 
+    def part(self, at: slice) -> "LlmRequests":
+        """Return some of the requests."""
+        return LlmRequests(
+            arrival_s=self.arrival_s[at],
+            prompt_tokens=self.prompt_tokens[at],
+            reply_tokens=self.reply_tokens[at],
+            cached_tokens=None if self.cached_tokens is None else self.cached_tokens[at],
+        )
+
     @property
     def cached(self) -> Ints:
         """Cached tokens of each prompt."""

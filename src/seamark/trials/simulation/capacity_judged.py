@@ -15,6 +15,8 @@ from seamark.trials.simulation.capacity_layouts import Choice
 from seamark.trials.simulation.capacity_load import CapacityAsked
 
 EXTRAPOLATED = "extrapolated"
+EDGE = 1.001
+"""Ratio of rates on both sides of the edge of a fit, at which its place is known well enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,3 +117,19 @@ def _figures(judged: Judged) -> Mapping[str, tuple[float, ...]]:
     return {
         name: tuple(np.quantile(values, (0.5, tail, 1 - tail)).tolist()) for name, values in judged.values_s.items()
     }
+
+
+def nearest_inside(service: ServiceModel, load: PlannedLoad, replicas: int, wanted_rps: float) -> float:
+    """Return the rate nearest to the wanted one that lies inside the fit, between it and that of a load which does;
+    to a thousandth where that is not the wanted one."""
+
+    def inside(rate_rps: float) -> bool:
+        return not service.outside(replace(load, rate_rps=rate_rps), replicas)
+
+    if inside(wanted_rps):
+        return wanted_rps
+    good, bad = load.rate_rps, wanted_rps
+    while max(good / bad, bad / good) > EDGE:
+        middle = (good * bad) ** 0.5
+        good, bad = (middle, bad) if inside(middle) else (good, middle)
+    return good

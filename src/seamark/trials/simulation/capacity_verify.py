@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import yaml
 
 from seamark.config.workload import NAME
 from seamark.errors import UserError
 from seamark.fit.planned_load import QUANTILES, Objective, PlannedLoad, objective_of
-from seamark.fit.prediction import CONFIDENCE
+from seamark.fit.prediction import CONFIDENCE, predicted_of
 from seamark.fit.service_model import ServiceModel
 from seamark.model.results.capacity_plan import CapacityPlan, PlannedLayout
 from seamark.model.results.fitted_model import ReplicaModel
@@ -18,7 +17,7 @@ from seamark.model.scenario import PredictedLoad, Prediction, Slo
 from seamark.model.service import Service
 from seamark.stats.quantiles import samples_needed
 from seamark.storage.codec import encode
-from seamark.trials.simulation.capacity_judged import EXTRAPOLATED, PlannedService
+from seamark.trials.simulation.capacity_judged import EXTRAPOLATED, PlannedService, nearest_inside
 
 FACTORS = (0.8, 1.0, 1.2)
 """Loads of the scenario over the planned one."""
@@ -147,28 +146,14 @@ def _loads(
     for factor in FACTORS:
         rate = planned * factor
         if not extrapolate and factor != 1:
-            inside = _nearest_inside(measured, load, planned, rate)
+            at = replace(load, rate_rps=planned)
+            inside = nearest_inside(measured.service, at, measured.replicas, rate)
             if abs(inside / rate - 1) > 1e-6:
                 notes.append(f"{_rounded(rate):g} requests/s lie outside of the fit.")
             rate = inside
         if factor == 1 or abs(rate / planned - 1) > APART:
             found.append(replace(load, rate_rps=_rounded(rate)))
     return tuple(found), tuple(notes)
-
-
-def _nearest_inside(measured: _Measured, load: PlannedLoad, planned: float, wanted: float) -> float:
-    """Return the rate nearest to the wanted one, between it and the planned one, that lies inside the fit."""
-
-    def inside(rate: float) -> bool:
-        return not measured.service.outside(replace(load, rate_rps=rate), measured.replicas)
-
-    if inside(wanted):
-        return wanted
-    good, bad = planned, wanted
-    for _ in range(12):
-        middle = (good + bad) / 2
-        good, bad = (middle, bad) if inside(middle) else (good, middle)
-    return good
 
 
 def _rounded(rate: float) -> float:
@@ -188,8 +173,7 @@ def _predicted(
         for name, each in wanted.items():
             values[name].append(each.value_s(trial.times_s[each.of]))
         met += all(each.value_s(trial.times_s[each.of]) <= each.limit_s for each in objectives)
-    tail = (1 - CONFIDENCE) / 2
-    rows = {name: np.quantile(each, (0.5, tail, 1 - tail)).tolist() for name, each in values.items()}
+    rows = {name: vars(predicted_of(each)).values() for name, each in values.items()}
     return PredictedLoad(
         rate_rps=load.rate_rps,
         met=round(met / trials, 4),

@@ -9,7 +9,7 @@ from seamark.model.results.capacity_plan import LargestLoad
 from seamark.model.scenario import Search
 from seamark.trials.search.largest_load import Limit, MeasuredProbe, Observation, Values, largest_load
 from seamark.trials.search.steps import Probe
-from seamark.trials.simulation.capacity_judged import EXTRAPOLATED
+from seamark.trials.simulation.capacity_judged import EXTRAPOLATED, nearest_inside
 
 WITHIN, TIMES_MORE = 0.05, 4.0
 UNBOUNDED_S = 1e12
@@ -29,7 +29,9 @@ def largest_simulated(
 ) -> LargestLoad | None:
     """Search from the planned rate to four times as much, with the estimated parameters. Without `extrapolate` rates
     outside of the fit are not tried; None where there is no room above the planned one."""
-    top_rps = _highest_inside(service, load, replicas) if not extrapolate else TIMES_MORE * load.rate_rps
+    top_rps = TIMES_MORE * load.rate_rps
+    if not extrapolate:
+        top_rps = 0.0 if service.outside(load, replicas) else nearest_inside(service, load, replicas, top_rps)
     if top_rps < load.rate_rps * (1 + WITHIN):
         return None
     search = Search(
@@ -76,16 +78,3 @@ def _limit(objective: Objective) -> Limit:
         probability=objective.probability,
         of=objective.of,
     )
-
-
-def _highest_inside(service: ServiceModel, load: PlannedLoad, replicas: int) -> float:
-    """Return the highest rate up to four times the planned one that lies inside the fit, to a thousandth; 0 where the
-    planned one does not."""
-    low, high = load.rate_rps, TIMES_MORE * load.rate_rps
-    if service.outside(load, replicas):
-        return 0.0
-    while high / low > 1.001:
-        middle = (low * high) ** 0.5
-        inside = not service.outside(replace(load, rate_rps=middle), replicas)
-        low, high = (middle, high) if inside else (low, middle)
-    return low
