@@ -28,10 +28,15 @@ def files_of(module: str) -> list[Path]:
 
 
 def bases_in(module: str) -> set[str]:
-    """Return what the classes of a driver extend, without importing any: their libraries may not be here."""
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files_of(module)]
-    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    return {ast.unparse(base) for node in classes for base in node.bases}
+    """Return what the classes of a driver extend, also by another driver, without importing any: their libraries may
+    not be here."""
+    nodes = [node for file in files_of(module) for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    found = {ast.unparse(base) for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
+    for node in nodes:
+        named = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
+        if named & found and str(node.module).startswith("seamark.drivers."):
+            found |= bases_in(str(node.module).removesuffix(".driver"))
+    return found
 
 
 @pytest.mark.covers("E2")

@@ -118,7 +118,10 @@ def test_a_file_of_a_setting_that_cannot_be_read_is_one_line_with_its_place() ->
     ("setting", "says"),
     [
         ({"type": "int", "file": True}, "settings.items.file: only a setting of type str can name a file."),
-        ({"type": "structure"}, "a structure has the form of its name, and 'items' is no form. Forms: mix, command."),
+        (
+            {"type": "structure"},
+            "a structure has the form of its name, and 'items' is no form. Forms: mix, command, method, task.",
+        ),
     ],
 )
 def test_a_recipe_says_which_settings_can_have_a_form_or_a_file(setting: dict[str, object], says: str) -> None:
