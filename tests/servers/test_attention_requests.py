@@ -155,3 +155,13 @@ def test_a_wrong_option_ends_the_start_with_status_2(option, capsys):
         read_arguments(["--model=m", "--port=1", option])
     assert ended.value.code == 2
     assert option.split("=")[0] in capsys.readouterr().err
+
+
+def test_options_of_from_pretrained_are_json_objects_and_none_sets_what_the_server_sets():
+    plain = ["--model", "m", "--port", "0"]
+    assert read_arguments([*plain, "--tokenizer-options", ""]).tokenizer_options == {}
+    options = read_arguments([*plain, "--tokenizer-options", '{"padding_side": "left"}'])
+    assert options.tokenizer_options == {"padding_side": "left"}
+    for wrong in ('{"dtype": "float16"}', "[1]", "{"):
+        with pytest.raises(SystemExit):
+            read_arguments([*plain, "--model-options", wrong])

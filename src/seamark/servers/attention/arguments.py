@@ -1,16 +1,21 @@
 """The command line of the server."""
 
 import argparse
-from dataclasses import dataclass
-from typing import Literal, get_args
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Validate = Literal["none", "load", "token"]
+TAKEN = ("dtype", "torch_dtype", "attn_implementation", "output_loading_info", "device_map")
+"""Arguments of `from_pretrained` that no option may set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What is served, where, and how. `max_model_len` None: the model's own; `threads` None: torch's own."""
+    """What is served, where, and how. `max_model_len` None: the model's own; `threads` None: torch's own. Options are
+    further arguments of `from_pretrained`."""
 
     model: str
     served_model: str
@@ -22,6 +27,8 @@ class Arguments:
     max_model_len: int | None
     threads: int | None
     validate: Validate
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_arguments(argv: list[str]) -> Arguments:
@@ -40,6 +47,8 @@ def read_arguments(argv: list[str]) -> Arguments:
     add("--max-model-len", type=_none_or_count, help="longest prompt with its answer, in tokens; none: the model's")
     add("--threads", type=_none_or_count, help="threads of the CPU; none: as many as torch takes")
     add("--validate", choices=get_args(Validate), default="token", help="what is tried before the server is healthy")
+    add("--model-options", type=_options, default={}, help="JSON object: arguments of the model's from_pretrained")
+    add("--tokenizer-options", type=_options, default={}, help="the same for the tokenizer's")
     known = parser.parse_args(argv)
     return Arguments(**{**vars(known), "served_model": known.served_model or known.model})
 
@@ -48,6 +57,19 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
     return int(text)
+
+
+def _options(text: str) -> Mapping[str, Any]:
+    """Return the object in a JSON text; recipes write none as an empty text."""
+    try:
+        options = json.loads(text or "{}")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no JSON: {error}") from None
+    if not isinstance(options, dict):
+        raise argparse.ArgumentTypeError(f'\'{text}\' is no JSON object, such as {{"padding_side": "left"}}')
+    if taken := [name for name in TAKEN if name in options]:
+        raise argparse.ArgumentTypeError(f"'{taken[0]}' is set by the server itself")
+    return options
 
 
 def _none_or_count(text: str) -> int | None:

@@ -62,12 +62,16 @@ def load(arguments: Arguments) -> LoadedModel:
             raise StartError(MODEL_LOAD_ERROR, f"--model {name}: its layers keep other states than keys and values")
     max_model_len = _max_model_len(name, text, arguments.max_model_len)
     with _failures(name, "tokenizer", TOKENIZER_ERROR, TOKENIZER_ERROR):
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, **arguments.tokenizer_options)
         if not tokenizer.is_fast:
             raise StartError(TOKENIZER_ERROR, f"--model {name}: its tokenizer has no tokenizer.json")
     with _failures(name, "model", MODEL_NOT_FOUND, MODEL_LOAD_ERROR):
         network, loaded = AutoModelForCausalLM.from_pretrained(
-            name, dtype=arguments.dtype, attn_implementation=NAME, output_loading_info=True
+            name,
+            dtype=arguments.dtype,
+            attn_implementation=NAME,
+            output_loading_info=True,
+            **arguments.model_options,
         )
         network = network.to(device).eval()
     model = LoadedModel(

@@ -1,0 +1,84 @@
+"""Matrices as System B names them: stubs, folders, and what the arguments of an adapter stand for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seamark.config.read import Recipes
+from seamark.errors import UserError
+from seamark.evaluation import AdapterConfig, ExecutionProgress
+from seamark.evaluation.adapters import adapter_settings, service_of
+from seamark.evaluation.matrix import path_name, settings_of_generation, stubs_of
+from seamark.planning.study import SHIPPED
+
+SERVICES = Recipes(SHIPPED / "config/services")
+
+
+@pytest.mark.covers("B10")
+def test_forbidden_letters_of_a_name_become_one_underscore_each_and_hyphens_stay() -> None:
+    assert path_name("meta-llama/Llama-3.1-8B-Instruct") == "meta-llama_Llama-3.1-8B-Instruct"
+    assert path_name('a/b\\c:d*e?f"g<h>i|j') == "a_b_c_d_e_f_g_h_i_j"
+
+
+@pytest.mark.covers("B1", "B5")
+def test_every_combination_is_a_stub_with_a_folder_of_its_own() -> None:
+    adapter, kwargs = AdapterConfig(), {"max_new_tokens": 8}
+    tasks = [("longbench", "qasper"), ("mock_benchmark", None)]
+    stubs = stubs_of(["a/b", "c"], [("dense", None), ("s", "streaming")], tasks, adapter, kwargs, "out")
+    assert len(stubs) == len({stub.result_dir for stub in stubs}) == 8
+    assert stubs[0].result_dir == str(Path("out/a_b/dense/longbench_qasper"))
+    assert stubs[0].title == "a/b/dense/longbench_qasper"
+    assert stubs[1].result_dir == str(Path("out/a_b/dense/mock_benchmark")), "no suffix without a subset"
+    kwargs["max_new_tokens"] = 1
+    assert stubs[0].generation_kwargs == {"max_new_tokens": 8}
+
+
+@pytest.mark.covers("B14")
+def test_all_names_that_would_share_a_folder_are_named_at_once() -> None:
+    with pytest.raises(UserError) as error:
+        stubs_of(["a/b", "a:b"], [("x", None), ("X", None)], [("m", None), ("m", None)], AdapterConfig(), {}, "out")
+    assert [line.partition(":")[0] for line in str(error.value).splitlines()] == [
+        "model_names",
+        "sparse_attention_configs",
+        "benchmark_configs",
+    ]
+
+
+def test_an_empty_or_skipped_matrix_is_complete() -> None:
+    assert ExecutionProgress(total_stubs=0).completion_percentage == 100
+    assert ExecutionProgress(total_stubs=12, skipped_stubs=12).completion_percentage == 100
+    assert ExecutionProgress(total_stubs=8, completed_stubs=1, failed_stubs=1).completion_percentage == 25
+
+
+@pytest.mark.covers("B16")
+def test_options_of_from_pretrained_are_settings_or_go_to_the_model_and_the_tokenizer() -> None:
+    adapter = AdapterConfig(
+        model_kwargs={"torch_dtype": "bfloat16", "trust_remote_code": False},
+        tokenizer_kwargs={"padding_side": "left"},
+    )
+    service = service_of(adapter, SERVICES)
+    assert service.name == "attention"
+    settings = adapter_settings(adapter, service)
+    assert settings["dtype"] == "bfloat16"
+    assert json.loads(str(settings["model_options"])) == {"trust_remote_code": False}
+    assert json.loads(str(settings["tokenizer_options"])) == {"padding_side": "left"}
+
+
+def test_options_that_a_service_cannot_pass_on_are_refused_with_those_that_it_has() -> None:
+    adapter = AdapterConfig(adapter_name="vllm_questions", tokenizer_kwargs={"padding_side": "left"})
+    with pytest.raises(UserError, match=r"vllm_questions has no 'padding_side'. It has: dtype, "):
+        adapter_settings(adapter, service_of(adapter, SERVICES))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "settings"),
+    [
+        ({}, {}),
+        ({"max_new_tokens": 4, "do_sample": False}, {"max_new_tokens": 4, "temperature": 0.0}),
+        ({"do_sample": True, "temperature": 0.6, "seed": 3}, {"temperature": 0.6, "sampling_seed": 3}),
+        ({"do_sample": True}, {"temperature": 1.0}),
+    ],
+)
+def test_generation_options_are_settings(kwargs: dict[str, object], settings: dict[str, object]) -> None:
+    assert settings_of_generation(kwargs) == settings
