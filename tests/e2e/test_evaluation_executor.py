@@ -84,7 +84,7 @@ def loads(base: str) -> Mapping[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in found}
 
 
-@pytest.mark.covers("B1", "B5", "B7", "B9", "B10", "B11", "B12")
+@pytest.mark.covers("B1", "B4", "B5", "B6", "B7", "B9", "B10", "B11", "B12", "B15")
 def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -109,6 +109,9 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert json.loads(summary.read_text())["completed_stubs"] == 12
     assert seen[-1].total_stubs == 12
     assert any(each.current_executions for each in seen)
+    records = [json.loads(path.read_text()) for path in Path("out/.seamark/results/matrix").glob("*/load.json")]
+    assert len({worker["pid"] for record in records for worker in record["workers"]} - {os.getpid()}) == 12
+    assert {record["device"]["id"] for record in records} == set(map(str, sorted(os.sched_getaffinity(0))[:2]))
     capsys.readouterr()
 
     before = loads("out")

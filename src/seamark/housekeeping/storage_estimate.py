@@ -12,6 +12,7 @@ from seamark.model.load_profile import LoadProfile
 from seamark.model.results.load_record import SamplesRecord
 from seamark.model.trial import Trial
 from seamark.patterns.table import pattern_of
+from seamark.planning.plan_time import load_of
 from seamark.planning.study import Study
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read
 from seamark.trials.progress import progress_of
@@ -63,7 +64,8 @@ def estimate(study: Study) -> Estimate:
     counted: dict[str, tuple[float, float]] = {}
     least = most = 0
     for trial in missing:
-        fixed = TRIAL_BYTES + int(trial.load.length_s / study.site.telemetry_interval_s * TELEMETRY_BYTES)
+        length_s = load_of(trial, study.services.get(trial.service)).most  # a finite load ends long before its limit
+        fixed = TRIAL_BYTES + int(length_s / study.site.telemetry_interval_s * TELEMETRY_BYTES)
         if trial.treatment in known:
             least, most = least + known[trial.treatment], most + known[trial.treatment] + fixed
         else:

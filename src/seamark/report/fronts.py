@@ -1,5 +1,6 @@
 """Fronts of quality against a cost as text: the level to take, and what speaks for it."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from seamark.model.results.front import Front, FrontPoint
@@ -63,6 +64,21 @@ def front_sentence(front: Front) -> str:
     )
     why = why if best.trials > 1 else "one trial a side allows no test"
     return f"{name} is {kept} ({_items(front)}). That its cost is lower ({facts}) is not shown: {why}."
+
+
+def choice_sentence(fronts: Sequence[Front]) -> str | None:
+    """Return the level that has the least cost on most fronts on the first cost, on how many, and the sentence of the
+    first of them: to be taken if tests show that it costs less. None where no level costs less and is not worse."""
+    first = [each for each in fronts if each.cost == fronts[0].cost]
+    named = [(each, best) for each in first if (best := best_of(each)) is not None]
+    if not named:
+        return None
+    counts = Counter(level(best.level, front.factor) for front, best in named)
+    name, count = counts.most_common(1)[0]
+    front, best = next((front, best) for front, best in named if level(best.level, front.factor) == name)
+    several = len({each.workload for each in first}) > 1
+    where = f" (in {count} of {len(first)} comparisons; {front_title(front, several)})" if len(first) > 1 else ""
+    return f"{'Take ' if best.cheaper else ''}{front.factor} = {name}{where}: {front_sentence(front)}"
 
 
 def share(probability: float | None) -> str:

@@ -51,13 +51,17 @@ def fronts(
     qualities: Mapping[str, Quality],
     where: str = "",
 ) -> tuple[Front, ...]:
-    """Return the front of each factor and combination of the others, by the first score and each cost.
+    """Return the front of each factor and combination of the others, by the first score and each cost. Where the
+    declared family names factors, it is about them alone.
 
     Levels without scored answers, or without an item that the others have, are in none. Raises UserError for an
     unknown cost, which begins with `where`.
     """
     groups: dict[tuple[str, str | None, str], list[Contrast]] = {}
+    declared = {each.factor for each in contrasts} & set(comparing.family)
     for each in contrasts:
+        if declared and each.factor not in declared:
+            continue
         groups.setdefault((each.workload, each.factor, each.base), []).append(each)
     found: list[Front] = []
     for own in groups.values():

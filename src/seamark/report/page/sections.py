@@ -12,6 +12,7 @@ from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
 from seamark.report.comparison import answer
+from seamark.report.fronts import choice_sentence
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import ORIGIN, about_servers, only_simulated, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
@@ -25,8 +26,12 @@ def headline(results: Results) -> Text:
     """Return the answer to the scenario's question, if it compares anything; then trials with a result, and how many
     are valid, suspect and invalid."""
     counts = _counts(results)
-    answered = answer(results.summary.comparisons)
-    return counts if answered is None else Text(text=f"{answered} {counts.text}", kind=counts.kind)
+    found = results.summary.comparisons
+    answered = answer(found)
+    if answered is None:
+        return counts
+    best = choice_sentence(found.fronts) if found is not None else None
+    return Text(text=" ".join(each for each in (best, answered, counts.text) if each), kind=counts.kind)
 
 
 def _counts(results: Results) -> Text:

@@ -1,0 +1,53 @@
+"""The level to take, by the fronts of a scenario: named once for all of them, and only where its saving is shown."""
+
+from dataclasses import replace
+
+from seamark.model.results.front import Front, FrontPoint
+from seamark.report.fronts import choice_sentence
+
+BASE = FrontPoint(level="dense", treatment="d", trials=6, quality=1.0, cost=10.0, ratio=1.0, on_front=True)
+FAST = FrontPoint(
+    level="fast",
+    treatment="f",
+    trials=6,
+    quality=1.0,
+    cost=5.0,
+    ratio=0.5,
+    on_front=True,
+    not_worse=True,
+    cheaper=True,
+)
+FRONT = Front(
+    workload="w",
+    factor="method",
+    fixed={"task": "t"},
+    base="dense",
+    quality="score",
+    cost="ttft_ms.p50",
+    cost_unit="ms",
+    cost_better="lower",
+    items=100,
+    clusters=0,
+    blocks=6,
+    margin=0.05,
+    points=(BASE, FAST),
+)
+
+
+def test_the_level_that_is_best_on_most_fronts_is_the_one_to_take() -> None:
+    other = replace(FRONT, fixed={"task": "u"}, points=(BASE, replace(FAST, level="odd")))
+    last = replace(FRONT, fixed={"task": "v"})
+    said = choice_sentence((FRONT, other, last, replace(FRONT, cost="energy")))
+    assert said is not None
+    assert said.startswith(
+        "Take method = fast (in 2 of 3 comparisons; score against ttft_ms.p50 (task t)): The method"
+    )
+
+
+def test_a_saving_that_is_not_shown_is_no_advice_and_without_one_nothing_is_said() -> None:
+    unsure = replace(FRONT, points=(BASE, replace(FAST, cheaper=False)))
+    said = choice_sentence((unsure,))
+    assert said is not None
+    assert said.startswith("method = fast: fast is not worse than dense")
+    assert choice_sentence((replace(FRONT, points=(BASE, replace(FAST, not_worse=False))),)) is None
+    assert choice_sentence(()) is None
