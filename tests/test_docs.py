@@ -229,7 +229,8 @@ def test_a_name_that_a_module_does_not_define_is_noticed():
 def test_every_example_of_a_scenario_in_the_docs_is_read_and_planned(tmp_path, monkeypatch):
     services = read_services(ROOT / "config" / "services")
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "config" / "clusters", tmp_path / "config" / "clusters")  # simulated workflows name them
+    for named in ("clusters", "methods", "benchmarks"):  # simulated workflows and evaluations name them
+        shutil.copytree(ROOT / "config" / named, tmp_path / "config" / named)
     shutil.copy(ROOT / "tests" / "simulation" / "srasearch_of_wfcommons.json", tmp_path / "blast.json")
     pages = [page for page in PAGES if page.name != "extending.md"]  # e2e/test_extending.py runs its whole study
     examples = [block for page in pages for block in blocks(page, "yaml") if re.search("^scenario:", block, re.M)]
