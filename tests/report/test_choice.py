@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from seamark.model.results.front import Front, FrontPoint
-from seamark.report.fronts import choice_sentence
+from seamark.report.fronts import choice_sentence, front_sentence
 
 BASE = FrontPoint(level="dense", treatment="d", trials=6, quality=1.0, cost=10.0, ratio=1.0, on_front=True)
 FAST = FrontPoint(
@@ -49,5 +49,17 @@ def test_a_saving_that_is_not_shown_is_no_advice_and_without_one_nothing_is_said
     said = choice_sentence((unsure,))
     assert said is not None
     assert said.startswith("method = fast: fast is not worse than dense")
-    assert choice_sentence((replace(FRONT, points=(BASE, replace(FAST, not_worse=False))),)) is None
+    lossy = choice_sentence((replace(FRONT, points=(BASE, replace(FAST, not_worse=False))),))
+    assert lossy is not None
+    assert lossy.startswith("score against ttft_ms.p50 (task t): No method is shown to be not worse than dense")
     assert choice_sentence(()) is None
+
+
+def test_a_method_of_a_model_that_knows_nothing_is_never_advised() -> None:
+    """Its few right answers are chance, and none can lose more than the margin."""
+    ignorant = replace(FRONT, points=(replace(BASE, quality=0.02), replace(FAST, quality=0.02)))
+    assert choice_sentence((ignorant,)) is None
+    assert front_sentence(ignorant).startswith("dense itself has score 0.02, so no method can lose more than 0.05 (")
+    assert str(choice_sentence((ignorant, FRONT))).startswith(
+        "Take method = fast: The method with the least ttft_ms.p50"
+    )

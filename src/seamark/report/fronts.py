@@ -34,6 +34,10 @@ def front_sentence(front: Front) -> str:
     """Return the level of the least cost that is not worse than the baseline by more than the margin, how sure its
     saving is, or why none can be named."""
     base = level(front.base, front.factor)
+    if not _has_skill(front):
+        lost = "any" if not front.margin else f"more than {front.margin:g}"
+        scored = f"{base} itself has {front.quality} {front.points[0].quality or 0:.3g}"
+        return f"{scored}, so no {front.factor} can lose {lost} ({_items(front)})."
     if front.margin is None:
         return (
             f"Which {front.factor} is as good as {base} cannot be said: `compare: quality_margin` states no loss that"
@@ -68,17 +72,25 @@ def front_sentence(front: Front) -> str:
 
 def choice_sentence(fronts: Sequence[Front]) -> str | None:
     """Return the level that has the least cost on most fronts on the first cost, on how many, and the sentence of the
-    first of them: to be taken if tests show that it costs less. None where no level costs less and is not worse."""
-    first = [each for each in fronts if each.cost == fronts[0].cost]
+    first of them: to be taken if tests show that it costs less. Without such a level, the sentence of the first
+    front. None without a front whose baseline has more quality than the margin."""
+    first = [each for each in fronts if each.cost == fronts[0].cost and each.points and _has_skill(each)]
+    if not first:
+        return None
+    several = len({each.workload for each in first}) > 1
     named = [(each, best) for each in first if (best := best_of(each)) is not None]
     if not named:
-        return None
+        return f"{front_title(first[0], several)}: {front_sentence(first[0])}"
     counts = Counter(level(best.level, front.factor) for front, best in named)
     name, count = counts.most_common(1)[0]
     front, best = next((front, best) for front, best in named if level(best.level, front.factor) == name)
-    several = len({each.workload for each in first}) > 1
     where = f" (in {count} of {len(first)} comparisons; {front_title(front, several)})" if len(first) > 1 else ""
     return f"{'Take ' if best.cheaper else ''}{front.factor} = {name}{where}: {front_sentence(front)}"
+
+
+def _has_skill(front: Front) -> bool:
+    """Return whether the baseline can lose more than the margin: its score is above it."""
+    return front.better == "lower" or (front.points[0].quality or 0.0) > (front.margin or 0.0)
 
 
 def share(probability: float | None) -> str:
