@@ -179,7 +179,7 @@ def _workload(
         mistakes.add(parts["search"], text)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
-    for name in FORMS.keys() & found.keys():
+    for name in (each for each in FORMS.keys() & found.keys() if known[each].type == "structure"):
         FORMS[name].check(item, workload, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)

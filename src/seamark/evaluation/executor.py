@@ -254,6 +254,7 @@ def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
         category, reason = UNFINISHED, "the run ended before this stub"
     elif not load.ok:
         category, reason = load.category or "failed", load.reason or "no reason is known"
+        reason = " ".join([reason, *load.log_tail[-1:]])
     elif answers is None or answers.status != "ok":
         category, reason = "not_scored", (answers.reason if answers else None) or "its answers were not scored"
     else:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seamark.config.forms.table import label_of, qualities_of
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
 from seamark.model.trial import Plan
@@ -128,3 +129,9 @@ def test_a_recipe_says_which_settings_can_have_a_form_or_a_file(setting: dict[st
     with pytest.raises(UserError) as caught:
         recipe(**setting)
     assert says in str(caught.value)
+
+
+def test_a_setting_of_a_users_own_recipe_may_have_the_name_of_a_form_and_be_plain_text() -> None:
+    """`method: {type: str}` was a setting of recipes before methods of attention were a form."""
+    assert qualities_of({"method": ("dense", None), "task": ("sort",)}) == ()
+    assert label_of("method", "dense") == "dense"

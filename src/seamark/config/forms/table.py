@@ -62,7 +62,8 @@ def _document(text: str) -> Document | None:
 def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
     """Return the names of the figures that the structures among some levels give."""
     texts = [(name, str(text)) for name in FORMS.keys() & levels.keys() for text in levels[name] if text is not None]
-    return tuple(dict.fromkeys(each for name, text in texts for each in FORMS[name].qualities(json.loads(text))))
+    documents = [(name, document) for name, text in texts if (document := _document(text)) is not None]
+    return tuple(dict.fromkeys(each for name, document in documents for each in FORMS[name].qualities(document)))
 
 
 def schema_of_structure(name: str) -> dict[str, Any]:
