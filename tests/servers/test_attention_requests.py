@@ -52,8 +52,8 @@ def prompt(completion: dict[str, Any], *, max_model_len: int = 100) -> Any:
     ("limit", "how", "kept"),
     [
         (4, "middle", [0, 1, 8, 9]),
-        (5, "middle", [0, 1, 7, 8, 9]),
-        (1, "middle", [9]),
+        (5, "middle", [0, 1, 8, 9]),
+        (1, "middle", [0]),
         (0, "middle", []),
         (4, "end", [0, 1, 2, 3]),
         (0, "end", []),

@@ -1,30 +1,29 @@
-"""Contexts that are longer than a limit lose tokens: from their middle, as in LongBench, or from their end."""
+"""Contexts that are longer than a limit, as requests: shortened by the rule of tasks, or refused with both lengths."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 from seamark.servers.attention.errors import CONTEXT_TOO_LONG, RequestError
+from seamark.tasks import truncation
+from seamark.tasks.truncation import Truncate
 
-Truncate = Literal["middle", "end", "error"]
 TRUNCATIONS = get_args(Truncate)
+LEAST_ENDS = 2
+"""Fewest tokens of which a beginning and an end can be kept."""
 
 
 def truncated(ids: Sequence[int], limit_tokens: int, how: Truncate) -> list[int]:
-    """Return at most `limit_tokens` of a context's tokens.
+    """Return at most `limit_tokens` of a context's tokens, by `seamark.tasks.truncation`; of one token the first.
 
-    `middle` keeps as many of its first as of its last tokens, one more of the last for an odd limit (LongBench's
-    pred.py, https://github.com/THUDM/LongBench, which drops that one). `end` keeps its first. Raises RequestError
-    for `error`.
+    Raises RequestError where `how` is `error`.
     """
-    if len(ids) <= limit_tokens:
-        return list(ids)
-    if how == "error":
+    if len(ids) > limit_tokens and how == "error":
         raise RequestError(
             400,
             CONTEXT_TOO_LONG,
             f"context: {len(ids)} tokens, of which {limit_tokens} fit. "
             "Shorten it, or set 'truncate' to 'middle' or 'end'.",
         )
-    head = limit_tokens if how == "end" else limit_tokens // 2
-    tail = limit_tokens - head
-    return [*ids[:head], *ids[len(ids) - tail :]]
+    if limit_tokens < LEAST_ENDS:
+        return list(ids[:limit_tokens])
+    return truncation.truncated(ids, limit_tokens, how)[0]
