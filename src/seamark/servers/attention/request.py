@@ -7,7 +7,8 @@ from typing import Any
 from seamark.attention.method import KERNELS, SPARSE_FROM, Kernel, Method, SparseFrom, read_method
 from seamark.errors import UserError, did_you_mean
 from seamark.servers.attention.errors import METHOD_NOT_SUPPORTED, RequestError, wrong
-from seamark.servers.attention.truncation import TRUNCATIONS, Truncate
+from seamark.servers.attention.truncation import TRUNCATIONS
+from seamark.tasks.truncation import Truncate
 
 DENSE = {"name": "dense", "summary": "Attention over all keys.", "maskers": []}
 MOST_STOPS = 64
