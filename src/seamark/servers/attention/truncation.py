@@ -1,4 +1,4 @@
-"""Contexts longer than a limit, as requests have them: shortened by the rule of tasks, or refused with both lengths."""
+"""Contexts longer than a limit, in a request: shortened by the rule of tasks, or refused with both lengths."""
 
 from collections.abc import Sequence
 from typing import get_args
