@@ -41,7 +41,7 @@ CHAT = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 def write_known_reader(folder: Path, *, keys: int, max_length: int, words: Sequence[str] = ()) -> None:
     """Write the reader and its word-level tokenizer, for AutoModelForCausalLM and AutoTokenizer.
 
-    It knows the vocabulary of `needles` with so many keys, and further `words`; any other is read as `<unk>`.
+    Its vocabulary is that of `needles` with `keys` keys, and further `words`; any other word is read as `<unk>`.
     `max_length` is the longest prompt and reply in tokens. Weights are float32.
     """
     import torch
@@ -154,7 +154,7 @@ def _tokens(tokenizer: Any) -> dict[str, int | None]:
 
 
 def _normed(size: int, parts: int) -> float:
-    """Return the value of a one after RMSNorm, in a hidden state with a one in so many of its three parts."""
+    """Return the value that RMSNorm gives to a 1 in a hidden state of three parts, `parts` of which have one 1."""
     return sqrt(3 * size / parts)
 
 

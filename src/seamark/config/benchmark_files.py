@@ -100,15 +100,23 @@ def task_of(task: str, folders: Sequence[Path]) -> tuple[Benchmark, Subset]:
     Raises UserError, with the nearest guess, for an unknown name and for a benchmark whose subset is not named.
     """
     benchmark, name = _benchmark_of(task, folders)
-    if name in benchmark.subsets:
-        return benchmark, benchmark.subsets[name]
-    if WHOLE in benchmark.subsets:
-        raise UserError(f"'{task}': the benchmark '{benchmark.name}' has no subsets. Write '{benchmark.name}'.")
-    known = ", ".join(benchmark.subsets)
-    if name == WHOLE:
+    if name == WHOLE and WHOLE not in benchmark.subsets:
+        known = ", ".join(benchmark.subsets)
         raise UserError(f"'{task}': name a subset, as in '{task}/{next(iter(benchmark.subsets))}'. It has: {known}.")
-    guess = did_you_mean(name, benchmark.subsets) or f" It has: {known}."
-    raise UserError(f"'{task}': the benchmark '{benchmark.name}' has no subset '{name}'.{guess}")
+    try:
+        return benchmark, subset_of(benchmark, name)
+    except ValueError as error:
+        raise UserError(f"'{task}': {error}") from None
+
+
+def subset_of(benchmark: Benchmark, name: str) -> Subset:
+    """Return a subset by its name. Raises ValueError, with the nearest guess, for a name that is none."""
+    if name in benchmark.subsets:
+        return benchmark.subsets[name]
+    if WHOLE in benchmark.subsets:
+        raise ValueError(f"the benchmark '{benchmark.name}' has no subsets. Write '{benchmark.name}'.")
+    guess = did_you_mean(name, benchmark.subsets) or f" It has: {', '.join(benchmark.subsets)}."
+    raise ValueError(f"the benchmark '{benchmark.name}' has no subset '{name}'.{guess}")
 
 
 def tasks_of(task: str, folders: Sequence[Path]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from seamark.attention.method import read_method
 from seamark.drivers.openai.driver import OpenAi, compact
 from seamark.drivers.openai.kept import KeptReply, read_kept
 from seamark.drivers.openai.models import TINY, write_tiny
@@ -177,7 +178,7 @@ def _identity(task: str, question: Question) -> str:
 
 
 def _is_sparse(method: service.Value) -> bool:
-    return method is not None and bool(json.loads(str(method))["maskers"])
+    return method is not None and not read_method(json.loads(str(method)), "method").is_dense
 
 
 def _figure(reply: KeptReply, place: str) -> float | None:

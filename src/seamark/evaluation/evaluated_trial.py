@@ -1,7 +1,6 @@
 """A trial of an evaluation as its files have it: what was asked, what was answered, scores and figures."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.analysis.answers import score_columns
+from seamark.config.forms.table import label_of
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
 from seamark.model.results.answers import AnswersRecord
@@ -36,21 +36,20 @@ class EvaluatedTrial:
     @property
     def whole(self) -> bool:
         """Whether the trial is done: nothing failed, and no question is without an answer."""
-        if self.metrics is None or self.answers is None or self.load is None:
-            return False
-        answered = self.answers.scores.get("score")
-        asked = self.load.items
-        return self.metrics.status == "ok" and answered is not None and answered.scored == asked
+        return self.metrics is not None and self.metrics.status == "ok" and self.unscored == 0
+
+    @property
+    def unscored(self) -> int | None:
+        """Number of questions without a score; None where nothing was scored."""
+        score = None if self.answers is None else self.answers.scores.get("score")
+        if score is None or self.load is None or self.load.items is None:
+            return None
+        return self.load.items - score.scored
 
     @property
     def load_s(self) -> float:
         """Length of its load in seconds, 0 without one."""
         return 0.0 if self.load is None or self.load.duration_s is None else self.load.duration_s
-
-    @property
-    def scores(self) -> Mapping[str, float | None]:
-        """Means of all scores and figures of its answers, by name."""
-        return {} if self.answers is None else {name: each.mean for name, each in self.answers.scores.items()}
 
     def document(self) -> Mapping[str, Any]:
         """Return `metrics.json` of the result tree: scores with standard errors, and times of the same answers."""
@@ -118,7 +117,7 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
         }
 
 
-def micro_metrics(rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def micro_metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield what the server says of attention in each answer: density and output error by layer."""
     for row in rows:
         facts = read_kept(row["reply"]).facts if row["reply"] is not None else {}
@@ -141,4 +140,4 @@ def _times_s(folder: TrialFolder) -> Mapping[int, tuple[float | None, float | No
 
 def setting_name(trial: Trial, name: str) -> str:
     """Return the name of the structure in a setting: of a method or a task."""
-    return str(json.loads(str(trial.settings[name]))["name"])
+    return label_of(name, str(trial.settings[name]))

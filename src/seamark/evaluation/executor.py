@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal
 
 from seamark.errors import SiteError, UserError
@@ -97,8 +98,10 @@ class BenchmarkExecutor:
         study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes())
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
+        written = self._written_before()
         for stub in stubs:
-            if self._was_removed(stub):
+            # a folder that was written and is no longer whole was removed or damaged; one never written is exported
+            if stub.result_dir in written and not is_whole(Path(stub.result_dir)):
                 put_aside(folder.trial(trials[stub.result_dir].id))
         before = {state.trial for state in progress_of(study).states if state.state == "ok"}
         skipped = [stub for stub in stubs if trials[stub.result_dir].id in before]
@@ -108,8 +111,8 @@ class BenchmarkExecutor:
             self._submit(study, trials, len(skipped))
         of_stubs = [trials[stub.result_dir] for stub in stubs]
         found = [(stub, evaluated(each, folder.trial(each.id))) for stub, each in zip(stubs, of_stubs, strict=True)]
-        written = write_whole({Path(stub.result_dir): trial for stub, trial in found})
-        self._note_written(written)
+        now = write_whole({Path(stub.result_dir): trial for stub, trial in found})
+        write_text(self._written, f"{json.dumps(sorted({*written, *map(str, now)}), indent=1)}\n")
         took_s = time.monotonic() - began_s
         results = _results(found, len(skipped), took_s)
         self._write_summary(results)
@@ -140,20 +143,12 @@ class BenchmarkExecutor:
     def _written(self) -> Path:
         return Path(self.base_result_dir, ".seamark", "written.json")
 
-    def _was_removed(self, stub: BenchmarkStub) -> bool:
-        """Return whether a stub's folder was written and is no longer whole: its result was removed or damaged, so it
-        is evaluated again. One that was never written is only exported."""
-        return stub.result_dir in self._written_before() and not is_whole(Path(stub.result_dir))
-
     def _written_before(self) -> frozenset[str]:
+        """Return the folders of stubs that any execution has written."""
         try:
             return frozenset(json.loads(self._written.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return frozenset()
-
-    def _note_written(self, folders: Sequence[Path]) -> None:
-        names = sorted({*self._written_before(), *map(str, folders)})
-        write_text(self._written, f"{json.dumps(names, indent=1)}\n")
 
     def _lanes(self) -> Mapping[str, Any]:
         per_device = -(-self.max_concurrent_runs // len(self.gpu_ids))
@@ -172,10 +167,10 @@ class BenchmarkExecutor:
             environment["CUDA_VISIBLE_DEVICES"] = str(self.gpu_ids[0])
         planned = {trial.id for trial in trials.values()}
         seen: Seen = {}
-        with subprocess.Popen(
-            command, cwd=study.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as run:
-            assert run.stderr is not None
+        with (
+            TemporaryFile("w+", encoding="utf-8", errors="replace") as said,  # a pipe that is not read fills up
+            subprocess.Popen(command, cwd=study.root, env=environment, stdout=subprocess.DEVNULL, stderr=said) as run,
+        ):
             try:
                 while run.poll() is None:
                     with suppress(subprocess.TimeoutExpired):
@@ -185,7 +180,8 @@ class BenchmarkExecutor:
             except BaseException:
                 run.terminate()
                 raise
-            text = run.stderr.read()
+            said.seek(0)
+            text = said.read()
         if run.returncode == 2:
             raise UserError(text.strip() or "bench submit refused the matrix.")
         if run.returncode not in (0, 1):
@@ -258,9 +254,6 @@ def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
     elif answers is None or answers.status != "ok":
         category, reason = "not_scored", (answers.reason if answers else None) or "its answers were not scored"
     else:
-        score = answers.scores.get("score")
-        category = "unanswered"
-        reason = (
-            f"{(load.items or 0) - (score.scored if score else 0)} of {load.items} questions have no scored answer"
-        )
+        left = load.items if trial.unscored is None else trial.unscored
+        category, reason = "unanswered", f"{left} of {load.items} questions have no scored answer"
     return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.load_s)

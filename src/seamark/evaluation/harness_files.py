@@ -32,9 +32,10 @@ def write_harness_files(trials: Sequence[EvaluatedTrial], base: Path) -> list[Pa
     written = []
     for folder, members in groups.items():
         samples = {folder_of(each).name: list(answer_rows(each)) for each in members}
-        for name, rows in samples.items():
+        for each, (name, rows) in zip(members, samples.items(), strict=True):
+            lines = [json.dumps(_sample(at, row, _score_names(each))) for at, row in enumerate(rows)]
             written.append(folder / f"samples_{name}.jsonl")
-            write_text(written[-1], "".join(f"{json.dumps(_sample(at, row))}\n" for at, row in enumerate(rows)))
+            write_text(written[-1], "".join(f"{line}\n" for line in lines))
         written.append(folder / "results.json")
         write_text(written[-1], f"{json.dumps(_results(members, samples), indent=1)}\n")
     return written
@@ -62,10 +63,14 @@ def _scores(trial: EvaluatedTrial) -> Mapping[str, float | str | None]:
     return found
 
 
-def _sample(number: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _score_names(trial: EvaluatedTrial) -> Sequence[str]:
+    return tuple(trial.answers.scores) if trial.answers else ()
+
+
+def _sample(number: int, row: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
     doc = {name: row[name] for name in ("id", "cluster", "question", "answer_prefix", "facts")}
     prompt = f"{row['context']}{row['question']}{row['answer_prefix']}"
-    scores = {name: value for name, value in row.items() if isinstance(value, float) and not name.endswith("_s")}
+    scores = {name: row[name] for name in names if row[name] is not None}
     return {
         "doc_id": number,
         "doc": doc,

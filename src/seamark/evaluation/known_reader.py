@@ -1,4 +1,4 @@
-"""The model whose answers are known, for whoever checks a method or an adapter of their own."""
+"""The model whose answers are known, to check a new method or adapter."""
 
 from seamark.attention.known_answers import expected_density, expected_right
 from seamark.attention.known_reader import write_known_reader, write_random_model

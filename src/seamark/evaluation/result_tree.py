@@ -78,7 +78,7 @@ def _write_folder(trial: EvaluatedTrial, target: Path) -> None:
     try:
         rows = list(answer_rows(trial))
         _write_csv(beside / "raw_results.csv", rows)
-        attention = list(micro_metrics(iter(rows)))
+        attention = list(micro_metrics(rows))
         if attention:
             write_text(beside / "micro_metrics.jsonl", "".join(f"{json.dumps(line)}\n" for line in attention))
         write_text(beside / "config.json", f"{json.dumps(config_of(trial), indent=1)}\n")

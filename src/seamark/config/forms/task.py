@@ -5,13 +5,11 @@ A benchmark without a subset stands for all of its subsets. A level has all that
 
 from typing import Any
 
-from seamark.config.benchmark_files import benchmark_of
+from seamark.config.benchmark_files import KINDS, benchmark_of, subset_of
 from seamark.config.forms.form import NAME, Document, Form, Leaves
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.errors import did_you_mean
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
-from seamark.tasks.benchmark import WHOLE
 from seamark.tasks.task import task_document
 
 
@@ -41,15 +39,11 @@ class TaskForm(Form):
         _, slash, name = item.value.partition("/")
         if not slash:
             return tuple(task_document(benchmark, subset) for subset in benchmark.subsets.values())
-        if name in benchmark.subsets and name != WHOLE:
-            return (task_document(benchmark, benchmark.subsets[name]),)
-        if WHOLE in benchmark.subsets:
-            mistakes.add(item, f"the benchmark '{benchmark.name}' has no subsets. Write '{benchmark.name}'.")
-        else:
-            known = f" It has: {', '.join(benchmark.subsets)}."
-            guess = did_you_mean(name, benchmark.subsets) or known
-            mistakes.add(item, f"the benchmark '{benchmark.name}' has no subset '{name}'.{guess}")
-        return ()
+        try:
+            return (task_document(benchmark, subset_of(benchmark, name)),)
+        except ValueError as error:
+            mistakes.add(item, str(error))
+            return ()
 
     def check(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
         """A task fits with every other setting."""
@@ -61,7 +55,7 @@ class TaskForm(Form):
     def text(self, document: Document) -> str:
         """Return where its questions come from, and its scorer."""
         source = document["source"]
-        where = next((str(source[key]) for key in ("made_by", "file", "folder", "hub") if source.get(key)), "")
+        where = next((str(source[key]) for key in KINDS if source.get(key)), "")
         return f"{where}, scored by {document['scorer']}"
 
     def qualities(self, document: Document) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc, unused-ignore]
         self._wanted = 0
 
     def reserve(self, positions: int) -> None:
-        """Make room for so many positions in all when keys come next, so that it need not grow step by step."""
+        """Reserve room for a total number of positions at the next keys, so that buffers do not grow step by step."""
         self._wanted = positions
 
     def update(
@@ -43,7 +43,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc, unused-ignore]
         return self._length
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last positions: so many, written as a negative number, as transformers has it since 5.18."""
+        """Forget the last positions: their number is negative, as in transformers since 5.18."""
         if tokens_to_remove > 0:
             raise ValueError("crop takes the number of tokens to remove, as a negative number")
         self._length = max(self._length + tokens_to_remove, 0)
@@ -95,7 +95,7 @@ class KeyValueCache(Cache):  # type: ignore[misc, unused-ignore]
         return min(int(layer.get_seq_length()) for layer in self.layers)
 
     def reserve(self, positions: int) -> None:
-        """Make room for so many positions in all."""
+        """Make room for a total number of positions."""
         for layer in self.layers:
             layer.reserve(positions)
 
