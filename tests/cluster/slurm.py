@@ -8,6 +8,7 @@ import getpass
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -63,6 +64,15 @@ SlurmdTimeout=300
 {plugins}
 """
 WITHOUT_ACCOUNTING = "AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none\n"
+STEPD = """\
+#!{python} -ISs
+# Without cgroups Slurm misses processes whose parent has ended: as a subreaper, slurmstepd gets them as its own.
+import ctypes, os, sys
+PR_SET_CHILD_SUBREAPER = 36
+if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    raise OSError(ctypes.get_errno(), "no subreaper")
+os.execv("{link}", ["{link}", *sys.argv[1:]])
+"""
 NODE = (
     "NodeName=n{k} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} CoresPerSocket={cpus}"
     " RealMemory={memory_mb} {gres}State=UNKNOWN\n"
@@ -137,7 +147,7 @@ def slurm(
 def node(told: dict[str, str], k: int) -> Iterator[None]:
     """Run the daemon of node `n{k}`: started with the cluster, and again by a test that has lost it."""
     folder = home(told)
-    command = [f"{folder}/bin/slurmd", "-D", "-d", f"{folder}/bin/slurmstepd", "-N", f"n{k}"]
+    command = [f"{folder}/bin/slurmd", "-D", "-d", f"{folder}/bin/stepd", "-N", f"n{k}"]
     with running(command, folder / f"slurmd-n{k}.log", told):
         yield
 
@@ -179,11 +189,13 @@ def write_programs(folder: Path, told: dict[str, str]) -> None:
     (folder / "bin").mkdir()
     for name in DAEMONS:
         (folder / "bin" / name).symlink_to(program(name))
+    scripts = {"stepd": STEPD.format(python=sys.executable, link=folder / "bin" / "slurmstepd")}
     known = [f"{name}={told[name]}" for name in ("SLURM_CONF", "LD_LIBRARY_PATH") if name in told]
     for name in CLIENTS:
-        script = folder / "bin" / name
-        script.write_text(f'#!/bin/sh\nexec env {" ".join(known)} {program(name)} "$@"\n')
-        script.chmod(0o755)
+        scripts[name] = f'#!/bin/sh\nexec env {" ".join(known)} {program(name)} "$@"\n'
+    for name, script in scripts.items():
+        (folder / "bin" / name).write_text(script)
+        (folder / "bin" / name).chmod(0o755)
 
 
 def write_conf(

@@ -6,7 +6,7 @@ This Slurm has no accounting. It requeues jobs, and misses those of a node that 
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,6 @@ class Harmed:
     code: int
     ids: Mapping[str, str]
     measured: Mapping[str, str]
-    halted: Sequence[psutil.Process]
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +110,9 @@ def long_lived(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
+def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> Harmed:
     """Each deployment's job is harmed while its second trial is measured; one that is said to be lost runs on."""
     study = long_lived
-    halted: list[psutil.Process] = []
     with other_states(study, tmp_path_factory.mktemp("states") / "squeue") as states:
         write(study, "spare", *HARMS)
         run = started(study)
@@ -123,21 +121,12 @@ def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> 
         while left:
             harm, load = run.until(lambda: stopped_at_work(study, left))
             if harm in ("TIMEOUT", "NODE_FAIL"):  # its fork server: the job does not learn that the load has ended
-                halted.append(load.parent())
-                halted[-1].suspend()
+                load.parent().suspend()
             do_harm(study, harm, job_of(study, left.pop(harm)), states)
             with suppress(psutil.Error):
                 load.resume()
         code = run.ends()
-    yield Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study), halted=halted)
-    end_halted(halted)
-
-
-def end_halted(processes: Iterable[psutil.Process]) -> None:
-    """Kill fork servers that a test halted: without cgroups Slurm misses one whose job's shell ended before it."""
-    for process in processes:
-        with suppress(psutil.Error):
-            process.kill()
+    return Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study))
 
 
 def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psutil.Process] | None:
@@ -205,7 +194,6 @@ def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_no
     assert not left & {*in_queue(study)}, f"{left} are there beside {new}"
     assert third.ends() == 0, third.said()
     assert f"job {orphan} of an earlier run was cancelled" in third.said()
-    end_halted([*harmed.halted, forked_by])
     assert_whole(study, harmed.measured, trials=2 * len(HARMS))
 
 

@@ -131,7 +131,9 @@ def test_a_signal_that_arrives_when_the_run_has_just_ended_is_no_traceback(
     def ended(*_: object, **__: object) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
 
-    def follow(study: object, console: object, process: "subprocess.Popen[bytes]", signals: object) -> None:
+    def follow(
+        study: object, console: object, process: "subprocess.Popen[bytes]", signals: object, log: object
+    ) -> None:
         process.wait()
         os.kill(os.getpid(), signal.SIGINT)
 
