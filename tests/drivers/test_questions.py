@@ -139,6 +139,22 @@ def test_a_kept_reply_has_the_text_of_its_first_choice_and_none_where_it_is_not_
     assert read_kept(received).text == text
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"message": "full", "type": "server_error", "code": "gpu_out_of_memory"}, "gpu_out_of_memory"),
+        ({"message": "too long", "type": "BadRequestError", "param": None, "code": 400}, "BadRequestError"),
+        ({"message": "no", "type": None, "code": "404"}, None),
+        ("full", None),
+    ],
+)
+def test_the_error_of_a_reply_is_the_code_that_the_server_gave_or_else_its_type(
+    error: object, code: str | None
+) -> None:
+    assert read_kept(reply({"error": error}, status=500)).error == code
+    assert read_kept(reply(piece("a"), {"error": error})).error == code
+
+
 def test_a_benchmark_without_a_subset_stands_for_all_of_its_subsets() -> None:
     names = [json.loads(each)["name"] for each in level(TASK, "longbench")]
     assert len(names) == len(set(names)) >= 21

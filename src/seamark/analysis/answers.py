@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from seamark.analysis.comparison.scored import ScoredItems
 
-PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "finish", "answer", "reply")
+PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "error", "finish", "answer", "reply")
 """Columns of answers.parquet beside the scores and the facts."""
 FACT = "fact_"
 """Prefix of columns with facts of the items, such as depth or length."""

@@ -167,6 +167,7 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
         ids=[_identity(benchmark.task(subset), asked[item]) for item in items],
         clusters=[asked[item].cluster for item in items],
         finish=[reply.finish for reply in kept],
+        errors=[reply.error for reply in kept],
         answers=[reply.text for reply in kept],
         facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
     )

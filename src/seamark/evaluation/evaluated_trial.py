@@ -39,6 +39,13 @@ class EvaluatedTrial:
         return self.metrics is not None and self.metrics.status == "ok" and self.unscored == 0
 
     @property
+    def failed(self) -> bool:
+        """Whether the trial was tried in vain, so that only another measurement can make it whole."""
+        if self.load is None or not self.load.ok:
+            return self.load is not None
+        return self.answers is not None and self.answers.unanswered(self.load.items) > 0
+
+    @property
     def unscored(self) -> int | None:
         """Number of questions without a score; None where nothing was scored."""
         score = None if self.answers is None else self.answers.scores.get("score")

@@ -84,7 +84,7 @@ class BenchmarkExecutor:
         generation_kwargs: Mapping[str, Any] | None = None,
         request_kwargs: Mapping[str, Any] | None = None,
     ) -> ExecutionResults:
-        """Evaluate every combination that has no result yet; return the results of all.
+        """Evaluate every combination that has no result yet, failed ones again; return the results of all.
 
         An attention configuration is a name with the maskers of a method (`{"maskers": [...]}`), the name of a
         preset, or None for dense attention. A stub that fails is in `failed_executions`, and all others are
@@ -99,12 +99,15 @@ class BenchmarkExecutor:
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
         written = self._written_before()
+        skipped = []
         for stub in stubs:
+            trial = evaluated(trials[stub.result_dir], folder.trial(trials[stub.result_dir].id))
             # a folder that was written and is no longer whole was removed or damaged; one never written is exported
-            if stub.result_dir in written and not is_whole(Path(stub.result_dir)):
-                put_aside(folder.trial(trials[stub.result_dir].id))
-        before = {state.trial for state in progress_of(study).states if state.state == "ok"}
-        skipped = [stub for stub in stubs if trials[stub.result_dir].id in before]
+            removed = stub.result_dir in written and not is_whole(Path(stub.result_dir))
+            if removed or trial.failed:
+                put_aside(trial.folder)
+            elif trial.whole:
+                skipped.append(stub)
         for stub in skipped:
             print(f"Skipping {stub.title} - results exist", flush=True)
         if len(skipped) < len(stubs):
@@ -249,11 +252,13 @@ def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
     if load is None:
         category, reason = UNFINISHED, "the run ended before this stub"
     elif not load.ok:
-        category, reason = load.category or "failed", load.reason or "no reason is known"
+        stated = None if answers is None else answers.category
+        category, reason = stated or load.category or "failed", load.reason or "no reason is known"
         reason = " ".join([reason, *load.log_tail[-1:]])
     elif answers is None or answers.status != "ok":
         category, reason = "not_scored", (answers.reason if answers else None) or "its answers were not scored"
     else:
         left = load.items if trial.unscored is None else trial.unscored
-        category, reason = "unanswered", f"{left} of {load.items} questions have no scored answer"
+        category = max(answers.errors, key=answers.errors.__getitem__, default="unanswered")
+        reason = f"{left} of {load.items} questions have no scored answer"
     return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.load_s)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from seamark.model.service import FailureCategory
 
+ALL_FAILED = "all_requests_failed"
+
 FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
     "server_died": FailureCategory(
         help="The server ended while it was needed.",
@@ -29,7 +31,7 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         help="All workers of the load ended before their time, or load.json is damaged.",
         remedy="See the trial's log. `bench retry` measures the trial again.",
     ),
-    "all_requests_failed": FailureCategory(
+    ALL_FAILED: FailureCategory(
         help="No request of the load has a good reply.",
         remedy="See errors.by_category and the server's log.",
     ),

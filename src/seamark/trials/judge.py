@@ -1,7 +1,9 @@
 """Scoring of a trial's kept replies: answers.parquet and answers.json. Measures nothing, so it can be repeated."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +20,7 @@ from seamark.load.workers.judging import JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
+from seamark.model.failure_categories import ALL_FAILED
 from seamark.model.leaves import filled
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.results.load_record import LoadRecord
@@ -73,8 +76,11 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
     version = mark_of(service.judge)
     load = read_or_none(folder.load, LoadRecord)
     if load is None or not load.ok:
-        folder.answers.unlink(missing_ok=True)
         record = AnswersRecord(status="skipped", reason="the load has failed", quality_version=version)
+        if load is not None and load.category == ALL_FAILED and folder.replies.exists():
+            with suppress(JudgingError, OSError, ValueError):
+                record = _why_all_failed(record, service, _judged(study, service, trial, folder, load).errors)
+        folder.answers.unlink(missing_ok=True)
     elif not folder.replies.exists():
         nothing = AnswersRecord(status="skipped", reason="the replies are not there", quality_version=version)
         record = _kept_record(folder) or nothing
@@ -86,6 +92,13 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
             record = AnswersRecord(status="failed", reason=str(error), quality_version=version)
     write(folder.answers_record, record)
     return record
+
+
+def _why_all_failed(record: AnswersRecord, service: Service, errors: Mapping[str, int]) -> AnswersRecord:
+    """Return the record of a load without a good reply: of the recipe's category that the server gave most errors."""
+    worst = max(errors, key=errors.__getitem__, default="")
+    known = service.failures.get(worst)
+    return replace(record, errors=errors, category=worst if known else None, remedy=known.remedy if known else None)
 
 
 def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, load: LoadRecord) -> AnswersRecord:
@@ -100,7 +113,9 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
             segment.add_all(zip(kept["index"].to_pylist(), kept["reply"].to_pylist(), strict=True))
         batches = list(judge_replies(judge, target, place / "replies", place, python, TIME_LIMIT_S))
     scores = _columns(batches, service.qualities)
-    ids, clusters, finish, said = (_texts(batches, name) for name in ("ids", "clusters", "finish", "answers"))
+    ids, clusters, finish, errors, said = (
+        _texts(batches, name) for name in ("ids", "clusters", "finish", "errors", "answers")
+    )
     items = [item for batch in batches for item in batch["items"]]
     facts = _facts(batches)
     record = AnswersRecord(
@@ -109,8 +124,9 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         answers=len(items),
         clusters=len(set(clusters)) if clusters is not None else None,
         scores={name: score_of(values, clusters) for name, values in scores.items()},
+        errors=Counter(error for error in errors or () if error is not None),
     )
-    texts = {"id": ids, "cluster": clusters, "finish": finish, "answer": said}
+    texts = {"id": ids, "cluster": clusters, "error": errors, "finish": finish, "answer": said}
     table = _table(folder, load, kept, items, texts, scores, facts).sort_by("item")
     good = table.filter(pc.field("failure").is_null())
     answered = pc.count_distinct(good["item"]).as_py()
@@ -216,6 +232,7 @@ def _table(
             "kind": pa.array(kinds, pa.string()),
             "units": pa.array(of_sample("units"), pa.int64()),
             "failure": pa.array(failures, pa.string()),
+            **({"error": pa.array(texts["error"], pa.string())} if texts["error"] else {}),
             "finish": pa.array(texts["finish"] or nothing, pa.string()),
             "answer": pa.array(texts["answer"] or nothing, pa.string()),
             **{name: pa.array(values, pa.float64()) for name, values in scores.items()},

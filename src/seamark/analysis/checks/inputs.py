@@ -69,7 +69,8 @@ class CheckInputs:
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
     and ran in `sessions`. `others_unknown`: why the use of processors by others is not known. `shared_device`: the
     device of its lane, if other lanes were on it. `not_scored`: why its kept replies could not be scored,
-    `unanswered`: items without a good reply, where replies are scored.
+    `unanswered`: items without a good reply, where replies are scored; `stated_errors` counts replies by the code
+    that the server gave their error.
     `ended_early` is the party that ended the window of all before its time, at `early_ratio` of the planned one;
     `idle_cores` is the use of CPUs, in cores, of members whose party was under no load. `extrapolated`
     are inputs of a simulation outside of those of its fit.
@@ -148,6 +149,7 @@ class CheckInputs:
     shared_device: str | None = None
     not_scored: str | None = None
     unanswered: int = 0
+    stated_errors: Mapping[str, int] = field(default_factory=dict)
     ended_early: str | None = None
     early_ratio: float = 1.0
     idle_cores: Mapping[str, float] = field(default_factory=dict)

@@ -224,11 +224,12 @@ def answers_incomplete(inputs: CheckInputs) -> VerdictReason | None:
     """Scores of a part of the items are those of another, mostly easier, task."""
     if not inputs.unanswered:
         return None
+    stated = ", ".join(f"{count} {code}" for code, count in inputs.stated_errors.items())
     return VerdictReason(
         code="answers_incomplete",
         severity="suspect",
-        text=f"invalid for quality: {inputs.unanswered} of {counted(inputs.items, 'item')} have no answer, so its "
-        "scores are withheld and in no average",
+        text=f"invalid for quality: {inputs.unanswered} of {counted(inputs.items, 'item')} have no answer"
+        f"{f' ({stated})' if stated else ''}, so its scores are withheld and in no average",
         remedy="See the errors of the load. `bench retry` measures the trial again.",
     )
 

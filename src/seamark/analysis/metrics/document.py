@@ -107,7 +107,7 @@ def derive_metrics(
         samples = open_samples(folder.samples, trial.config_hash)
         series = series_of(samples, trial, simulated=load.origin == "simulated")
         if not load.ok:
-            return DerivedMetrics(metrics=_failed(identity, trial, load), series=series)
+            return DerivedMetrics(metrics=_failed(identity, trial, _as_the_server_says(load, answers)), series=series)
         inputs = metric_inputs(trial, load, samples, folder, deployment)
         if not inputs.counts.rows:
             raise DamagedError("no request was recorded")
@@ -120,7 +120,7 @@ def derive_metrics(
     if answers is not None and answers.status == "failed":
         facts = replace(facts, not_scored=answers.reason)
     if answers is not None:
-        facts = replace(facts, unanswered=answers.unanswered(load.items))
+        facts = replace(facts, unanswered=answers.unanswered(load.items), stated_errors=answers.errors)
     verdict, reasons = judge(facts, trial.checks)
     counts = inputs.counts
     times = {
@@ -231,6 +231,15 @@ def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage:
         reasons=reasons,
         own=own_metrics(trial.metrics, None),
     )
+
+
+def _as_the_server_says(load: LoadRecord, answers: AnswersRecord | None) -> LoadRecord:
+    """Return the record of a failed load with the category that the server itself gave its errors."""
+    if answers is None or answers.category is None:
+        return load
+    count = answers.errors.get(answers.category, 0)
+    reason = f"{load.reason}: the server says '{answers.category}' of {count}"
+    return replace(load, category=answers.category, remedy=answers.remedy, reason=reason)
 
 
 def _figures(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, inputs: MetricInputs) -> TrialMetrics:

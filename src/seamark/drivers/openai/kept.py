@@ -16,9 +16,11 @@ DONE = b"[DONE]"
 @dataclass(frozen=True, kw_only=True)
 class KeptReply:
     """One reply: the `text` of its first choice without reasoning, its finish reason, and the document `seamark` that
-    our own servers add. `text` is None for a reply that is not good: an error, or damaged."""
+    our own servers add. `text` is None for a reply that is not good: damaged, or an error, with `error` as its code or
+    else its type where the server names one."""
 
     text: str | None
+    error: str | None = None
     finish: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -43,9 +45,9 @@ def read_kept(reply: bytes) -> KeptReply:
     try:
         response.begin()
         body = response.read()
-        if not 200 <= response.status < 300:
-            return NOTHING
         documents = list(_documents(body))
+        if not 200 <= response.status < 300:
+            return KeptReply(text=None, error=_error_of(documents[0] if documents else None))
     except (HTTPException, OSError, ValueError):
         return NOTHING
     texts: list[str] = []
@@ -53,13 +55,20 @@ def read_kept(reply: bytes) -> KeptReply:
     finish = None
     for document in documents:
         if not isinstance(document, dict) or document.get("error"):
-            return NOTHING
+            return KeptReply(text=None, error=_error_of(document))
         facts.update(document["seamark"] if isinstance(document.get("seamark"), dict) else {})
         for choice in document.get("choices") or ():
             if choice.get("index", 0) == 0:
                 texts += [str(text) for place, text in texts_in(choice) if text and place not in REASONING]
                 finish = choice.get("finish_reason") or finish
     return KeptReply(text="".join(texts), finish=finish, facts=facts) if documents else NOTHING
+
+
+def _error_of(document: object) -> str | None:
+    """Return the code of an error object of the API, its type where the code is no word; None without both."""
+    error = document.get("error") if isinstance(document, dict) else None
+    named = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
+    return next((word for word in named if isinstance(word, str) and word and not word.isdigit()), None)
 
 
 def _documents(body: bytes) -> Iterator[Any]:

@@ -29,7 +29,7 @@ def judge_replies(
     judge: str, target: Target, replies: Path, folder: Path, python: Path | None, timeout_s: float
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the scored batches of a segment of replies: `items`, `scores` by name, and `ids`, `clusters`,
-    `finish`, `answers`, `facts`.
+    `finish`, `errors`, `answers`, `facts`.
 
     The function `judge` runs in a process of the interpreter `python` (None: this one), which works in `folder`.
     Raises JudgingError if it fails or takes longer than `timeout_s`.
@@ -73,7 +73,7 @@ def _checked(judged: Judged, count: int) -> dict[str, Any]:
     """Return the columns of a batch. Raises ValueError for one that does not have a value for each reply."""
     columns: dict[str, Any] = {
         "scores": {name: [_number(value) for value in values] for name, values in judged.scores.items()},
-        **{name: _texts(getattr(judged, name)) for name in ("ids", "clusters", "finish", "answers")},
+        **{name: _texts(getattr(judged, name)) for name in ("ids", "clusters", "finish", "errors", "answers")},
         "facts": {name: list(values) for name, values in (judged.facts or {}).items()},
     }
     for name, values in {**columns["scores"], **columns["facts"], **columns}.items():

@@ -21,7 +21,9 @@ class AnswersRecord:
     """Outcome of one scoring. `skipped`: the load has failed. Of a `failed` one `reason` says why.
 
     `quality_version` is the dotted path of the scoring function with a digest of its module, `answers_sha256` a digest
-    of what was answered to each item. `answered` counts the items with a good reply, None in older files.
+    of what was answered to each item. `answered` counts the items with a good reply, None in older files. `errors`
+    counts replies by the code that the server gave their error. Where it gave most of a failed load's one that is a
+    category of the recipe, that is `category`, with its `remedy`.
     """
 
     schema_version: int = 1
@@ -33,6 +35,9 @@ class AnswersRecord:
     clusters: Count = None
     answers_sha256: Word = field(default=None, metadata=OPTIONAL)
     scores: Mapping[str, Score] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)
+    category: Word = field(default=None, metadata=OPTIONAL)
+    remedy: Word = field(default=None, metadata=OPTIONAL)
 
     def unanswered(self, items: int | None) -> int:
         """Return how many of a finite load's items have no good reply; 0 where the load has no number of items."""

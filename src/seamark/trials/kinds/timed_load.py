@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.workers.assignment import FILES
+from seamark.model.failure_categories import ALL_FAILED
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
@@ -178,7 +179,7 @@ def without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
     worst = max(load.failures, key=load.failures.__getitem__, default="none")
     reason = f"none of {counted(load.rows or 0, 'request')} succeeded; most failed with '{worst}'"
     tail = tuple(redacted(list(measured.outcome.log_tail)))
-    return replace(load, status="failed", category="all_requests_failed", reason=reason, log_tail=tail)
+    return replace(load, status="failed", category=ALL_FAILED, reason=reason, log_tail=tail)
 
 
 def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.objectives import value_of
 from seamark.analysis.metrics.samples import Batch, DamagedError, Times, open_samples
+from seamark.model.failure_categories import ALL_FAILED
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics
@@ -27,7 +28,7 @@ SERVER_FAULTS = ("saturated", "over_saturated", "error_rate", "no_replies", "unf
 """Codes with which a load fails whatever its objectives."""
 DECISIVE = ("over_saturated", "no_replies", "wrong_answers")
 """Of these, codes for which one probe suffices: the detection of over-saturation is a test of its own."""
-REFUSED = ("all_requests_failed", "timeout")
+REFUSED = (ALL_FAILED, "timeout")
 """Categories of failed loads that are the server's answer."""
 UNKNOWN_CAUSE = ("server_died", "client_died", "no_samples")
 """Of these, categories after which the probe is repeated. All others end the search."""
