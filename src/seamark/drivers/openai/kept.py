@@ -16,8 +16,8 @@ DONE = b"[DONE]"
 @dataclass(frozen=True, kw_only=True)
 class KeptReply:
     """One reply: the `text` of its first choice without reasoning, its finish reason, and the document `seamark` that
-    our own servers add. `text` is None for a reply that is not good: damaged, or an error, with `error` as its code or
-    else its type where the server names one."""
+    our own servers add. `text` is None for a reply that is not good: damaged, or an error, with `error` as its code
+    or else its type where the server names one."""
 
     text: str | None
     error: str | None = None
