@@ -26,6 +26,10 @@ if "TMPDIR" in os.environ:  # tests that run beside each other do not wait for e
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job; runs under test would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if (
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+):  # as under nohup: the tests go on, what they start can be hung up
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -52,8 +52,8 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMARK_RUNTIME_DIR", str(tmp_path / "locks"))
 
 
-def run(models: list[str], **settings: Any) -> ExecutionResults:
-    executor = BenchmarkExecutor(sorted(os.sched_getaffinity(0))[:2], 2, "out", device_kind="cpu")
+def run(models: list[str], at_once: int = 2, **settings: Any) -> ExecutionResults:
+    executor = BenchmarkExecutor(sorted(os.sched_getaffinity(0))[:2], at_once, "out", device_kind="cpu")
     adapter = AdapterConfig(adapter_name="on_demand", model_kwargs=settings)
     task = [BenchmarkConfig(benchmark_name="mock_benchmark")]
     return executor.run_benchmark_matrix(models, [("dense", None)], task, adapter, {"max_new_tokens": 4})
@@ -83,9 +83,11 @@ def test_each_kind_of_failure_has_its_category_and_leaves_the_others_alone() -> 
 @pytest.mark.covers("B9", "B12")
 def test_a_stub_that_failed_is_evaluated_again_by_the_next_execution(tmp_path: Path) -> None:
     flag = tmp_path / "memory"
-    first = run(["until", "good"], flag=str(flag))
+    first = run(["until", "good"], at_once=1, flag=str(flag))
     assert [each.error_type for each in first.failed_executions] == ["gpu_out_of_memory"]
     flag.touch()
-    second = run(["until", "good"], flag=str(flag))
+    second = run(["until", "good"], at_once=1, flag=str(flag))
     assert not second.failed_executions
+    records = [json.loads(path.read_text()) for path in Path("out/.seamark/results/matrix").glob("*/load.json")]
+    assert len({record["device"]["id"] for record in records}) == 1, "one stub at a time, on the first device"
     assert second.execution_summary["skipped_stubs"] == second.execution_summary["completed_stubs"] == 1

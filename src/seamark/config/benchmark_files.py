@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
@@ -55,7 +56,14 @@ FILE_KEYS = tuple(each.name for each in fields(_File))
 
 
 def read_benchmark(path: Path) -> Benchmark:
-    """Return the benchmark of a file. Raises UserError with every mistake, each with file and line."""
+    """Return the benchmark of a file, which is read once. Raises UserError with every mistake, each with file and
+    line."""
+    stat = path.stat()
+    return _read(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, mtime_ns: int, size: int) -> Benchmark:
     mistakes = Mistakes()
     tree = load(path, mistakes)
     benchmark = None if tree is None else benchmark_of(tree, path.stem, mistakes)

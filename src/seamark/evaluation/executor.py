@@ -5,7 +5,6 @@ again; after the run the finished ones are exported to the result tree in `base_
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -30,7 +29,7 @@ from seamark.evaluation.matrix import (
     stubs_of,
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
-from seamark.evaluation.result_tree import is_whole, write_whole
+from seamark.evaluation.result_tree import is_current, is_whole, write_whole
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.supervisor.device_locks import held_here
@@ -99,7 +98,7 @@ class BenchmarkExecutor:
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
         written = self._written_before()
-        skipped = []
+        before: dict[str, EvaluatedTrial] = {}
         for stub in stubs:
             trial = evaluated(trials[stub.result_dir], folder.trial(trials[stub.result_dir].id))
             # a folder that was written and is no longer whole was removed or damaged; one never written is exported
@@ -107,17 +106,24 @@ class BenchmarkExecutor:
             if removed or trial.failed:
                 put_aside(trial.folder)
             elif trial.whole:
-                skipped.append(stub)
-        for stub in skipped:
-            print(f"Skipping {stub.title} - results exist", flush=True)
-        if len(skipped) < len(stubs):
-            self._submit(study, trials, len(skipped))
-        of_stubs = [trials[stub.result_dir] for stub in stubs]
-        found = [(stub, evaluated(each, folder.trial(each.id))) for stub, each in zip(stubs, of_stubs, strict=True)]
-        now = write_whole({Path(stub.result_dir): trial for stub, trial in found})
+                before[stub.result_dir] = trial
+                print(f"Skipping {stub.title} - results exist", flush=True)
+        if len(before) < len(stubs):
+            self._submit(study, trials, len(before))
+        found = [
+            (stub, before.get(stub.result_dir) or evaluated(each, folder.trial(each.id)))
+            for stub, each in ((stub, trials[stub.result_dir]) for stub in stubs)
+        ]
+        now = write_whole(
+            {
+                Path(stub.result_dir): trial
+                for stub, trial in found
+                if stub.result_dir not in written or not is_current(Path(stub.result_dir), trial)
+            }
+        )
         write_text(self._written, f"{json.dumps(sorted({*written, *map(str, now)}), indent=1)}\n")
         took_s = time.monotonic() - began_s
-        results = _results(found, len(skipped), took_s)
+        results = _results(found, len(before), took_s)
         self._write_summary(results)
         return results
 
@@ -154,25 +160,25 @@ class BenchmarkExecutor:
             return frozenset()
 
     def _lanes(self) -> Mapping[str, Any]:
-        per_device = -(-self.max_concurrent_runs // len(self.gpu_ids))
-        ids = ",".join(map(str, self.gpu_ids))
-        return {f"{self._kind}s": ids, "per_device": per_device, "parallel": self.max_concurrent_runs}
+        """Return the lanes of a run. A single stub at a time has a second lane, which waits for the one device."""
+        ids = self.gpu_ids[: self.max_concurrent_runs]
+        return {
+            f"{self._kind}s": ",".join(map(str, ids)),
+            "per_device": -(-self.max_concurrent_runs // len(ids)),
+            "parallel": max(2, self.max_concurrent_runs),
+        }
 
     def _submit(self, study: Study, trials: Mapping[str, Trial], skipped: int) -> None:
         """Run `bench submit` to its end, and report progress. Raises UserError or SiteError where it was refused."""
         lanes = self._lanes()
-        options = [f"--{self._kind}s", lanes[f"{self._kind}s"], "--per-device", str(lanes["per_device"])]
         command = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path), "--json"]
-        environment = dict(os.environ)
-        if self.max_concurrent_runs > 1:
-            command += [*options, "--parallel", str(lanes["parallel"])]
-        elif self._kind == "gpu":
-            environment["CUDA_VISIBLE_DEVICES"] = str(self.gpu_ids[0])
+        command += [f"--{self._kind}s", lanes[f"{self._kind}s"], "--per-device", str(lanes["per_device"])]
+        command += ["--parallel", str(lanes["parallel"])]
         planned = {trial.id for trial in trials.values()}
         seen: Seen = {}
         with (
             TemporaryFile("w+", encoding="utf-8", errors="replace") as said,  # a pipe that is not read fills up
-            subprocess.Popen(command, cwd=study.root, env=environment, stdout=subprocess.DEVNULL, stderr=said) as run,
+            subprocess.Popen(command, cwd=study.root, stdout=subprocess.DEVNULL, stderr=said) as run,
         ):
             try:
                 while run.poll() is None:

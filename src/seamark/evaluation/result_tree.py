@@ -32,6 +32,13 @@ def is_whole(folder: Path) -> bool:
     return all((folder / name).is_file() for name in FILES)
 
 
+def is_current(folder: Path, trial: EvaluatedTrial) -> bool:
+    """Return whether a folder that this trial was written into is whole, and not older than the trial's figures."""
+    if not is_whole(folder):
+        return False
+    return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
+
+
 def folder_of(trial: EvaluatedTrial) -> Path:
     """Return the folder of a trial in the tree; a further repetition has the suffix `_rN`."""
     settings, repetition = trial.trial.settings, trial.trial.repetition

@@ -322,7 +322,8 @@ class Judged:
     of items that it belongs to, such as the document of several questions: items of one cluster are not independent.
     `finish` is why the reply ended, and `errors` the code that the server gave its error. `answers` are what was
     said, without times, request ids and the like: by them repetitions are compared, without them by the scores.
-    `facts` are values of the items by name, by which answers are grouped, such as the length of a document. None: not known.
+    `facts` are values of the items by name, by which answers are grouped, such as the length of a document. None:
+    not known.
     """
 
     scores: Mapping[str, Sequence[float | None]]

@@ -62,8 +62,9 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             mistakes.append(f"{at}: {error}.")
             continue
         _add_factors(factors, combinations, service, workload)
+        varied = varied_of(combinations)
         for values in combinations:
-            treatment = _treatment(scenario, workload, service, values, services, varied_of(combinations))
+            treatment = _treatment(scenario, workload, service, values, services, varied)
             other = found.setdefault(treatment.id.casefold(), treatment)
             if other is not treatment:
                 mistakes.append(_collision(at, treatment, other))

@@ -1,7 +1,7 @@
 """Comparison of treatments: which with which, by which metric, by what unit of inference, and the verdicts. Pure."""
 
 from seamark.analysis.comparison.compared import UNITS_DIFFER, Question, compared
-from seamark.analysis.comparison.contrasts import Contrast, contrasts_of, family_of, is_testable, sorted_levels
+from seamark.analysis.comparison.contrasts import Contrast, contrasts_of, family_of, sorted_levels
 from seamark.analysis.comparison.environment import environment_differences
 from seamark.analysis.comparison.factors import compared_factors, comparisons_of_summary
 from seamark.analysis.comparison.matched import Source, matched
@@ -21,7 +21,6 @@ __all__ = [
     "contrasts_of",
     "environment_differences",
     "family_of",
-    "is_testable",
     "matched",
     "metric_of",
     "observation",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from seamark.analysis.comparison.metric_names import primary_metric
 from seamark.model.scenario import Comparing
@@ -76,7 +76,8 @@ def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:
     comparing = plan.compare or Comparing()
     factors = {each.factor for each in contrasts}
     metrics = [name for name in comparing.family if name not in factors] or comparing.metrics
-    testable = [each for each in contrasts if in_family(each, comparing, factors) and is_testable(plan, each)]
+    starts = Starts.of(plan)
+    testable = [each for each in contrasts if in_family(each, comparing, factors) and starts.allow_test(each)]
     return len(testable) * max(1, len(metrics))
 
 
@@ -86,16 +87,30 @@ def in_family(contrast: Contrast, comparing: Comparing, factors: "set[str | None
     return not named or contrast.factor in named
 
 
-def is_testable(plan: Plan, contrast: Contrast) -> bool:
-    """Return whether a plan allows a p: both treatments on the same starts, or on two starts each, or several blocks
-    on a virtual clock, which has no starts."""
-    starts: dict[str, set[str]] = {}
-    for trial in plan.measured:
-        starts.setdefault(trial.treatment, set()).add(trial.deployment)
-    one, other = starts[contrast.base], starts[contrast.new]
-    in_blocks = {each.id for each in plan.deployments if plan.restarts == "each" and each.block is None}
-    virtual = plan.repetitions > 1 and one | other <= in_blocks
-    return bool(one & other) or min(len(one), len(other)) > 1 or virtual
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """The deployments on which a plan measures each treatment, and those on a virtual clock, which has no starts."""
+
+    by_treatment: Mapping[str, frozenset[str]]
+    virtual: frozenset[str]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """Return the starts of a plan."""
+        starts: dict[str, set[str]] = {}
+        for trial in plan.measured:
+            starts.setdefault(trial.treatment, set()).add(trial.deployment)
+        in_blocks = plan.restarts == "each" and plan.repetitions > 1
+        return cls(
+            by_treatment={name: frozenset(each) for name, each in starts.items()},
+            virtual=frozenset(each.id for each in plan.deployments if in_blocks and each.block is None),
+        )
+
+    def allow_test(self, contrast: Contrast) -> bool:
+        """Return whether the plan allows a p: both treatments on the same starts, or on two starts each, or several
+        blocks on a virtual clock."""
+        one, other = self.by_treatment[contrast.base], self.by_treatment[contrast.new]
+        return bool(one & other) or min(len(one), len(other)) > 1 or one | other <= self.virtual
 
 
 def primaries(plan: Plan) -> Mapping[str, str]:
