@@ -63,7 +63,6 @@ class EvaluatedTrial:
         metrics, answers = self.metrics, self.answers
         assert metrics is not None
         assert answers is not None
-        full = encode(metrics)
         figures = (
             "latency_ms",
             "ttft_ms",
@@ -80,7 +79,7 @@ class EvaluatedTrial:
             "questions": answers.answers,
             "contexts": answers.clusters,
             "scores": {name: encode(each) for name, each in answers.scores.items()},
-            **{name: full[name] for name in figures if full.get(name) is not None},
+            **{name: encode(value) for name in figures if (value := getattr(metrics, name)) is not None},
         }
 
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from seamark.config.forms.table import is_structured, label_of
@@ -70,6 +71,7 @@ def _sha(*parts: object) -> bytes:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
 
 
+@lru_cache(maxsize=4096, typed=True)
 def _word(name: str, value: Value) -> str:
     if redacted(value, name) != value:  # folder names are visible to everyone: the hash distinguishes secrets
         return word(name)
