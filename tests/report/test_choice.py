@@ -35,13 +35,27 @@ FRONT = Front(
 
 
 def test_the_level_that_is_best_on_most_fronts_is_the_one_to_take() -> None:
-    other = replace(FRONT, fixed={"task": "u"}, points=(BASE, replace(FAST, level="odd")))
+    other = replace(FRONT, fixed={"task": "u"}, points=(BASE, FAST, replace(FAST, level="odd", cost=4.0)))
     last = replace(FRONT, fixed={"task": "v"})
     said = choice_sentence((FRONT, other, last, replace(FRONT, cost="energy")))
     assert said is not None
     assert said.startswith(
-        "Take method = fast (in 2 of 3 comparisons; score against ttft_ms.p50 (task t)): The method"
+        "Take method = fast (the least ttft_ms.p50 in 2 of 3 comparisons; score against ttft_ms.p50 (task t)): "
+        "The method"
     )
+
+
+def test_a_level_that_loses_quality_anywhere_is_not_advised_but_named_with_where_it_loses() -> None:
+    lossy = replace(FRONT, fixed={"task": "u"}, points=(BASE, replace(FAST, quality=0.4, not_worse=False)))
+    last = replace(FRONT, fixed={"task": "v"})
+    said = str(choice_sentence((FRONT, lossy, last)))
+    assert said.startswith(
+        "method = fast (the least ttft_ms.p50 in 2 of 3 comparisons; score against ttft_ms.p50 (task t)): The method"
+    )
+    assert said.endswith("But fast is not shown to be so good in: score against ttft_ms.p50 (task u).")
+    slow = replace(FAST, level="safe", cost=8.0, ratio=0.8)
+    both = [replace(each, points=(*each.points, slow)) for each in (FRONT, lossy, last)]
+    assert str(choice_sentence(both)).startswith("Take method = safe (the least ttft_ms.p50 in 1 of 3 comparisons")
 
 
 def test_a_saving_that_is_not_shown_is_no_advice_and_without_one_nothing_is_said() -> None:

@@ -71,9 +71,13 @@ def front_sentence(front: Front) -> str:
 
 
 def choice_sentence(fronts: Sequence[Front]) -> str | None:
-    """Return the level that has the least cost on most fronts on the first cost, on how many, and the sentence of the
-    first of them: to be taken if tests show that it costs less. Without such a level, the sentence of the first
-    front. None without a front whose baseline has more quality than the margin."""
+    """Return a level that saves cost, on how many fronts on the first cost, and the sentence of the first of them.
+
+    The level that keeps the quality on the most fronts comes first, then the one with the least cost on most. It is
+    to be taken if it keeps the quality on all of them and tests show that it costs less; the others are named.
+    Without such a level, the sentence of the first front. None without a front whose baseline has more quality than
+    the margin.
+    """
     first = [each for each in fronts if each.cost == fronts[0].cost and each.points and _has_skill(each)]
     if not first:
         return None
@@ -82,10 +86,22 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     if not named:
         return f"{front_title(first[0], several)}: {front_sentence(first[0])}"
     counts = Counter(level(best.level, front.factor) for front, best in named)
-    name, count = counts.most_common(1)[0]
+    losses = {name: [each for each in first if not _keeps_quality(each, name)] for name in counts}
+    name = min(counts, key=lambda each: (len(losses[each]), -counts[each]))
     front, best = next((front, best) for front, best in named if level(best.level, front.factor) == name)
-    where = f" (in {count} of {len(first)} comparisons; {front_title(front, several)})" if len(first) > 1 else ""
-    return f"{'Take ' if best.cheaper else ''}{front.factor} = {name}{where}: {front_sentence(front)}"
+    where = f" (the least {front.cost} in {counts[name]} of {len(first)} comparisons; {front_title(front, several)})"
+    verb = "Take " if best.cheaper and not losses[name] else ""
+    said = f"{verb}{front.factor} = {name}{where if len(first) > 1 else ''}: {front_sentence(front)}"
+    if not losses[name]:
+        return said
+    others = "; ".join(front_title(each, several) for each in losses[name])
+    return f"{said} But {name} is not shown to be so good in: {others}."
+
+
+def _keeps_quality(front: Front, name: str) -> bool:
+    """Return whether the level of that name is shown to be not worse than the baseline, or is the baseline."""
+    own = [each for each in front.points if level(each.level, front.factor) == name]
+    return any(each is front.points[0] or bool(each.not_worse) for each in own)
 
 
 def _has_skill(front: Front) -> bool:
