@@ -3,10 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from seamark.dispatch.claim_policies import FORMS, ClaimPolicy, Unit, claim_policy
+from seamark.errors import UserError
+
+OWN = """\
+def last_first(units):
+    return next((unit for unit in reversed(units) if unit.state == "waiting"), None)
+
+def nothing(units):
+    return None
+
+def other(units):
+    return "x"
+
+def broken(units):
+    return 1 / 0
+"""
 
 
 def matrix() -> list[Unit]:
@@ -127,3 +143,20 @@ def test_a_wrong_policy_says_what_is_allowed(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=r"claim policy|takes|factor") as caught:
         claim_policy(text, ["model", "size"])
     assert says in str(caught.value)
+
+
+@pytest.mark.covers("B17")
+def test_a_function_of_the_users_chooses_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_order.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    order = [running[-1] for running in steps(claim_policy("my_order:last_first"), matrix(), 1)]
+    assert order == [unit.id for unit in reversed(matrix())]
+    for name, said in {
+        "nothing": "36 units would wait forever",
+        "other": "it returned 'x'. Return one of the units that wait",
+        "broken": "ZeroDivisionError",
+    }.items():
+        with pytest.raises(UserError, match=said):
+            claim_policy(f"my_order:{name}")(matrix())
+    with pytest.raises(ValueError, match=r"'my_order' has no 'last_frist'.*last_first"):
+        claim_policy("my_order:last_frist")

@@ -7,9 +7,11 @@ how many run at once, so a policy only orders and groups.
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Literal
 
-from seamark.errors import did_you_mean
+from seamark.errors import UserError, did_you_mean
+from seamark.model.dotted import is_dotted, resolved
 from seamark.model.service import Value
 
 UnitState = Literal["waiting", "running", "done"]
@@ -72,6 +74,27 @@ def unroll(*factors: str) -> ClaimPolicy:
     return choose
 
 
+def _checked(path: str, policy: ClaimPolicy) -> ClaimPolicy:
+    """Return a user's policy whose answers are checked. It raises UserError for one that is no waiting unit, and where
+    nothing would ever begin."""
+
+    def choose(units: Sequence[Unit]) -> Unit | None:
+        try:
+            chosen = policy(units)
+        except Exception as error:
+            raise UserError(f"claim {path}: {type(error).__name__}: {error}") from error
+        waiting = [unit for unit in units if unit.state == "waiting"]
+        if chosen is None and waiting and not any(unit.state == "running" for unit in units):
+            raise UserError(
+                f"claim {path}: it returned None though nothing runs: {len(waiting)} units would wait forever."
+            )
+        if chosen is not None and chosen not in waiting:
+            raise UserError(f"claim {path}: it returned {chosen!r}. Return one of the units that wait, or None.")
+        return chosen
+
+    return choose
+
+
 def _first_open(groups: Iterable[Sequence[Unit]]) -> Unit | None:
     """Return the first waiting unit of the first group with a unit that is not done."""
     for group in groups:
@@ -82,16 +105,19 @@ def _first_open(groups: Iterable[Sequence[Unit]]) -> Unit | None:
 
 PLAIN: Mapping[str, ClaimPolicy] = {"in_order": in_order, "longest_first": longest_first}
 COUNTED: Mapping[str, Callable[[int], ClaimPolicy]] = {"barrier": barrier, "sliding": sliding}
-FORMS = ("in_order", "longest_first", "barrier(N)", "sliding(N)", "unroll(FACTOR, ...)")
+FORMS = ("in_order", "longest_first", "barrier(N)", "sliding(N)", "unroll(FACTOR, ...)", "module:function")
 _FORM = re.compile(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 def claim_policy(text: str, factors: Collection[str] | None = None) -> ClaimPolicy:
-    """Return the policy that a site or an option names: `in_order`, `barrier(4)`, `unroll(model)`.
+    """Return the policy that a site or an option names: `in_order`, `barrier(4)`, `unroll(model)`, or the function at
+    a dotted path.
 
     `factors` are the deployment factors of the scenario; None: not known yet. Raises ValueError with the mistake, the
     allowed forms and the nearest guess.
     """
+    if is_dotted(text):
+        return _checked(text, resolved(text, FunctionType))
     match = _FORM.fullmatch(text)
     name, inside = (match[1], match[2]) if match else (text, None)
     known = (*PLAIN, *COUNTED, "unroll")
