@@ -75,8 +75,8 @@ def unroll(*factors: str) -> ClaimPolicy:
 
 
 def _checked(path: str, policy: ClaimPolicy) -> ClaimPolicy:
-    """Return a user's policy whose answers are checked. It raises UserError for one that is no waiting unit, and where
-    nothing would ever begin."""
+    """Return a user's policy whose answers are checked. It raises UserError for one that is no waiting unit, and
+    where nothing would ever begin."""
 
     def choose(units: Sequence[Unit]) -> Unit | None:
         try:
