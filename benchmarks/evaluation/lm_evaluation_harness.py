@@ -4,8 +4,8 @@
 
 Both have the same Llama of random weights on the CPU, float32, batch 1, greedy, the same number of threads, and the
 same prompts: contexts of words with one question each, then with eight. lm-evaluation-harness (0.4.13, from PyPI, in
-an environment of its own) is called through `HFLM.generate_until`, after it was loaded. Seamark's time is that of a load:
-HTTP, driver and kept replies included; its server holds the model already too.
+an environment of its own) is called through `HFLM.generate_until`, after it was loaded. Seamark's time is that of a
+load: HTTP, driver and kept replies included; its server holds the model already too.
 """
 
 import argparse
