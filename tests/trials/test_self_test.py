@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from service_environment import environment
 
+from seamark.trials.reader_self_test import METHODS, QUESTIONS, reader_self_test
 from seamark.trials.self_test import LOADS, self_test
 
 pytestmark = [pytest.mark.services, pytest.mark.covers("E-FR09", "E-CLI02")]
@@ -29,4 +31,18 @@ def test_doctor_prints_what_the_self_test_saw():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert [load["load"] for load in json.loads(done.stdout)["loads"]] == list(LOADS)
+    document = json.loads(done.stdout)
+    assert [load["load"] for load in document["loads"]] == list(LOADS)
+    if document["known_reader"] is not None:  # the environment is built by the tests of its server
+        assert {each["method"]: each["right"] for each in document["known_reader"]}["dense"] == QUESTIONS
+
+
+@pytest.mark.slow
+@pytest.mark.covers("B13")
+def test_an_answer_of_the_known_reader_that_is_not_the_known_one_is_seen(monkeypatch):
+    environment("evaluation")
+    assert [(each.method, each.all_known) for each in reader_self_test()] == [(name, True) for name in METHODS]
+    monkeypatch.setattr("seamark.trials.reader_self_test.expected_right", lambda *_: True)
+    wrong = {each.method: each.questions - each.as_known for each in reader_self_test()}
+    assert wrong["dense"] == 0
+    assert wrong["streaming"] > 0

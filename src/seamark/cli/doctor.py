@@ -12,7 +12,11 @@ from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seamark.model.site import Pinning
+    from seamark.planning.study import Study
+    from seamark.trials.reader_self_test import KnownAnswers
 
 STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -25,7 +29,12 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
     is_flag=True,
     help="Measure the limits of the load generator here (20 s), for the client_bound check.",
 )
-@click.option("--self-test", "self_test", is_flag=True, help="Check the load generator against the reference server.")
+@click.option(
+    "--self-test",
+    "self_test",
+    is_flag=True,
+    help="Check the load generator against the reference server, and answers of a model that are known beforehand.",
+)
 def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
     """Check the machine and the site: missing parts, sources of distortion, and their remedies.
 
@@ -40,10 +49,10 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
 
     if self_test:
         try:
-            pinning = open_study(scenario, site).site.pinning
-        except UserError:
-            pinning = "auto"  # what is tested is the generator: no study is needed for that
-        return _self_test(as_json, pinning)
+            study = open_study(scenario, site)
+        except UserError:  # what is tested is the generator: no study is needed for that
+            return _self_test(as_json, "auto", None)
+        return _self_test(as_json, study.site.pinning, study)
     study = open_study(scenario, site)
     if calibrate:
         from seamark.trials.calibration import calibrate as measure
@@ -63,13 +72,16 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
     return 3 if any(finding.level == "problem" for finding in findings) else 0
 
 
-def _self_test(as_json: bool, pinning: "Pinning | str") -> int:
+def _self_test(as_json: bool, pinning: "Pinning | str", study: "Study | None") -> int:
+    from seamark.trials.reader_self_test import reader_self_test
     from seamark.trials.self_test import self_test
 
     found = self_test(pinning=pinning)
+    answers = reader_self_test(study)
     if as_json:
         rows = [vars(errors) | {"right": errors.right, "well": errors.well} for errors in found]
-        click.echo(json.dumps({"schema_version": 1, "loads": rows}, indent=1))
+        known = None if answers is None else [vars(each) for each in answers]
+        click.echo(json.dumps({"schema_version": 1, "loads": rows, "known_reader": known}, indent=1))
     else:
         table = Table(box=None, pad_edge=False)
         for head in ("load", "requests", "TTFT ms", "reply ms", "late us", "counts", ""):
@@ -88,4 +100,21 @@ def _self_test(as_json: bool, pinning: "Pinning | str") -> int:
         console = Console()
         console.print("Client's time minus server's time (p50 / p99), and schedule lag (p99):")
         console.print(table)
-    return 0 if all(errors.right for errors in found) else 3
+        console.print(_known_answers(answers))
+    return 0 if all(errors.right for errors in found) and all(each.all_known for each in answers or ()) else 3
+
+
+def _known_answers(answers: "Sequence[KnownAnswers] | None") -> "Table | str":
+    """Return the answers of the known reader as a table, or why it was not asked."""
+    if answers is None:
+        return (
+            "Known reader: not asked. It needs the environment 'evaluation':"
+            " bench prepare -c config/scenarios/sparse_attention_local.yaml"
+        )
+    table = Table(box=None, pad_edge=False, title="Answers of the known reader", title_justify="left")
+    for head in ("method", "questions", "right", "as known", ""):
+        table.add_column(head, justify="right" if head in ("questions", "right", "as known") else "left")
+    for each in answers:
+        word = "[green]right[/]" if each.all_known else "[bold red]wrong[/]"
+        table.add_row(each.method, f"{each.questions}", f"{each.right}", f"{each.as_known}", word)
+    return table
