@@ -140,7 +140,7 @@ def compared(
     return met
 
 
-def planned(folder: Path, name: str, text: str) -> tuple[dict[str, Any], Sequence[str]]:
+def planned(folder: Path, name: str, text: str, method: str = "dense") -> tuple[dict[str, Any], Sequence[str]]:
     """Return the settings of a trial of a benchmark, and its prompts in the order of the questions."""
     from seamark.drivers.questions import asked_of
     from seamark.model.leaves import filled
@@ -150,7 +150,13 @@ def planned(folder: Path, name: str, text: str) -> tuple[dict[str, Any], Sequenc
     (folder / f"config/benchmarks/{name}.yaml").write_text(text)
     scenario = {
         "scenario": name,
-        "workload": {"service": "attention", "model": str(folder / "model"), "task": name, "concurrency": 1},
+        "workload": {
+            "service": "attention",
+            "model": str(folder / "model"),
+            "task": name,
+            "concurrency": 1,
+            "method": method,
+        },
     }
     (folder / f"{name}.yaml").write_text(json.dumps(scenario))
     before = Path.cwd()
