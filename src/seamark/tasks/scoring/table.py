@@ -86,6 +86,11 @@ def score(benchmark: Benchmark, subset: Subset, question: Question, answer: str)
     return {name: found[name] for name in subset.qualities}
 
 
+def code_of(scorer: str) -> tuple[str, ...]:
+    """Return the dotted paths of the code that a scorer's scores depend on: this package, and a user's own module."""
+    return (__name__.rpartition(".")[0], *(() if scorer in SCORERS else (scorer,)))
+
+
 def _scores(name: str, question: Question, answer: str) -> Scores:
     if name not in SCORERS:
         return resolved(name, FunctionType)(answer, question)  # type: ignore[no-any-return]
