@@ -125,7 +125,9 @@ SEVERAL = [
     ("speaker", "It is Ace.", ("ACE", "ACE ROTHSTEIN"), 1),
     ("speaker", "Ace Rothstein", ("ACE", "ACE ROTHSTEIN"), 1),
     ("speaker", "Rothstein", ("ACE", "ACE ROTHSTEIN"), 0),
-    ("speaker", "Ace Rothstein", ("ACE ROTHSTEIN",), 0),  # a name of two words is never found
+    ("speaker", "Ace Rothstein", ("ACE ROTHSTEIN",), 1),
+    ("speaker", "Bill Ecker", ("ADRIAN", "ECKER"), 1),  # any of the references
+    ("speaker", "a place", ("ACE",), 1),  # inside of a word
     ("speaker", "", ("ACE",), 0),
     ("last_number", "The value is 7.", ("7",), 1),
     ("last_number", "-7", ("-7",), 1),
@@ -146,14 +148,33 @@ SEVERAL = [
     ("book_choice", "The answer is: B", ("a garden", "B"), 1),
     ("book_choice", "Don't know", ("a garden", "D"), 1),  # the first letter is D
     ("book_choice", "the answer is a garden", ("a garden", "B"), 1),
-    ("book_choice", "It is C, or B", ("a garden", "B"), 0),
+    ("book_choice", "It is C, or B", ("a garden", "B"), 1),  # the last letter counts
     ("book_choice", "the answer is", ("a garden", "B"), 0),
     ("book_choice", "", ("a garden", "B"), 0),
+    ("book_choice", " B. a garden", ("a garden", "B"), 1),  # a model begins with a blank
+    ("book_choice", " C. a house", ("a garden", "B"), 0),
+    ("book_choice", "not C but B", ("a garden", "B"), 1),  # the last letter of the line
+    ("book_choice", "not B but C", ("a garden", "B"), 1),  # else the first word that is one
+    ("book_choice", "not C but D", ("a garden", "B"), 0),
+    ("book_choice", "C, not D, or B?\nOr A", ("a garden", "D"), 0),
+    ("book_choice", "B, not C", ("a garden", "B"), 1),  # not the last one, but the first letter of the answer
+    ("book_choice", "So B.\nC is wrong", ("a garden", "B"), 1),  # the first line with a letter
+    ("book_choice", "\n a garden ", ("a garden", "B"), 1),  # the text of the option and nothing else
+    ("book_choice", "the garden", ("a garden", "B"), 0),
     ("code_debug", "C. run", ("run", "C"), 1),
     ("code_debug", "The answer is: run", ("run", "C"), 1),
     ("code_debug", "It is: D", ("run", "C"), 0),
-    ("code_debug", "C", ("run", "C"), 0),
+    ("code_debug", "C", ("run", "C"), 1),
     ("code_debug", "", ("run", "C"), 0),
+    ("code_debug", " C. run", ("run", "C"), 1),  # a model begins with a blank
+    ("code_debug", " B. walk", ("run", "C"), 0),
+    ("code_debug", "not B but C", ("run", "C"), 1),  # the last letter of the line
+    ("code_debug", "not C but B", ("run", "C"), 0),
+    ("code_debug", "I think C", ("run", "C"), 1),  # I is a letter from A to J too, but not the last one
+    ("code_debug", "runner", ("run", "C"), 1),  # begins with the name
+    ("code_debug", "Code has none", ("run", "C"), 1),  # begins with the letter, as published
+    ("code_debug", "Option C", ("run", "C"), 1),
+    ("code_debug", "The answer is: C, and A is not", ("run", "C"), 1),  # behind 'answer is:', though A is the last
     # ours
     ("exact_word", " value3 and", ("value3",), 1),
     ("exact_word", "value31", ("value3",), 0),

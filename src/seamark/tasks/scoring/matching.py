@@ -1,7 +1,7 @@
 """References that must be found in an answer: RULER, the retrieval tasks of InfiniteBench, and our own needles.
 
-Sources: scripts/eval/synthetic/constants.py and evaluate.py of NVIDIA/RULER, src/compute_scores.py of
-OpenBMB/InfiniteBench.
+Sources: scripts/eval/synthetic/constants.py and evaluate.py of NVIDIA/RULER; src/compute_scores.py of
+OpenBMB/InfiniteBench as it is since August 2024 (its issue 18).
 """
 
 import re
@@ -41,11 +41,10 @@ def whole_word(answer: str, references: Sequence[str]) -> float:
 
 
 def speaker(answer: str, references: Sequence[str]) -> float:
-    """Return 1 if the first reference is a word of the answer in capitals (InfiniteBench, longdialogue_qa_eng).
-
-    Published quirk: a name of two words is never found, as the words of the answer are compared one by one.
-    """
-    return float(references[0] in [word.upper() for word in _words(answer, _WORD_MARKS)])
+    """Return 1 if a reference occurs in the answer, in any case and inside of words too (InfiniteBench,
+    longdialogue_qa_eng)."""
+    text = answer.strip().upper()
+    return float(any(each.upper() in text for each in references))
 
 
 def last_number(answer: str, references: Sequence[str]) -> float:
