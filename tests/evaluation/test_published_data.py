@@ -46,6 +46,10 @@ OF_SUBSET: dict[str, dict[str, Any]] = {
     "space_digest": {"output": "40%"},
     "book_sum_sort": {"output": "2, 1, 3"},
 }
+INSTRUCTIONS = {
+    "aime2024": r"Please reason step by step, and put your final answer within \boxed{...} format",
+    "aime2025": r"You must wrap your final answer in \boxed{...} format",
+}
 ANSWERS = {"stated_letter": "The correct answer is (C).", "code_debug": "B. two", "book_choice": "B"}
 
 
@@ -138,6 +142,13 @@ def test_problems_of_aime_are_all_question(name: str, columns: tuple[str, str, s
     )
     [question] = asked(read_benchmark(Path(f"{name}.yaml")))
     assert question.context == ""
-    assert "Problem: What is $2^{5}+1$?\n" in question.question
-    assert r"within \boxed{...} format" in question.question
-    assert score(benchmark, benchmark.subsets[""], question, r"\boxed{033}") == {"score": 1, "answered": 1}
+    assert question.prompt == (
+        "Solve the following AIME (American Invitational Mathematics Examination) problem.\n\n"
+        "Problem: What is $2^{5}+1$?\n\n"
+        "Instructions:\n- The answer should be an integer between 0 and 999\n"
+        f"- {INSTRUCTIONS[name]}\n\nWhat is the answer to this problem?"
+    )
+    assert question.max_new_tokens == 32_000
+    assert score(benchmark, benchmark.subsets[""], question, r"\boxed{33}") == {"score": 1, "answered": 1}
+    last = score(benchmark, benchmark.subsets[""], question, r"\boxed{33 of 40}")["score"]
+    assert last == (name == "aime2024"), "the first number of a box in 2024, the last in 2025"

@@ -66,6 +66,7 @@ SCORERS: Mapping[str, Scorer] = {
     "exact_word": Scorer(any_of=matching.exact_word),
     "accuracy": Scorer(any_of=matching.accuracy),
     "boxed": Scorer(several=boxed.boxed, qualities=("score", "answered")),
+    "boxed_or_stated": Scorer(several=boxed.boxed_or_stated, qualities=("score", "answered")),
     "cloze": Scorer(several=clozes.cloze, qualities=("score", "partial", "masks")),
 }
 """Scorers by name. Scores lie between 0 and 1; published tables show them times 100."""
