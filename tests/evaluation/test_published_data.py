@@ -85,6 +85,26 @@ def test_every_subset_reads_data_of_the_published_form_and_its_right_answer_scor
 
 
 @pytest.mark.covers("B13")
+def test_a_prompt_of_longbench_v2_has_no_blanks_around_its_parts() -> None:
+    benchmark = shipped("longbenchv2", "data")
+    choices = {f"choice_{letter}": f" choice {letter}\n" for letter in "ABCD"}
+    others = dict.fromkeys(("domain", "sub_domain", "difficulty", "length"), "x")
+    row = {"context": "\n\nThe text. \n", "question": " Which? ", "answer": "C", "_id": "1", **choices, **others}
+    jsonl("data/train.jsonl", [row])
+    Path("longbenchv2.yaml").write_text(
+        Path("longbenchv2.yaml").read_text().replace("{folder: data}", "{folder: data, split: train}")
+    )
+    [question] = asked(read_benchmark(Path("longbenchv2.yaml")))
+    assert question.prompt == (
+        "Please read the following text and answer the question below.\n\n<text>\nThe text.\n</text>\n\n"
+        "What is the correct answer to this question: Which?\nChoices:\n"
+        "(A) choice A\n(B) choice B\n(C) choice C\n(D) choice D\n\n"
+        'Format your response as follows: "The correct answer is (insert answer here)".'
+    )
+    assert benchmark.subsets[""].rows == "seamark.tasks.benchmarks.longbench:stripped"
+
+
+@pytest.mark.covers("B13")
 def test_prompts_of_infinitebench_name_options_call_and_number() -> None:
     benchmark = of_published_form("infinite_bench")
     assert "A. one\nB. two\nC. three\nD. four" in asked(benchmark, "longbook_choice_eng")[0].question
