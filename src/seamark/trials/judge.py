@@ -160,7 +160,7 @@ def _require_asked(folder: TrialFolder, load: LoadRecord, now: Mapping[str, str]
         raise ValueError(
             f"{len(changed)} of {len(now)} replies are to questions that are others by now, item {changed[0]} first:"
             " the data, or what makes them, have changed since. Put these back and remove answers.json, then `bench"
-            f" submit` scores the replies; or ask the new questions: `bench retry {whole_of(trial.id)}`"
+            f" collect` scores the replies; or ask the new questions: `bench retry {whole_of(trial.id)}`"
         )
 
 
