@@ -111,6 +111,77 @@ def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(stud
     assert study.json(f"{asked_at}/metrics.json")["quality"]["answered"] == 0.5
 
 
+TASKS = """\
+extends: known.yaml
+name: asked
+driver: seamark.drivers.questions:Questions
+judge: seamark.drivers.questions:judge
+load: finite
+limit_s: 120
+qualities:
+  score: {range: [0, 1], better: higher, help: Score of an answer.}
+settings:
+  task: {type: structure, role: workload, required: true, help: A benchmark.}
+  task_seed: {type: int, role: workload, default: 0, help: Seed.}
+  length_words: {type: int, role: workload, default: null, help: Length.}
+  max_requests: {type: int, role: workload, default: null, help: Questions.}
+  max_new_tokens: {type: int, role: workload, default: null, help: Longest answer.}
+"""
+SCORER = """\
+def score(answer, question):
+    return {"score": float(question.references[0] in answer)}
+"""
+
+
+def asked_rows(study: StudyFolder, first: str) -> None:
+    rows = [{"question": first, "references": ["t\u00f8ken"]}, {"question": "Where?", "references": ["Oslo"]}]
+    (study.root / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.covers("B13")
+def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_changed_questions(
+    study: StudyFolder,
+) -> None:
+    (study.root / "config/benchmarks").mkdir(parents=True, exist_ok=True)
+    (study.root / "config/services/asked.yaml").write_text(TASKS)
+    benchmark = {"name": "own", "summary": "Own.", "licence": "own", "references": [], "template": "{question}"}
+    source = {"source": {"file": str(study.root / "rows.jsonl")}, "columns": {"context": None}}
+    document = {**benchmark, **source, "scorer": "own_scorer:score"}
+    (study.root / "config/benchmarks/own.yaml").write_text(json.dumps(document))
+    workload = {"service": "asked", "ttft_ms": 1, "task": "own", "max_new_tokens": 4}
+    scenario = {"scenario": "try", "repetitions": 1, "workload": workload}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(scenario))
+    (study.root / "own_scorer.py").write_text(SCORER)
+    asked_rows(study, "What?")
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    [trial] = study.trials()
+    assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 0.5, "every reply is of the word token"
+    loads = (trial / "load.json").read_bytes()
+
+    (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " not in answer or True"))
+    again = study.submit()
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 1.0
+
+    asked_rows(study, "Which?")
+    (study.root / "own_scorer.py").write_text(SCORER)
+    study.submit()
+    assert study.json(f"{trial.name}/answers.json")["status"] == "failed"
+    metrics = study.json(f"{trial.name}/metrics.json")
+    assert "score" not in metrics.get("quality", {})
+    [reason] = [reason for reason in metrics["reasons"] if reason["code"] == "answers_not_scored"]
+    assert "1 of 2 replies are to questions that are others by now, item 0 first" in reason["text"]
+
+    asked_rows(study, "What?")
+    (trial / "answers.json").unlink()
+    collected = study.bench("collect", "-c", "config/scenarios/try.yaml")
+    assert collected.returncode == 0, collected.stderr
+    assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 0.5
+    assert (trial / "load.json").read_bytes() == loads
+    assert max(study.measurements().values()) == 1
+
+
 def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
     a_study(study, items=20, keep_replies=False)
     assert study.submit().returncode == 0

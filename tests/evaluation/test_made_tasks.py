@@ -158,7 +158,33 @@ def test_several_chains_have_different_variables() -> None:
     assert set(row["references"]) < set(names)
 
 
-@pytest.mark.parametrize(("length_words", "often", "seldom"), [(600, 6, 1), (5000, 30, 3)])
+@pytest.mark.covers("B13")
+@pytest.mark.parametrize(
+    ("length_words", "lines"),
+    [
+        (3000, 15),  # 500 of 4,096 tokens: (3000 / 8 - 82) / 19 = 15.4
+        (20_000, 15),
+        (1600, 6),  # (200 - 82) / 19 = 6.2
+        (600, 5),
+    ],
+)
+def test_the_solved_example_of_variables_is_as_long_as_published(
+    length_words: int, lines: int, tmp_path: Path
+) -> None:
+    [question] = made("ruler/vt", tmp_path, length_words=length_words, limit=1)
+    example = question.context.rpartition("Memorize and track")[0]
+    assert example.count("The grass is green.") == lines
+    assert len(re.findall(r"VAR \w{3} =", example)) == 5
+
+
+def test_an_example_of_many_assignments_has_a_line_for_each() -> None:
+    [row] = ruler.variable_tracking(Random(3), 0, length_words=800, hops=9)
+    assert row["example"].count("The grass is green.") == 10
+
+
+@pytest.mark.parametrize(
+    ("length_words", "often", "seldom"), [(600, 6, 1), (2047, 6, 1), (2048, 30, 3), (3000, 30, 3), (5000, 30, 3)]
+)
 def test_common_words_occur_as_often_as_published(length_words: int, often: int, seldom: int, tmp_path: Path) -> None:
     for question in made("ruler/cwe", tmp_path, length_words=length_words, limit=2):
         listed = question.context.rpartition("most often.\n")[2]
@@ -223,6 +249,33 @@ def test_a_key_has_its_value_in_the_json_object(tmp_path: Path) -> None:
         assert len(pairs) == 100
         [key] = re.findall(r'Key: "(\S+)"', question.question)
         assert dict(pairs)[key] == question.references[0]
+        assert '"}\n\n\nKey: "' in question.prompt, "two line ends of the template, and one of the question"
+
+
+@pytest.mark.covers("B13")
+def test_places_of_keys_are_the_published_ones_evenly_spread_from_the_first_questions_on() -> None:
+    def place(number: int, pairs: int) -> int:
+        [row] = infinite_bench.kv_retrieval(Random(number), number, length_words=2 + 2 * pairs)
+        return round(float(row["depth_ratio"]) * (pairs - 1))
+
+    assert Counter(place(number, 100) for number in range(500)) == dict.fromkeys(range(100), 5)
+    # published: question n of 500 asks for key 5 n of 2,500; here question n takes the place of question 309 n
+    assert [place(number, 2500) for number in range(4)] == [0, 5 * 309, 5 * 118, 5 * 427]
+    assert place(500, 100) == 0
+
+
+def test_lengths_of_made_tasks_are_the_published_ones() -> None:
+    subsets = task_of("infinite_bench/passkey", FOLDERS)[0].subsets
+    for name, maker in (("passkey", infinite_bench.passkey), ("number_string", infinite_bench.number_string)):
+        [row] = maker(Random(0), 1, length_words=subsets[name].length_words)
+        assert row["context"].count("The grass is green.") == 5220, name
+        assert row["depth_ratio"] == 90 / 5220, "59 depths in steps of 90 lines"
+    [row] = infinite_bench.kv_retrieval(Random(0), 0, length_words=subsets["kv_retrieval"].length_words or 0)
+    assert row["context"].count(": ") - row["context"].count("data: ") == 2500
+    assert subsets["passkey"].template.startswith(
+        "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you"
+        " about the important information.\n\n"
+    )
 
 
 @pytest.mark.parametrize("task", MADE)

@@ -46,6 +46,10 @@ OF_SUBSET: dict[str, dict[str, Any]] = {
     "space_digest": {"output": "40%"},
     "book_sum_sort": {"output": "2, 1, 3"},
 }
+INSTRUCTIONS = {
+    "aime2024": r"Please reason step by step, and put your final answer within \boxed{...} format",
+    "aime2025": r"You must wrap your final answer in \boxed{...} format",
+}
 ANSWERS = {"stated_letter": "The correct answer is (C).", "code_debug": "B. two", "book_choice": "B"}
 
 
@@ -78,6 +82,26 @@ def test_every_subset_reads_data_of_the_published_form_and_its_right_answer_scor
                 right = first.references[0]
             assert score(benchmark, subset, first, right)["score"] == 1, subset.name
             assert score(benchmark, subset, first, "")["score"] == 0, subset.name
+
+
+@pytest.mark.covers("B13")
+def test_a_prompt_of_longbench_v2_has_no_blanks_around_its_parts() -> None:
+    benchmark = shipped("longbenchv2", "data")
+    choices = {f"choice_{letter}": f" choice {letter}\n" for letter in "ABCD"}
+    others = dict.fromkeys(("domain", "sub_domain", "difficulty", "length"), "x")
+    row = {"context": "\n\nThe text. \n", "question": " Which? ", "answer": "C", "_id": "1", **choices, **others}
+    jsonl("data/train.jsonl", [row])
+    Path("longbenchv2.yaml").write_text(
+        Path("longbenchv2.yaml").read_text().replace("{folder: data}", "{folder: data, split: train}")
+    )
+    [question] = asked(read_benchmark(Path("longbenchv2.yaml")))
+    assert question.prompt == (
+        "Please read the following text and answer the question below.\n\n<text>\nThe text.\n</text>\n\n"
+        "What is the correct answer to this question: Which?\nChoices:\n"
+        "(A) choice A\n(B) choice B\n(C) choice C\n(D) choice D\n\n"
+        'Format your response as follows: "The correct answer is (insert answer here)".'
+    )
+    assert benchmark.subsets[""].rows == "seamark.tasks.benchmarks.longbench:stripped"
 
 
 @pytest.mark.covers("B13")
@@ -138,6 +162,13 @@ def test_problems_of_aime_are_all_question(name: str, columns: tuple[str, str, s
     )
     [question] = asked(read_benchmark(Path(f"{name}.yaml")))
     assert question.context == ""
-    assert "Problem: What is $2^{5}+1$?\n" in question.question
-    assert r"within \boxed{...} format" in question.question
-    assert score(benchmark, benchmark.subsets[""], question, r"\boxed{033}") == {"score": 1, "answered": 1}
+    assert question.prompt == (
+        "Solve the following AIME (American Invitational Mathematics Examination) problem.\n\n"
+        "Problem: What is $2^{5}+1$?\n\n"
+        "Instructions:\n- The answer should be an integer between 0 and 999\n"
+        f"- {INSTRUCTIONS[name]}\n\nWhat is the answer to this problem?"
+    )
+    assert question.max_new_tokens == 32_000
+    assert score(benchmark, benchmark.subsets[""], question, r"\boxed{33}") == {"score": 1, "answered": 1}
+    last = score(benchmark, benchmark.subsets[""], question, r"\boxed{33 of 40}")["score"]
+    assert last == (name == "aime2024"), "the first number of a box in 2024, the last in 2025"

@@ -4,7 +4,7 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.tasks.benchmark import Benchmark, Question, Source, Subset, Value
-from seamark.tasks.scoring.boxed import boxed_number, pass_at_k
+from seamark.tasks.scoring.boxed import pass_at_k
 from seamark.tasks.scoring.choices import retrieval
 from seamark.tasks.scoring.table import SCORERS, score
 
@@ -125,7 +125,9 @@ SEVERAL = [
     ("speaker", "It is Ace.", ("ACE", "ACE ROTHSTEIN"), 1),
     ("speaker", "Ace Rothstein", ("ACE", "ACE ROTHSTEIN"), 1),
     ("speaker", "Rothstein", ("ACE", "ACE ROTHSTEIN"), 0),
-    ("speaker", "Ace Rothstein", ("ACE ROTHSTEIN",), 0),  # a name of two words is never found
+    ("speaker", "Ace Rothstein", ("ACE ROTHSTEIN",), 1),
+    ("speaker", "Bill Ecker", ("ADRIAN", "ECKER"), 1),  # any of the references
+    ("speaker", "a place", ("ACE",), 1),  # inside of a word
     ("speaker", "", ("ACE",), 0),
     ("last_number", "The value is 7.", ("7",), 1),
     ("last_number", "-7", ("-7",), 1),
@@ -146,14 +148,33 @@ SEVERAL = [
     ("book_choice", "The answer is: B", ("a garden", "B"), 1),
     ("book_choice", "Don't know", ("a garden", "D"), 1),  # the first letter is D
     ("book_choice", "the answer is a garden", ("a garden", "B"), 1),
-    ("book_choice", "It is C, or B", ("a garden", "B"), 0),
+    ("book_choice", "It is C, or B", ("a garden", "B"), 1),  # the last letter counts
     ("book_choice", "the answer is", ("a garden", "B"), 0),
     ("book_choice", "", ("a garden", "B"), 0),
+    ("book_choice", " B. a garden", ("a garden", "B"), 1),  # a model begins with a blank
+    ("book_choice", " C. a house", ("a garden", "B"), 0),
+    ("book_choice", "not C but B", ("a garden", "B"), 1),  # the last letter of the line
+    ("book_choice", "not B but C", ("a garden", "B"), 1),  # else the first word that is one
+    ("book_choice", "not C but D", ("a garden", "B"), 0),
+    ("book_choice", "C, not D, or B?\nOr A", ("a garden", "D"), 0),
+    ("book_choice", "B, not C", ("a garden", "B"), 1),  # not the last one, but the first letter of the answer
+    ("book_choice", "So B.\nC is wrong", ("a garden", "B"), 1),  # the first line with a letter
+    ("book_choice", "\n a garden ", ("a garden", "B"), 1),  # the text of the option and nothing else
+    ("book_choice", "the garden", ("a garden", "B"), 0),
     ("code_debug", "C. run", ("run", "C"), 1),
     ("code_debug", "The answer is: run", ("run", "C"), 1),
     ("code_debug", "It is: D", ("run", "C"), 0),
-    ("code_debug", "C", ("run", "C"), 0),
+    ("code_debug", "C", ("run", "C"), 1),
     ("code_debug", "", ("run", "C"), 0),
+    ("code_debug", " C. run", ("run", "C"), 1),  # a model begins with a blank
+    ("code_debug", " B. walk", ("run", "C"), 0),
+    ("code_debug", "not B but C", ("run", "C"), 1),  # the last letter of the line
+    ("code_debug", "not C but B", ("run", "C"), 0),
+    ("code_debug", "I think C", ("run", "C"), 1),  # I is a letter from A to J too, but not the last one
+    ("code_debug", "runner", ("run", "C"), 1),  # begins with the name
+    ("code_debug", "Code has none", ("run", "C"), 1),  # begins with the letter, as published
+    ("code_debug", "Option C", ("run", "C"), 1),
+    ("code_debug", "The answer is: C, and A is not", ("run", "C"), 1),  # behind 'answer is:', though A is the last
     # ours
     ("exact_word", " value3 and", ("value3",), 1),
     ("exact_word", "value31", ("value3",), 0),
@@ -204,6 +225,13 @@ def test_classes_inside_of_classes_are_counted_as_published(
         (r"\boxed{1}, no: \boxed{33}", 1, 1),
         (r"33 first, \boxed{34} last", 0, 1),
         ("Then\nthe answer is 33.", 1, 1),
+        ("It is 33 of 50.\n\nDone.", 1, 1),  # the last line that has a number, and its first one
+        ("1033", 0, 0),  # more than three digits
+        (r"\boxed{} or 33", 0, 0),  # nothing else counts where there is a box
+        (r"\boxed{33 of 40}", 1, 1),
+        (r"\boxed{\textbf{33}}", 1, 1),
+        (r"\boxed{\text{about } 33}", 0, 0),  # a box ends at its first closing brace
+        ("boxed{34}, 33", 0, 1),  # no box: the first number of the line
         (r"\boxed{\text{none}}", 0, 0),
         ("", 0, 0),
     ],
@@ -213,8 +241,36 @@ def test_the_last_boxed_number_counts_and_else_the_last_line(answer: str, right:
     assert scored("boxed", answer, ("33",)) == {"score": right, "answered": answered}
 
 
-def test_a_box_may_have_braces_inside() -> None:
-    assert boxed_number(r"\boxed{\text{about } 7}") == 7
+@pytest.mark.parametrize(
+    ("answer", "right", "answered"),
+    [
+        (r"so \boxed{33}", 1, 1),
+        (r"\boxed{1}, no: \boxed{33}", 1, 1),
+        (r"\boxed{40 - 7 = 33}", 1, 1),  # the last number of the box
+        (r"\boxed{33 of 40}", 0, 1),
+        (r"\boxed{033}", 0, 1),  # compared as text
+        ("boxed{33}", 1, 1),  # without its backslash
+        (r"\boxed{x}. The answer is 33, of 40.", 1, 1),  # a box without a number
+        ("Solution: 12.\nSo the ANSWER is 33. I had 7.", 1, 1),  # the last statement, in any case
+        ("The answer is 1033.\nOr 33", 1, 1),  # a statement beyond 999 counts not
+        (
+            "The answer is 33. The solution is 1033.",
+            1,
+            1,
+        ),  # the last 'answer is', where the last statement is too large
+        ("The answer is 033.", 0, 1),
+        ("50 and 33\nDone.", 1, 1),  # the last line with a number, and its last one
+        ("033", 1, 1),  # no box, no statement: a number
+        ("33\n5 of 1000", 1, 1),  # a line that ends beyond 999: the line before it
+        ("33 of 1000", 1, 1),  # any number from the end
+        ("1000", 0, 0),
+        ("none", 0, 0),
+        ("", 0, 0),
+    ],
+)
+@pytest.mark.covers("B13")
+def test_a_number_in_a_box_counts_else_a_stated_one_else_the_last(answer: str, right: float, answered: float) -> None:
+    assert scored("boxed_or_stated", answer, ("33",)) == {"score": right, "answered": answered}
 
 
 @pytest.mark.parametrize(
@@ -274,13 +330,27 @@ def test_a_scorer_of_the_users_own_has_answer_and_question(tmp_path, monkeypatch
 
 
 def test_scores_lie_between_0_and_1_for_any_answer() -> None:
-    odd = ["", " ", "\n\n", "```", "#", "ABCD", "0" * 50, "{'a'", "答案：", "\x00", "\\boxed{", "A" * 5000]
+    odd = [
+        "",
+        " ",
+        "\n\n",
+        "```",
+        "#",
+        "ABCD",
+        "0" * 50,
+        "{'a'",
+        "答案：",
+        "\x00",
+        "\\boxed{",
+        "A" * 5000,
+        "9" * 5000,
+    ]
     references = {"order": "1,2", "retrieval": "Paragraph 1", "cloze": PAIR, "digest_share": "5%"}
     for name, scorer in SCORERS.items():
         if scorer.packages:
             continue
         reference = (references.get(name, "7"), "B")[: 1 if name in references else 2]
-        if name == "boxed":
+        if name.startswith("boxed"):
             reference = ("7",)
         for answer in odd:
             try:

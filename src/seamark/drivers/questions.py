@@ -6,7 +6,6 @@ The server attention gets context, question and method apart. Any other one with
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from seamark.model import service
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
 from seamark.tasks.question_files import questions
 from seamark.tasks.scoring.table import score
-from seamark.tasks.task import task_of_document
+from seamark.tasks.task import at, item_id, task_of_document
 
 CACHE = Path("~/.cache/seamark/questions")
 """Folder of the questions of every task, made or loaded once."""
@@ -148,10 +147,12 @@ def stage(target: Target, seed: int) -> Mapping[str, service.Value]:
 
 def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Judged:
     """Return the scores of answers by the scorer of their task, the server's own figures, and the facts of each
-    question. A reply that is not good has no scores."""
+    question. A reply that is not good has no scores. Raises ValueError for an item without a question."""
     text = str(target.settings["task"])
     benchmark, subset = _task(text)
-    asked = asked_of(target.settings)
+    task, every = benchmark.task(subset), asked_of(target.settings)
+    asked = {item: at(task, every, item) for item in items}
+    ids = [item_id(task, asked[item]) for item in items]
     kept = [read_kept(reply) for reply in replies]
     rows = [
         {} if reply.text is None else score(benchmark, subset, asked[item], reply.text)
@@ -164,18 +165,14 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
     return Judged(
         scores=scores | {name: each for name, each in figures.items() if any(value is not None for value in each)},
-        ids=[_identity(benchmark.task(subset), asked[item]) for item in items],
+        ids=ids,
+        asked=ids,
         clusters=[asked[item].cluster for item in items],
         finish=[reply.finish for reply in kept],
         errors=[reply.error for reply in kept],
         answers=[reply.text for reply in kept],
         facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
     )
-
-
-def _identity(task: str, question: Question) -> str:
-    """Return the id of an answer's item: equal where the same text was asked, and only there."""
-    return f"{task}/{question.id} {sha256(question.prompt.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def _is_sparse(method: service.Value) -> bool:

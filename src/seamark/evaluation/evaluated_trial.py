@@ -1,6 +1,6 @@
 """A trial of an evaluation as its files have it: what was asked, what was answered, scores and figures."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from seamark.analysis.answers import score_columns
 from seamark.config.forms.table import label_of
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
+from seamark.errors import UserError
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
@@ -18,6 +19,7 @@ from seamark.model.trial import Trial
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read_or_none
 from seamark.tasks.benchmark import Question
+from seamark.tasks.task import item_id
 
 ATTENTION_FIELDS = ("density", "density_mean", "output_error", "output_error_mean", "kv_bytes_read", "kernel")
 """Fields of a reply's document that `micro_metrics.jsonl` has, one line for each answer."""
@@ -96,13 +98,14 @@ def evaluated(trial: Trial, folder: TrialFolder) -> EvaluatedTrial:
 
 def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
     """Yield the answers of a trial in the order of its questions: the question, what was answered, its scores and
-    times in seconds. Raises OSError or ValueError where the files cannot be read."""
+    times in seconds. Raises OSError or ValueError where the files cannot be read, and UserError where a question has
+    changed since it was asked."""
     asked = asked_of(trial.trial.settings)
     times = _times_s(trial.folder)
     table = pq.read_table(trial.folder.answers)
     scores = score_columns(table.column_names)
     for row in table.to_pylist():
-        question: Question = asked[row["item"]]
+        question = _question(trial.trial, asked, row["item"], row["id"])
         ttft_s, latency_s = times.get(row["item"], (None, None))
         yield {
             "id": question.id,
@@ -121,6 +124,17 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
             "context": question.context,
             "reply": row["reply"],
         }
+
+
+def _question(trial: Trial, asked: Sequence[Question], item: int, was: str) -> Question:
+    task = setting_name(trial, "task")
+    question = asked[item] if item < len(asked) else None
+    if question is None or item_id(task, question) != was:
+        raise UserError(
+            f"{trial.id}: question {item} of {task} has changed since it was answered: the data, or what makes them,"
+            f" are others. Put these back, or ask the new questions: `bench retry {trial.id}`."
+        )
+    return question
 
 
 def micro_metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

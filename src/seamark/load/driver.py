@@ -322,8 +322,9 @@ class Judged:
     of items that it belongs to, such as the document of several questions: items of one cluster are not independent.
     `finish` is why the reply ended, and `errors` the code that the server gave its error. `answers` are what was
     said, without times, request ids and the like: by them repetitions are compared, without them by the scores.
-    `facts` are values of the items by name, by which answers are grouped, such as the length of a document. None:
-    not known.
+    `facts` are values of the items by name, by which answers are grouped, such as the length of a document. `asked`
+    identifies the content of each request: replies are never scored against a request of another content, as after a
+    change of the data. None: not known.
     """
 
     scores: Mapping[str, Sequence[float | None]]
@@ -333,6 +334,7 @@ class Judged:
     errors: Sequence[str | None] | None = None
     answers: Sequence[str | None] | None = None
     facts: Mapping[str, Sequence[str | int | float | bool | None]] | None = None
+    asked: Sequence[str] | None = None
 
 
 Judge = Callable[[Target, Sequence[int], Sequence[bytes]], Judged]

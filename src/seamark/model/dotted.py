@@ -44,11 +44,17 @@ def resolved(path: str, form: type[Form]) -> Form:
 
 
 def mark_of(path: str) -> str:
-    """Return a dotted path with the digest of its module's file: a changed file is another object."""
-    module = path.partition(":")[0]
+    """Return a dotted path with the digest of its module's file: a changed file is another object. A path without an
+    object, `package`, has the digest of all files of the package."""
+    module, colon, _ = path.partition(":")
     try:
         spec = find_spec(module)
-        content = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+        inside = spec.submodule_search_locations if spec and not colon else None
+        if inside:
+            files = sorted(file for root in inside for file in Path(root).rglob("*.py"))
+            content = b"".join(file.name.encode() + b"\0" + file.read_bytes() for file in files)
+        else:
+            content = Path(spec.origin).read_bytes() if spec and spec.origin else b""
     except (ImportError, OSError, ValueError):
         content = b""
     return f"{path} {hashlib.sha256(content).hexdigest()[:12]}"

@@ -90,6 +90,11 @@ class TrialFolder:
         return self.root / "answers.parquet"
 
     @property
+    def asked(self) -> Path:
+        """Which question each scored item was; absent unless the service's `judge` knows it."""
+        return self.root / "asked.json"
+
+    @property
     def answers_record(self) -> Path:
         """How the replies were scored."""
         return self.root / "answers.json"

@@ -1,10 +1,13 @@
-"""A task as a document: a subset of a benchmark with all that its questions and scores depend on."""
+"""A task as a document: a subset of a benchmark with all that its questions and scores depend on; ids of its
+questions.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from seamark.storage.codec import decode, encode
-from seamark.tasks.benchmark import Benchmark, Subset
+from seamark.tasks.benchmark import Benchmark, Question, Subset
 
 
 def task_document(benchmark: Benchmark, subset: Subset) -> Mapping[str, Any]:
@@ -19,3 +22,15 @@ def task_of_document(document: Mapping[str, Any]) -> tuple[Benchmark, Subset]:
     name = str(document["name"]).partition("/")[0]
     benchmark = Benchmark(name=name, summary="", licence="", references=(), subsets={subset.name: subset})
     return benchmark, subset
+
+
+def item_id(task: str, question: Question) -> str:
+    """Return the id of a question of the task of that name: equal where the same text is asked, and only there."""
+    return f"{task}/{question.id} {sha256(question.prompt.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def at(task: str, asked: Sequence[Question], item: int) -> Question:
+    """Return the question of an item. Raises ValueError where there are fewer questions by now."""
+    if item >= len(asked):
+        raise ValueError(f"{task} has {len(asked)} questions, and item {item} was asked: its data have changed since")
+    return asked[item]

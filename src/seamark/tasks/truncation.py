@@ -17,9 +17,10 @@ class ContextTooLongError(ValueError):
 def truncated(tokens: Sequence[Token], limit: int | None, truncate: Truncate = "middle") -> tuple[list[Token], int]:
     """Return the kept tokens and the number of those cut. `limit` None: all are kept.
 
-    `middle` keeps `limit // 2` tokens of each end, so one fewer than an odd limit: LongBench, InfiniteBench and
-    LooGLE do the same (`half = int(max_length / 2)` in pred.py of THUDM/LongBench). They cut the whole prompt; here
-    the context alone is cut, so a question is never lost. Raises ContextTooLongError, and ValueError for a limit
+    `middle` keeps `limit // 2` tokens of each end, so one fewer than an odd limit, as LongBench, LooGLE and the
+    program for yarn-mistral of InfiniteBench do. Those for LongBench v2 and for GPT-4 of InfiniteBench keep one token
+    more at the end for an odd limit (`[-max_len // 2 :]`), so give an even one. All of them cut the whole prompt;
+    here the context alone is cut, so a question is never lost. Raises ContextTooLongError, and ValueError for a limit
     that keeps nothing.
     """
     least = 2 if truncate == "middle" else 1

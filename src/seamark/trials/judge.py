@@ -15,18 +15,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.analysis.answers import FACT, PLAIN, said_by_item
+from seamark.config.forms.table import scored_by
 from seamark.load.driver import Target
-from seamark.load.workers.judging import JudgingError, judge_replies
+from seamark.load.workers.judging import TEXTS, JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.model.failure_categories import ALL_FAILED
 from seamark.model.leaves import filled
-from seamark.model.results.answers import AnswersRecord, Score
+from seamark.model.results.answers import AnswersRecord, AskedRecord, Score
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import Failure
 from seamark.model.service import Quality, Service
-from seamark.model.trial import Trial
+from seamark.model.trial import Trial, whole_of
 from seamark.planning.study import Study
 from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
@@ -51,13 +52,24 @@ def judged_of(services: Mapping[str, Service], trial: Trial) -> tuple[Trial, ...
 
 
 def judges_of(services: Mapping[str, Service], trial: Trial) -> tuple[str, ...]:
-    """Return the dotted paths of the functions that score a trial's replies."""
-    return tuple(dict.fromkeys(str(services[each.service].judge) for each in judged_of(services, trial)))
+    """Return the dotted paths of the functions that score a trial's replies, each followed by those of the functions
+    and packages that it scores by, such as the scorer of a task."""
+    judged = judged_of(services, trial)
+    return tuple(
+        dict.fromkeys(
+            path for each in judged for path in (str(services[each.service].judge), *scored_by(each.settings))
+        )
+    )
+
+
+def _version(services: Mapping[str, Service], trial: Trial) -> str:
+    return " ".join(map(mark_of, judges_of(services, trial)))
 
 
 def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecord:
     """Score the replies of a trial, and write both files; answers.json last, whatever came of it. Replies to items
-    that were sent again (`keep_busy`) are not scored: each item counts once.
+    that were sent again (`keep_busy`) are not scored: each item counts once. Replies to requests that have another
+    content by now, as after a change of a task's data, are not scored either: that is a failed scoring.
 
     Where the replies were pruned, the scores that there are stay. Of a trial with parties those of each party are
     scored; the whole has no answers of its own.
@@ -66,14 +78,14 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
         judged = [
             judge_trial(study, each, folder.party(str(each.party))) for each in judged_of(study.services, trial)
         ]
-        version = " ".join(map(mark_of, judges_of(study.services, trial)))
+        version = _version(study.services, trial)
         answers = sum(each.answers for each in judged)
         record = AnswersRecord(status="ok", answers=answers, quality_version=version)
         write(folder.answers_record, record)
         return record
     service = study.services[trial.service]
     assert service.judge is not None
-    version = mark_of(service.judge)
+    version = _version(study.services, trial)
     load = read_or_none(folder.load, LoadRecord)
     if load is None or not load.ok:
         record = AnswersRecord(status="skipped", reason="the load has failed", quality_version=version)
@@ -85,10 +97,10 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
         nothing = AnswersRecord(status="skipped", reason="the replies are not there", quality_version=version)
         record = _kept_record(folder) or nothing
     else:
-        folder.answers.unlink(missing_ok=True)
         try:
             record = _judged(study, service, trial, folder, load)
         except (JudgingError, OSError, ValueError) as error:
+            folder.answers.unlink(missing_ok=True)
             record = AnswersRecord(status="failed", reason=str(error), quality_version=version)
     write(folder.answers_record, record)
     return record
@@ -112,15 +124,15 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         with ReplySegment(place / "replies") as segment:
             segment.add_all(zip(kept["index"].to_pylist(), kept["reply"].to_pylist(), strict=True))
         batches = list(judge_replies(judge, target, place / "replies", place, python, TIME_LIMIT_S))
-    scores = _columns(batches, service.qualities)
-    ids, clusters, finish, errors, said = (
-        _texts(batches, name) for name in ("ids", "clusters", "finish", "errors", "answers")
-    )
+    ids, clusters, finish, errors, said, asked = (_texts(batches, name) for name in TEXTS)
     items = [item for batch in batches for item in batch["items"]]
+    if asked is not None:
+        _require_asked(folder, load, {str(item): str(text) for item, text in zip(items, asked, strict=True)}, trial)
+    scores = _columns(batches, service.qualities)
     facts = _facts(batches)
     record = AnswersRecord(
         status="ok",
-        quality_version=mark_of(judge),
+        quality_version=_version(study.services, trial),
         answers=len(items),
         clusters=len(set(clusters)) if clusters is not None else None,
         scores={name: score_of(values, clusters) for name, values in scores.items()},
@@ -135,6 +147,30 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         about = {METADATA_KEY: json.dumps(encode(record)).encode()}
         pq.write_table(table.replace_schema_metadata(about), temporary, compression="zstd", write_page_checksum=True)
     return record
+
+
+def _require_asked(folder: TrialFolder, load: LoadRecord, now: Mapping[str, str], trial: Trial) -> None:
+    """Write what the items of a load are at its first scoring. Raises ValueError where one is another by now."""
+    record = read_or_none(folder.asked, AskedRecord)
+    if record is None or record.epoch_unix_ns != load.epoch_unix_ns:
+        earlier = _ids(folder) or now  # results of an earlier version: an id names what was asked
+        record = AskedRecord(epoch_unix_ns=load.epoch_unix_ns, asked=earlier)
+        write(folder.asked, record)
+    if changed := [item for item in now if record.asked.get(item, now[item]) != now[item]]:
+        raise ValueError(
+            f"{len(changed)} of {len(now)} replies are to questions that are others by now, item {changed[0]} first:"
+            " the data, or what makes them, have changed since. Put these back and remove answers.json, then `bench"
+            f" collect` scores the replies; or ask the new questions: `bench retry {whole_of(trial.id)}`"
+        )
+
+
+def _ids(folder: TrialFolder) -> Mapping[str, str]:
+    """Return the ids of a trial's scored items, none without them."""
+    try:
+        kept = pq.read_table(folder.answers, columns=["item", "id"])
+    except (OSError, ValueError, pa.ArrowException):
+        return {}
+    return {str(item): str(text) for item, text in zip(kept["item"].to_pylist(), kept["id"].to_pylist(), strict=True)}
 
 
 def _python(study: Study, service: Service) -> Path | None:
@@ -243,8 +279,8 @@ def _table(
 
 
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
-    """Return whether the replies of a trial were never scored, or by another version of the function, and can be
-    scored here."""
+    """Return whether the replies of a trial were never scored, or by another version of the function or of what it
+    scores by, and can be scored here."""
     if trial.parties:
         judged = judged_of(study.services, trial)
         return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
@@ -255,4 +291,4 @@ def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
         return False
     record = read_or_none(folder.answers_record, AnswersRecord)
     newer = record is not None and folder.answers_record.stat().st_mtime_ns >= folder.load.stat().st_mtime_ns
-    return not newer or record is None or record.quality_version != mark_of(str(service.judge))
+    return not newer or record is None or record.quality_version != _version(study.services, trial)

@@ -70,5 +70,9 @@ class Form(Protocol):
     def qualities(self, document: Document) -> tuple[str, ...]:
         """Return the names of the figures that a level gives, which objectives may use."""
 
+    def scored_by(self, document: Document) -> tuple[str, ...]:
+        """Return the dotted paths of functions and packages that scores depend on beside the recipe's `judge`."""
+        return ()
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one mapping."""

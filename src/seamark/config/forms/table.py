@@ -66,6 +66,13 @@ def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for name, document in documents for each in FORMS[name].qualities(document)))
 
 
+def scored_by(settings: Mapping[str, Value]) -> tuple[str, ...]:
+    """Return the dotted paths of what scores the replies of a trial beside its recipe's `judge`."""
+    texts = {name: str(settings[name]) for name in FORMS.keys() & settings.keys() if settings[name] is not None}
+    documents = {name: document for name, text in texts.items() if (document := _document(text)) is not None}
+    return tuple(each for name in sorted(documents) for each in FORMS[name].scored_by(documents[name]))
+
+
 def schema_of_structure(name: str) -> dict[str, Any]:
     """Return the JSON Schema of one level of a structured setting."""
     form = FORMS[name]

@@ -10,6 +10,7 @@ from seamark.config.forms.form import NAME, Document, Form, Leaves
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
+from seamark.tasks.scoring.table import code_of
 from seamark.tasks.task import task_document
 
 
@@ -61,6 +62,10 @@ class TaskForm(Form):
     def qualities(self, document: Document) -> tuple[str, ...]:
         """Return the names of its scores."""
         return tuple(document["qualities"])
+
+    def scored_by(self, document: Document) -> tuple[str, ...]:
+        """Return the package of scorers, and a scorer of the user's own."""
+        return code_of(str(document["scorer"])) if "scorer" in document else ()
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a mapping: there is none."""

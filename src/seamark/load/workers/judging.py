@@ -19,6 +19,8 @@ from seamark.platform.process_tree import die_with_parent
 BATCH = 4096
 """Replies that are scored at once: any number fits into memory."""
 TAIL_LINES = 20
+TEXTS = ("ids", "clusters", "finish", "errors", "answers", "asked")
+"""Columns of texts that a function may give."""
 
 
 class JudgingError(Exception):
@@ -29,7 +31,7 @@ def judge_replies(
     judge: str, target: Target, replies: Path, folder: Path, python: Path | None, timeout_s: float
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the scored batches of a segment of replies: `items`, `scores` by name, and `ids`, `clusters`,
-    `finish`, `errors`, `answers`, `facts`.
+    `finish`, `errors`, `answers`, `asked`, `facts`.
 
     The function `judge` runs in a process of the interpreter `python` (None: this one), which works in `folder`.
     Raises JudgingError if it fails or takes longer than `timeout_s`.
@@ -73,7 +75,7 @@ def _checked(judged: Judged, count: int) -> dict[str, Any]:
     """Return the columns of a batch. Raises ValueError for one that does not have a value for each reply."""
     columns: dict[str, Any] = {
         "scores": {name: [_number(value) for value in values] for name, values in judged.scores.items()},
-        **{name: _texts(getattr(judged, name)) for name in ("ids", "clusters", "finish", "errors", "answers")},
+        **{name: _texts(getattr(judged, name)) for name in TEXTS},
         "facts": {name: list(values) for name, values in (judged.facts or {}).items()},
     }
     for name, values in {**columns["scores"], **columns["facts"], **columns}.items():

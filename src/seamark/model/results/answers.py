@@ -1,4 +1,6 @@
-"""answers.json: how the kept replies of a trial were scored. The scores themselves are in answers.parquet."""
+"""answers.json: how the kept replies of a trial were scored, and asked.json: what they are replies to. The scores
+themselves are in answers.parquet.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +22,8 @@ class Score:
 class AnswersRecord:
     """Outcome of one scoring. `skipped`: the load has failed. Of a `failed` one `reason` says why.
 
-    `quality_version` is the dotted path of the scoring function with a digest of its module, `answers_sha256` a digest
-    of what was answered to each item. `answered` counts the items with a good reply, None in older files. `errors`
+    `quality_version` is the dotted path of the scoring function with a digest of its module, then those of what else
+    scores, such as a task's scorer; `answers_sha256` is a digest of what was answered to each item. `answered` counts the items with a good reply, None in older files. `errors`
     counts replies by the code that the server gave their error. Where it gave most of a failed load's one that is a
     category of the recipe, that is `category`, with its `remedy`.
     """
@@ -44,3 +46,16 @@ class AnswersRecord:
         if items is None or self.status != "ok":
             return 0
         return max(0, items - (self.answers if self.answered is None else self.answered))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedRecord:
+    """What the kept replies of a load are replies to: by item what identifies the content of its request.
+
+    `epoch_unix_ns` is that of the load. Written by its first scoring, and never changed: replies are not scored against
+    requests of another content.
+    """
+
+    schema_version: int = 1
+    epoch_unix_ns: int | None = None
+    asked: Mapping[str, str] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """InfiniteBench: passkey, number_string and kv_retrieval made by their published rules, rows of the other tasks.
 
-Source: data/construct_synthetic_dataset.py and src/eval_utils.py of OpenBMB/InfiniteBench. Published tasks take 590
-or 500 questions of one length in tokens; here the length is in words, and depths follow each other in `depths`
-steps.
+Source: data/construct_synthetic_dataset.py and src/eval_utils.py of OpenBMB/InfiniteBench, in the version with 2,500
+pairs, which has the 121,100 tokens that the paper states. Published tasks take 590 or 500 questions of one length in
+tokens; here the length is in words. Places are the published ones in another order: all 59 depths, then the same
+again, or steps of 309 through the 500 places of keys. So few questions are spread over the whole context as well.
 """
 
 import re
@@ -13,6 +14,8 @@ from uuid import UUID
 from seamark.tasks.benchmark import Row
 from seamark.tasks.benchmarks.words import NOISE, length_of, require_length
 
+PLACES, STRIDE = 500, 309
+"""Places of keys, and the step from that of one question to that of the next, which visits each of them once."""
 _CALL = re.compile(r"func_[0-9]+\(-?[0-9]+\)")
 _TARGET = re.compile(r"The (.+) of")
 _LETTERS = "ABCD"
@@ -37,15 +40,18 @@ def number_string(random: Random, number: int, *, length_words: int, depths: int
     yield {"question": "What is the sequence of digits?", "references": (key,), **found}
 
 
-def kv_retrieval(random: Random, number: int, *, length_words: int, depths: int = 53) -> Iterator[Row]:
-    """Yield a question for the value of one of `(length_words - 2) // 2` keys of a JSON object, all of them UUIDs."""
+def kv_retrieval(random: Random, number: int, *, length_words: int) -> Iterator[Row]:
+    """Yield a question for the value of one of `(length_words - 2) // 2` keys of a JSON object, all of them UUIDs.
+
+    The places of 500 questions are evenly spread over the object, from the first key on.
+    """
     require_length(length_words, 6)
     pairs = [(_uuid(random), _uuid(random)) for _ in range((length_words - 2) // 2)]
-    place = _step(number, depths, len(pairs) - 1)
+    place = number * STRIDE % PLACES * len(pairs) // PLACES
     key, value = pairs[place]
     yield {
         "context": "JSON data:\n{" + ", ".join(f'"{a}": "{b}"' for a, b in pairs) + "}",
-        "question": f'Key: "{key}"\nThe value associated with the specified key is: ',
+        "question": f'\nKey: "{key}"\nThe value associated with the specified key is: ',
         "references": (value,),
         "depth_ratio": place / (len(pairs) - 1),
         "length_words": length_words,

@@ -62,19 +62,28 @@ def niah(
 
 
 def variable_tracking(
-    random: Random, number: int, *, length_words: int, chains: int = 1, hops: int = 4
+    random: Random, number: int, *, length_words: int, chains: int = 1, hops: int = 4, example_lines: int = 15
 ) -> Iterator[Row]:
     """Yield a question for all variables of the first of `chains` chains, each of `hops` assignments in order.
 
-    Column `example` is a solved one, as published: names of three letters, few lines of noise.
+    Column `example` is a solved one with names of three letters. Published, it has the lines of noise that fit into
+    500 tokens of 4,096 or more: 15 of 25 tokens beside the 106 of the rest. Here it has `example_lines`, fewer where
+    it would take more than an eighth of the length, and 5 at least.
     """
-    example = _tracked(random, 5, chains, min(hops, 10), letters=3)
+    fewer = min(hops, 10)
+    frame = length_of(_TRACK) + length_of(_ASK) + _statements(chains, fewer) + fewer + 1
+    fitting = (length_words // 8 - frame) // length_of(NOISE)
+    example = _tracked(random, max(5, fewer + 1, min(example_lines, fitting)), chains, fewer, letters=3)
     shown = f"{_TRACK}{example['context']}{_ASK.format(**example)}{' '.join(example['references'])}\n"
-    statements = chains * (4 + 5 * hops)
-    room = length_words - length_of(shown) - statements
+    room = length_words - length_of(shown) - _statements(chains, hops)
     require_length(length_words, length_words - room + (hops + 1) * length_of(NOISE))
     lines = room // length_of(NOISE)
     yield {**_tracked(random, lines, chains, hops, letters=5), "example": shown, "length_words": length_words}
+
+
+def _statements(chains: int, hops: int) -> int:
+    """Return the number of words of all assignments."""
+    return chains * (4 + 5 * hops)
 
 
 _TRACK = "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"

@@ -15,13 +15,16 @@ from typing import Any
 from seamark.tasks.benchmark import Row
 from seamark.tasks.benchmarks.words import NOUNS, coined_words, length_of, require_length, sentences
 
-SHORT_WORDS = 4096
-"""Below this length the published rule repeats common words 6 times and others once, else 30 and 3 times."""
 
+def common_words(
+    random: Random, number: int, *, length_words: int, common: int = 10, short_words: int = 2048
+) -> Iterator[Row]:
+    """Yield a question for the `common` words that a numbered list repeats most often, with a solved example.
 
-def common_words(random: Random, number: int, *, length_words: int, common: int = 10) -> Iterator[Row]:
-    """Yield a question for the `common` words that a numbered list repeats most often, with a solved example."""
-    often, seldom, shown = (6, 1, (20, 3, 1)) if length_words < SHORT_WORDS else (30, 3, (40, 10, 3))
+    Below `short_words` they are repeated 6 times and others once, else 30 and 3 times. Published, this changes at
+    4,096 tokens: an entry of the list, such as `12. lantern`, is two words and about four tokens.
+    """
+    often, seldom, shown = (6, 1, (20, 3, 1)) if length_words < short_words else (30, 3, (40, 10, 3))
     example, solved = _listed(random, shown[0], common, shown[1], shown[2])
     text = f"{_COMMON.format(context=example)} {' '.join(f'{i + 1}. {word}' for i, word in enumerate(solved))}\n"
     require_length(length_words, length_of(text) + 2 * (common * often + seldom))

@@ -1,35 +1,78 @@
 r"""Whole numbers in `\boxed{...}`, the answers to AIME problems, and pass@k over several samples.
 
-Sources: the instruction of the AIME prompts; the unbiased estimator of Chen et al. 2021,
-https://arxiv.org/abs/2107.03374.
+Sources: benchmark/AIME2024 and benchmark/AIME2025 of xAlg-ai/sparse-attention-hub, which read an answer in two ways;
+the unbiased estimator of Chen et al. 2021, https://arxiv.org/abs/2107.03374. Published quirk: a box ends at its first
+closing brace.
 """
 
 import re
 from math import comb
 
-_BOXED = re.compile(r"\\boxed\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
-_NUMBER = re.compile(r"\d+")
-_ALONE = re.compile(r"\b\d{1,3}\b")
-
-
-def boxed_number(answer: str) -> int | None:
-    r"""Return the first number in the last `\boxed{}`, else the first of one to three digits in the last line.
-
-    `033` is 33. None where neither has a number.
-    """
-    boxes = _BOXED.findall(answer)
-    if boxes:
-        found = _NUMBER.search(boxes[-1].replace(",", ""))
-        return int(found.group()) if found else None
-    lines = [line for line in answer.splitlines() if line.strip()]
-    alone = _ALONE.search(lines[-1]) if lines else None
-    return int(alone.group()) if alone else None
+_BOX = re.compile(r"\\boxed\{([^}]*)\}")
+_BARE_BOX = re.compile(r"boxed\{([^}]*)\}")
+_DIGITS = re.compile(r"\d+")
+_ALONE = re.compile(r"\b\d+\b")
+_SHORT = re.compile(r"\b\d{1,3}\b")
+_STATES = r"\s*(?:is|:)\s*(\d+)"
+_STATED = tuple(
+    re.compile(words + _STATES, re.IGNORECASE)
+    for words in ("(?:answer|solution)", "answer", r"(?:therefore|thus|so)\s*(?:the\s+)?(?:answer|solution)")
+)
 
 
 def boxed(answer: str, reference: str) -> dict[str, float]:
-    """Return `score`, 1 for the right number, and `answered`, 1 where the answer has a number at all."""
-    number = boxed_number(answer)
-    return {"score": float(number == int(reference)), "answered": float(number is not None)}
+    r"""Return `score`, 1 for the right number, and `answered`, 1 where the answer has a number at all (AIME 2024).
+
+    The first number in the last `\boxed{}` counts, and nothing else where there is one. Else it is the first number
+    of one to three digits in the last line that has one. `033` is 33.
+    """
+    return _scored(_boxed(answer), _plain(reference))
+
+
+def boxed_or_stated(answer: str, reference: str) -> dict[str, float]:
+    r"""Return `score` and `answered` as `boxed` (AIME 2025).
+
+    The last number in the last `\boxed{}` counts, which may lack its backslash. Else it is the last one behind
+    `answer is`, `answer:`, `solution is` or `solution:`, else the last number of a line, of the last line where
+    that is one of 0 to 999, else the last such number anywhere. Published quirk: numbers in a box or behind such
+    words are compared as text, so `033` is not 33 there.
+    """
+    return _scored(_boxed_or_stated(answer), reference)
+
+
+def _scored(number: str | None, reference: str) -> dict[str, float]:
+    return {"score": float(number == reference), "answered": float(number is not None)}
+
+
+def _boxed(answer: str) -> str | None:
+    if boxes := _BOX.findall(answer):
+        found = _DIGITS.search(boxes[-1])
+        return _plain(found.group()) if found else None
+    lines = (found for line in reversed(answer.split("\n")) if (found := _SHORT.search(line)))
+    return next((_plain(found.group()) for found in lines), None)
+
+
+def _boxed_or_stated(answer: str) -> str | None:
+    boxes = _BOX.findall(answer) or _BARE_BOX.findall(answer)
+    if boxes and (numbers := _DIGITS.findall(boxes[-1])):
+        return str(numbers[-1])
+    for stated in _STATED:
+        if (numbers := stated.findall(answer)) and _is_answer(numbers[-1]):
+            return str(numbers[-1])
+    by_line = [_ALONE.findall(line) for line in answer.split("\n")]
+    last = [numbers[-1] for numbers in reversed(by_line) if numbers]
+    every = [number for numbers in reversed(by_line) for number in reversed(numbers)]
+    return next((_plain(number) for number in (*last, *every) if _is_answer(number)), None)
+
+
+def _is_answer(number: str) -> bool:
+    """Return whether a number is one of 0 to 999."""
+    return len(_plain(number)) <= 3
+
+
+def _plain(number: str) -> str:
+    """Return digits without leading zeros: as text, since Python reads no number of more than 4,300 digits."""
+    return number.strip().lstrip("0") or "0"
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:

@@ -1,6 +1,7 @@
 """Classes, numbers of paragraphs and letters of choices, as LongBench, InfiniteBench and ZeroSCROLLS judge them.
 
-Sources: metrics.py and pred.py of THUDM/LongBench, src/compute_scores.py of OpenBMB/InfiniteBench.
+Sources: metrics.py and pred.py of THUDM/LongBench; src/compute_scores.py of OpenBMB/InfiniteBench as it is since
+August 2024 (its pull request 22); xAlg-ai/sparse-attention-hub has the same in benchmark/infinite_bench.
 """
 
 import re
@@ -10,6 +11,7 @@ _LETTERS = "ABCD"
 _NUMBER = re.compile(r"\d+")
 _PARAGRAPH = re.compile(r"(?:Paragraph |段落)(\d+)")
 _SAYS = (re.compile(r"The correct answer is \(([A-D])\)"), re.compile(r"The correct answer is ([A-D])"))
+_LAST_OF_FOUR, _LAST_OF_TEN = (re.compile(rf"\b[{each}]\b(?!.*\b[{each}]\b)") for each in ("A-D", "A-J"))
 _BEFORE_LETTER = ("answer is:", "answer:", "answer is", "option is")
 _BEFORE_ERROR = ("answer is:", "is:", "answer:")
 _ZERO_SCROLLS = (
@@ -62,14 +64,22 @@ def stated_letter(answer: str, reference: str) -> float:
 
 
 def book_choice(answer: str, references: Sequence[str]) -> float:
-    """Return 1 for the letter of the right option (InfiniteBench, longbook_choice_eng).
+    """Return 1 for the letter of the right option, or its text (InfiniteBench, longbook_choice_eng).
 
-    The first letter counts if it is A to D, so `Don't know` is D. Else the text behind `answer is` or the like, else
-    the first word that is a part of `ABCD`. An empty answer, which the published scorer cannot score, gives 0.
+    The last letter of a line counts that is a word from A to D; of several lines with one, the first. Where it is not
+    the right one, so does the first letter of the answer if it is one of these, so `Don't know` is D; else the whole
+    answer, the text behind `answer is` or the like, or the first word that is a part of `ABCD`.
     """
-    if answer[:1] and answer[0] in _LETTERS:
-        return float(answer[0] in references)
-    plain = _blanked(answer, "\n\"'.,?!{}")
+    plain = answer.strip()
+    if _ends_with(_LAST_OF_FOUR, plain, references):
+        return 1.0
+    if not plain:
+        return 0.0
+    if plain[0] in _LETTERS:
+        return float(plain[0] in references)
+    if plain in references:
+        return 1.0
+    plain = _blanked(plain, "\n\"'.,?!{}")
     for prefix in _BEFORE_LETTER:
         if (start := plain.find(prefix)) >= 0:
             return float(any(plain[start + len(prefix) + 1 :].startswith(each) for each in references))
@@ -82,21 +92,29 @@ def book_choice(answer: str, references: Sequence[str]) -> float:
 def code_debug(answer: str, references: Sequence[str]) -> float:
     """Return 1 for the letter of the function with the error, or its name (InfiniteBench). References: name, letter.
 
-    `B.` and `B:` at the beginning count, or letter or name behind `answer is:`, `is:` or `answer:`; `B` alone does
-    not.
+    The last letter of a line counts that is a word from A to J; of several lines with one, the first. Where it is not
+    the right one, so does an answer that begins with letter or name, as `Bad` does for B, or letter or name behind
+    `answer is:`, `is:` or `answer:`.
     """
     name, letter = references[0], references[1]
-    if answer[:2] in (f"{letter}.", f"{letter}:"):
-        return 1.0
     plain = answer.strip()
+    if _ends_with(_LAST_OF_TEN, plain, (letter,)):
+        return 1.0
     for mark in ("\n", "`", "'", '"', "-", "*", "Option", "option"):
         plain = plain.replace(mark, " ")
     plain = re.sub(" +", " ", plain)
+    if plain.startswith((letter, name)):
+        return 1.0
     for prefix in _BEFORE_ERROR:
         if (start := plain.find(prefix)) >= 0:
             rest = plain[start + len(prefix) + 1 :]
             return float(rest.startswith((letter, name)) if rest else 0.0)
     return 0.0
+
+
+def _ends_with(last: re.Pattern[str], answer: str, references: Sequence[str]) -> bool:
+    found = last.search(answer)
+    return found is not None and found.group() in references
 
 
 def letter(answer: str, reference: str) -> float:

@@ -1,7 +1,7 @@
 """References that must be found in an answer: RULER, the retrieval tasks of InfiniteBench, and our own needles.
 
-Sources: scripts/eval/synthetic/constants.py and evaluate.py of NVIDIA/RULER, src/compute_scores.py of
-OpenBMB/InfiniteBench.
+Sources: scripts/eval/synthetic/constants.py and evaluate.py of NVIDIA/RULER; src/compute_scores.py of
+OpenBMB/InfiniteBench as it is since August 2024 (its issue 18).
 """
 
 import re
@@ -41,11 +41,10 @@ def whole_word(answer: str, references: Sequence[str]) -> float:
 
 
 def speaker(answer: str, references: Sequence[str]) -> float:
-    """Return 1 if the first reference is a word of the answer in capitals (InfiniteBench, longdialogue_qa_eng).
-
-    Published quirk: a name of two words is never found, as the words of the answer are compared one by one.
-    """
-    return float(references[0] in [word.upper() for word in _words(answer, _WORD_MARKS)])
+    """Return 1 if a reference occurs in the answer, in any case and inside of words too (InfiniteBench,
+    longdialogue_qa_eng)."""
+    text = answer.strip().upper()
+    return float(any(each.upper() in text for each in references))
 
 
 def last_number(answer: str, references: Sequence[str]) -> float:
@@ -68,15 +67,15 @@ def found_number(answer: str, references: Sequence[str]) -> float:
         return 0.0
     if "." in right:
         return float(float(found.group()) == float(right))
-    return float("." not in found.group() and int(found.group()) == int(right))
+    return float("." not in found.group() and _whole(found.group()) == _whole(right))
 
 
 def counted_prefix(answer: str, references: Sequence[str]) -> float:
     """Return the share of right intermediate values before the first wrong one (InfiniteBench, math_calc)."""
-    given = [int(each) for each in re.findall("[0-9]+", answer)]
+    given = [_whole(each) for each in re.findall("[0-9]+", answer)]
     right = 0
     for value, reference in zip(given, references, strict=False):
-        if value != int(reference):
+        if value != _whole(reference):
             break
         right += 1
     return right / len(references)
@@ -91,6 +90,11 @@ def exact_word(answer: str, references: Sequence[str]) -> float:
 def accuracy(answer: str, references: Sequence[str]) -> float:
     """Return 1 if the answer is a reference, apart from blanks around it and its case."""
     return float(answer.strip().lower() in [each.strip().lower() for each in references])
+
+
+def _whole(digits: str) -> str:
+    """Return digits without leading zeros: as text, since Python reads no number of more than 4,300 digits."""
+    return digits.strip().lstrip("0") or "0"
 
 
 def _printable(answer: str) -> str:

@@ -66,6 +66,7 @@ SCORERS: Mapping[str, Scorer] = {
     "exact_word": Scorer(any_of=matching.exact_word),
     "accuracy": Scorer(any_of=matching.accuracy),
     "boxed": Scorer(several=boxed.boxed, qualities=("score", "answered")),
+    "boxed_or_stated": Scorer(several=boxed.boxed_or_stated, qualities=("score", "answered")),
     "cloze": Scorer(several=clozes.cloze, qualities=("score", "partial", "masks")),
 }
 """Scorers by name. Scores lie between 0 and 1; published tables show them times 100."""
@@ -84,6 +85,11 @@ def score(benchmark: Benchmark, subset: Subset, question: Question, answer: str)
     except (KeyError, IndexError) as error:
         raise ValueError(f"{benchmark.task(subset)}: question {question.id} lacks {error} for its scorer.") from error
     return {name: found[name] for name in subset.qualities}
+
+
+def code_of(scorer: str) -> tuple[str, ...]:
+    """Return the dotted paths of the code that a scorer's scores depend on: this package, and a user's own module."""
+    return (__name__.rpartition(".")[0], *(() if scorer in SCORERS else (scorer,)))
 
 
 def _scores(name: str, question: Question, answer: str) -> Scores:

@@ -1,0 +1,175 @@
+"""Scores of tasks after a change: another scorer scores kept replies again, other questions score none of them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from samples import a_load, a_trial, samples_of, write_samples
+
+from seamark.drivers import questions
+from seamark.errors import UserError
+from seamark.evaluation.evaluated_trial import answer_rows, evaluated
+from seamark.model.dotted import mark_of
+from seamark.model.results.answers import AnswersRecord
+from seamark.model.service import Quality
+from seamark.model.trial import Trial
+from seamark.storage.codec import encode
+from seamark.storage.paths import TrialFolder
+from seamark.tasks.benchmark import Benchmark, Source, Subset
+from seamark.tasks.task import task_document
+from seamark.trials.judge import judge_trial, judges_of, needs_judging
+
+pytestmark = pytest.mark.slow
+
+SCORER = "def score(answer, question):\n    return {'score': float(answer.strip() == question.references[0])}\n"
+LENIENT = SCORER.replace("answer.strip()", "answer.strip(' .')")
+ROWS = [("Capital of Norway?", "Oslo"), ("Capital of Chile?", "Santiago"), ("Capital of Kenya?", "Nairobi")]
+SAID = ("Oslo", " Santiago.", "Lima")  # strictly one of three is right, and two without the full stop
+
+
+def put(rows: Sequence[tuple[str, str]]) -> None:
+    lines = [json.dumps({"question": question, "references": [answer]}) for question, answer in rows]
+    Path("rows.jsonl").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
+    """A trial of three questions on data in a file, with a scorer of the user's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(questions, "CACHE", tmp_path / "questions")
+    questions._questions.cache_clear()
+    Path("own_scorer.py").write_text(SCORER)
+    put(ROWS)
+    folder = TrialFolder(root=tmp_path / "trial")
+    due_s = np.arange(3) * 0.1
+    write_samples(folder.samples, samples_of(due_s, None, due_s + 0.05))
+    replies = [whole(text) for text in SAID]
+    pq.write_table(pa.table({"index": pa.array(range(3)), "reply": pa.array(replies, pa.binary())}), folder.replies)
+    folder.load.write_text(json.dumps(encode(a_load(items=3, epoch_unix_ns=1_800_000_000_000_000_000))))
+    return folder
+
+
+def whole(text: str) -> bytes:
+    body = json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": "stop"}]})
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def trial_of(scorer: str = "own_scorer:score") -> Trial:
+    source = Source(file=str(Path("rows.jsonl").resolve()))
+    subset = Subset(name="", source=source, template="{question}", scorer=scorer)
+    benchmark = Benchmark(name="capitals", summary="", licence="", references=(), subsets={"": subset})
+    document = task_document(benchmark, subset)
+    document = {**document, "columns": {**document["columns"], "context": None}}
+    return a_trial({"task": json.dumps(document), "keep_replies": True})
+
+
+def a_study() -> Any:
+    service = SimpleNamespace(
+        judge="seamark.drivers.questions:judge", environment=None, qualities={"score": Quality(range=(0, 1))}
+    )
+    return SimpleNamespace(services={trial_of().service: service})
+
+
+def judged(folder: TrialFolder) -> AnswersRecord:
+    questions._questions.cache_clear()
+    return judge_trial(a_study(), trial_of(), folder)
+
+
+@pytest.mark.covers("B13")
+def test_a_changed_scorer_of_the_users_own_scores_the_kept_replies_again(folder: TrialFolder) -> None:
+    first = judged(folder)
+    assert (first.status, first.scores["score"].mean) == ("ok", pytest.approx(1 / 3))
+    assert not needs_judging(a_study(), trial_of(), folder)
+    Path("own_scorer.py").write_text(LENIENT)
+    assert needs_judging(a_study(), trial_of(), folder)
+    again = judged(folder)
+    assert (again.status, again.scores["score"].mean) == ("ok", pytest.approx(2 / 3))
+    assert again.quality_version != first.quality_version
+    assert not needs_judging(a_study(), trial_of(), folder)
+
+
+@pytest.mark.covers("B13")
+def test_a_shipped_scorer_is_part_of_the_version_of_scores(folder: TrialFolder) -> None:
+    services = a_study().services
+    assert judges_of(services, trial_of("qa_f1")) == ("seamark.drivers.questions:judge", "seamark.tasks.scoring")
+    own = ("seamark.drivers.questions:judge", "seamark.tasks.scoring", "own_scorer:score")
+    assert judges_of(services, trial_of()) == own
+    assert judged(folder).quality_version == " ".join(map(mark_of, own))
+
+
+def test_the_mark_of_a_package_changes_with_any_of_its_modules(folder: TrialFolder) -> None:
+    package = Path("scorers_of_mine")
+    (package / "more").mkdir(parents=True)
+    for name in ("__init__", "exact", "more/__init__", "more/words"):
+        (package / f"{name}.py").write_text("")
+    before = mark_of("scorers_of_mine")
+    assert mark_of("scorers_of_mine") == before
+    (package / "more" / "words.py").write_text("# mended\n")
+    assert mark_of("scorers_of_mine") != before
+
+
+@pytest.mark.covers("B13")
+@pytest.mark.parametrize("older", [False, True], ids=["asked.json", "results of an earlier version"])
+def test_replies_to_questions_that_have_changed_are_never_scored(folder: TrialFolder, older: bool) -> None:
+    first = judged(folder)
+    if older:
+        folder.asked.unlink()
+    put([ROWS[0], ("Capital of Peru?", "Lima"), ("Capital of Brazil?", "Lima")])
+    for scorer in (LENIENT, SCORER):
+        Path("own_scorer.py").write_text(scorer)
+        failed = judged(folder)
+        assert (failed.status, failed.scores) == ("failed", {})
+        assert str(failed.reason).startswith("2 of 3 replies are to questions that are others by now, item 1 first")
+        assert not folder.answers.exists()
+    put(ROWS)
+    folder.answers_record.unlink()
+    assert needs_judging(a_study(), trial_of(), folder)
+    assert judged(folder) == first
+
+
+def test_questions_that_are_gone_are_a_failed_scoring(folder: TrialFolder) -> None:
+    judged(folder)
+    put(ROWS[:2])
+    failed = judged(folder)
+    assert failed.status == "failed"
+    assert "capitals has 2 questions, and item 2 was asked" in str(failed.reason).splitlines()[0]
+
+
+def test_a_corrected_reference_of_the_same_question_counts(folder: TrialFolder) -> None:
+    judged(folder)
+    put([*ROWS[:2], (ROWS[2][0], "Lima")])
+    assert judged(folder).scores["score"].mean == pytest.approx(2 / 3)
+
+
+def test_another_load_is_scored_against_the_questions_of_its_own_time(folder: TrialFolder) -> None:
+    judged(folder)
+    put([ROWS[0], ("Capital of Peru?", "Lima"), ("And of Peru?", "Lima")])
+    folder.answers.unlink()  # `bench retry` puts the files of an earlier load aside
+    folder.load.write_text(json.dumps(encode(a_load(items=3, epoch_unix_ns=1_900_000_000_000_000_000))))
+    record = judged(folder)
+    assert (record.status, record.scores["score"].mean) == ("ok", pytest.approx(2 / 3))
+
+
+@pytest.mark.covers("B13")
+@pytest.mark.parametrize("rows", [[ROWS[0], ROWS[2], ROWS[1]], ROWS[:2]], ids=["others", "fewer"])
+def test_an_export_pairs_no_answer_with_another_question(folder: TrialFolder, rows: list[tuple[str, str]]) -> None:
+    judged(folder)
+    found = list(answer_rows(evaluated(trial_of(), folder)))
+    assert [(row["question"], row["predicted_answer"], row["score"]) for row in found] == [
+        (ROWS[0][0], "Oslo", 1),
+        (ROWS[1][0], " Santiago.", 0),
+        (ROWS[2][0], "Lima", 0),
+    ]
+    put(rows)
+    questions._questions.cache_clear()
+    with pytest.raises(UserError, match=r"question [12] of capitals has changed since it was answered"):
+        list(answer_rows(evaluated(trial_of(), folder)))
