@@ -73,6 +73,12 @@ def test_a_server_with_methods_gets_context_question_and_method_apart(tmp_path: 
     assert "ignore_eos" not in document, "an answer ends where the model ends it"
 
 
+def test_the_server_itself_ends_an_answer_before_its_request_times_out(tmp_path: Path) -> None:
+    [method] = level(METHOD, "dense")
+    assert sent(Questions(target(tmp_path, method=method, timeout_s=7200.0)), 0)["limit_s"] == 6480
+    assert "limit_s" not in sent(Questions(target(tmp_path, timeout_s=7200.0)), 0), "no field of the OpenAI API"
+
+
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])
 def test_any_other_server_gets_the_whole_prompt(endpoint: str, tmp_path: Path) -> None:
     driver = Questions(target(tmp_path, endpoint=endpoint))

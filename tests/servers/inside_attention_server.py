@@ -186,6 +186,57 @@ def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]
     }
 
 
+def ended_in_its_context(folder: str, tokens: int, chunk: int, passes: list[int]) -> dict[str, Any]:
+    """Ask a question on a context of `tokens`, and end it after a number of forward passes, again and again, then let
+    it be; return which were ended, the tokens that were there for the last one, its answer, and that of a new one."""
+    import torch
+
+    from seamark.servers.attention.errors import CancelledRequestError
+
+    context = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    ended, generation = [], _generation(folder, chunk)
+    for most in passes:
+        try:
+            _answer(generation, context, most=most)
+        except CancelledRequestError:
+            ended.append(True)
+    answer, given = _answer(generation, context)
+    anew, _ = _answer(_generation(folder, chunk), context)
+    return {"ended": ended, "tokens": answer, "anew": anew, "cached": given.cached_tokens}
+
+
+def _generation(folder: str, chunk: int, **changes: Any) -> Any:
+    """Return what computes answers of a model, by chunks of that many tokens."""
+    from dataclasses import replace
+
+    from seamark.servers.attention.arguments import read_arguments
+    from seamark.servers.attention.context_cache import ContextCache
+    from seamark.servers.attention.generate import Generation
+    from seamark.servers.attention.model import load
+    from seamark.servers.attention.prefill import Chunks
+
+    model = load(read_arguments([f"--model={folder}", "--port=0", "--dtype=float32", "--threads=1"]))
+    model = replace(model, **{name: change(model) for name, change in changes.items()})
+    return Generation(model=model, contexts=ContextCache(model.layers), chunks=Chunks(tokens=chunk))
+
+
+def _answer(generation: Any, context: list[int], *, most: int = 1000, **fields: Any) -> tuple[list[int], Any]:
+    """Return the tokens of an answer to one question on a context, and what is known of it; it is cancelled before
+    its forward pass `most`, counted from 0."""
+    from itertools import count
+
+    from seamark.attention.method import Method
+    from seamark.servers.attention.generate import Answer
+    from seamark.servers.attention.prompt import Prompt
+    from seamark.servers.attention.request import Completion
+
+    passes = count()
+    completion = Completion(**{"method": Method(name="dense"), "max_tokens": 8, "ignore_eos": True, **fields})
+    answer = Answer(prompt=Prompt(context=tuple(context), question=(5, 6, 7)))
+    pieces = list(generation.pieces(completion, answer, lambda: next(passes) >= most))
+    return [piece.token for piece in pieces], answer
+
+
 def texts(folder: str, cases: list[list[Any]]) -> list[dict[str, Any]]:
     """Return the pieces of a text stream, what the tokenizer makes of all tokens, and whether the stream stopped.
 

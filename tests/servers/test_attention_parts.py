@@ -18,6 +18,13 @@ def test_chunks_are_halved_when_memory_runs_out_and_the_answer_is_that_of_a_whol
     assert seen["refused"] == "injected"
 
 
+def test_a_request_that_ends_in_its_context_leaves_the_chunks_that_are_done_to_the_next_one(models):
+    seen = inside("ended_in_its_context", folder=models["whole"], tokens=300, chunk=32, passes=[1, 4])
+    assert seen["ended"] == [True, True]
+    assert seen["cached"] == (1 + 4) * 32
+    assert seen["tokens"] == seen["anew"]
+
+
 def test_a_model_that_cannot_be_served_is_refused_with_its_category_and_one_line(models, tmp_path):
     wanted = [
         ([str(tmp_path / "nothing")], "model_not_found", "there is no such folder"),

@@ -28,6 +28,8 @@ METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_c
 """Settings that the server attention takes with each request."""
 KNOWN_READER, RANDOM = "known_reader", "random"
 """Models that are made here: one whose answers are known, and one of random weights with the same words."""
+LIMIT_RATIO = 0.9
+"""Share of `timeout_s` after which the server attention itself ends an answer, so that its failure has a category."""
 KEYS, LONGEST = 128, 16_384
 """Keys of the task `needles` that both know, and the longest prompt and answer in tokens unless a setting says."""
 FIGURES = {
@@ -54,6 +56,7 @@ class Questions(OpenAi):
         self._loaded = _loading(target.settings)
         self._apart = "method" in target.settings
         self._scope = ""
+        self._limit_s = LIMIT_RATIO * target.load.timeout_s
         self.kinds = ("question",)
         self.work_count = len(self._asked)
         numbers = {
@@ -87,7 +90,7 @@ class Questions(OpenAi):
     def _asking(self, question: Question) -> Mapping[str, Any]:
         if self._apart:
             parts = {name: getattr(question, name) for name in ("context", "question", "answer_prefix")}
-            return {**parts, **self._methods, "context_scope": self._scope}
+            return {**parts, **self._methods, "context_scope": self._scope, "limit_s": self._limit_s}
         if self._endpoint == "chat":
             return {"messages": [{"role": "user", "content": question.prompt}]}
         return {"prompt": question.prompt}
