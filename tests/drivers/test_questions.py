@@ -73,6 +73,17 @@ def test_a_server_with_methods_gets_context_question_and_method_apart(tmp_path: 
     assert "ignore_eos" not in document, "an answer ends where the model ends it"
 
 
+@pytest.mark.covers("B13")
+@pytest.mark.parametrize(("bound", "asked"), [(None, 16), (512, 16), (5, 5)])
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_bound_of_answers_shortens_the_length_of_a_question_and_never_raises_it(
+    bound: int | None, asked: int, apart: bool, tmp_path: Path
+) -> None:
+    method = {"method": level(METHOD, "dense")[0]} if apart else {}
+    driver = Questions(target(tmp_path, task="mock_benchmark", max_new_tokens=bound, **method))
+    assert sent(driver, 0)["max_tokens"] == driver.most_units == asked
+
+
 def test_the_server_itself_ends_an_answer_before_its_request_times_out(tmp_path: Path) -> None:
     [method] = level(METHOD, "dense")
     assert sent(Questions(target(tmp_path, method=method, timeout_s=7200.0)), 0)["limit_s"] == 6480

@@ -82,7 +82,8 @@ class Questions(OpenAi):
     def encode(self, body: Body) -> bytes:
         """Return the request of a question."""
         question: Question = body.content
-        limit = whole(self._settings, "max_new_tokens", question.max_new_tokens)
+        published = question.max_new_tokens
+        limit = min(published, whole(self._settings, "max_new_tokens", published))
         self.most_units = max(self.most_units, limit)
         stops = {"stop": list(question.stop)} if question.stop else {}
         return self._request(compact({**self._fields, "max_tokens": limit, **stops, **self._asking(question)}))
