@@ -43,7 +43,12 @@ def target(tmp_path: Path, **settings: Any) -> Target:
 
 def sent(driver: Questions, number: int) -> dict[str, Any]:
     """Return the document of one request on the wire."""
-    [*_, body] = driver.bodies(number + 1, 1)
+    return sent_at(driver, number, 1)
+
+
+def sent_at(driver: Questions, number: int, trial: int) -> dict[str, Any]:
+    """Return the document of one request of a trial with that seed."""
+    [*_, body] = driver.bodies(number + 1, trial)
     document: dict[str, Any] = json.loads(driver.encode(body).partition(b"\r\n\r\n")[2])
     return document
 
@@ -73,7 +78,6 @@ def test_a_server_with_methods_gets_context_question_and_method_apart(tmp_path: 
     assert "ignore_eos" not in document, "an answer ends where the model ends it"
 
 
-@pytest.mark.covers("B13")
 @pytest.mark.parametrize(("bound", "asked"), [(None, 16), (512, 16), (5, 5)])
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_bound_of_answers_shortens_the_length_of_a_question_and_never_raises_it(
@@ -82,6 +86,25 @@ def test_a_bound_of_answers_shortens_the_length_of_a_question_and_never_raises_i
     method = {"method": level(METHOD, "dense")[0]} if apart else {}
     driver = Questions(target(tmp_path, task="mock_benchmark", max_new_tokens=bound, **method))
     assert sent(driver, 0)["max_tokens"] == driver.most_units == asked
+
+
+def test_the_seed_of_requests_is_that_of_the_trial_and_the_setting(tmp_path: Path) -> None:
+    [method] = level(METHOD, "dense")
+
+    def seeds(trial: int, **settings: Any) -> list[int]:
+        driver = Questions(target(tmp_path, **{"sampling_seed": 0, "method": method, **settings}))
+        return [sent_at(driver, number, trial)["seed"] for number in (0, 1)]
+
+    assert seeds(1) == seeds(1)
+    assert seeds(1)[0] == seeds(1)[1], "the server mixes the prompt in, so that questions share a context"
+    assert len({seeds(1)[0], seeds(2)[0], seeds(1, sampling_seed=1)[0]}) == 3
+    other = Questions(
+        Target(settings={"task": level(TASK, "needles")[0], "sampling_seed": 0}, data=tmp_path, ports={"http": 1})
+    )
+    of_questions = [sent_at(other, number, 1)["seed"] for number in (0, 1)]
+    assert len(set(of_questions)) == 2, "any other server has the seed alone"
+    assert max(of_questions) < 1 << 31
+    assert "seed" not in sent(Questions(target(tmp_path, method=method)), 0)
 
 
 def test_the_server_itself_ends_an_answer_before_its_request_times_out(tmp_path: Path) -> None:

@@ -99,6 +99,14 @@ def _generated(folder: Path, prompts: list[str], tokens: int) -> list[list[Any]]
     return answers
 
 
+def write_reader(folder: str) -> str:
+    """Write the known reader; return its folder."""
+    from seamark.attention.known_reader import write_known_reader
+
+    write_known_reader(Path(folder), keys=128, max_length=1024)
+    return folder
+
+
 def failures_of_starts(starts: list[list[str]]) -> list[list[str]]:
     """Return category and line of each start that fails, by a folder and options."""
     from seamark.servers.attention.arguments import read_arguments

@@ -50,8 +50,7 @@ class Questions(OpenAi):
         super().__init__(target)
         if not target.settings.get("ignore_eos"):
             self._fields.pop("ignore_eos", None)  # an answer ends where the model ends it
-        if (seed := target.settings.get("sampling_seed")) is not None:
-            self._fields["seed"] = seed
+        self._drawn_from = target.settings.get("sampling_seed")
         self._task = str(target.settings["task"])
         self._loaded = _loading(target.settings)
         self._apart = "method" in target.settings
@@ -74,8 +73,8 @@ class Questions(OpenAi):
             raise TaskFailure("dataset_error", str(error)) from None  # data of others may come before the run
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return the first questions. The seed changes none of them: a task has its own, `task_seed`. It only names
-        the load, so that no context that another trial has left in the server is reused."""
+        """Return the first questions. The seed changes none of them: a task has its own, `task_seed`. It names the
+        load, so that no context that another trial has left in the server is reused, and decides what is drawn."""
         self._scope = str(seed)
         return [Body(content=question) for question in self._asked[:count]]
 
@@ -86,7 +85,17 @@ class Questions(OpenAi):
         limit = min(published, whole(self._settings, "max_new_tokens", published))
         self.most_units = max(self.most_units, limit)
         stops = {"stop": list(question.stop)} if question.stop else {}
-        return self._request(compact({**self._fields, "max_tokens": limit, **stops, **self._asking(question)}))
+        fields = {**self._fields, "max_tokens": limit, **stops, **self._seed(question)}
+        return self._request(compact({**fields, **self._asking(question)}))
+
+    def _seed(self, question: Question) -> Mapping[str, Any]:
+        """Return the field `seed`: of the setting `sampling_seed` and the trial, and of the question where the server
+        is not known to mix its prompt in. 31 bits, which any server takes."""
+        if self._drawn_from is None:
+            return {}
+        parts = (str(self._drawn_from), self._scope, *(() if self._apart else (question.id, question.prompt)))
+        mixed = sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).digest()
+        return {"seed": int.from_bytes(mixed[:4]) >> 1}
 
     def _asking(self, question: Question) -> Mapping[str, Any]:
         if self._apart:
