@@ -99,6 +99,38 @@ def _generated(folder: Path, prompts: list[str], tokens: int) -> list[list[Any]]
     return answers
 
 
+def write_revisions(folder: str, cache: str) -> str:
+    """Put a model into a cache of the hub as the revision `v1` of a repository whose branch `main` has a newer one
+    that nobody knows; return the repository's name."""
+    name = "of/two-revisions"
+    repository = Path(cache) / "models--of--two-revisions"
+    (repository / "refs").mkdir(parents=True)
+    for revision, commit, source in (("v1", "1" * 40, Path(folder)), ("main", "2" * 40, None)):
+        (repository / "refs" / revision).write_text(commit)
+        snapshot = repository / "snapshots" / commit
+        if source is not None:
+            shutil.copytree(source, snapshot)
+        else:
+            snapshot.mkdir(parents=True)
+            (snapshot / "config.json").write_text('{"model_type": "unheard_of"}')
+    return name
+
+
+def write_own_code(folder: str, own: str) -> str:
+    """Copy a model into the folder `own` as one with code of its own, beside its weights; return the folder."""
+    shutil.copytree(folder, own)
+    config = json.loads((Path(own) / "config.json").read_text())
+    config |= {"model_type": "own_llama", "architectures": ["OwnModel"]}
+    config["auto_map"] = {"AutoConfig": "own_code.OwnConfig", "AutoModelForCausalLM": "own_code.OwnModel"}
+    (Path(own) / "config.json").write_text(json.dumps(config))
+    (Path(own) / "own_code.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n\n\n"
+        "class OwnConfig(LlamaConfig):\n    model_type = 'own_llama'\n\n\n"
+        "class OwnModel(LlamaForCausalLM):\n    config_class = OwnConfig\n"
+    )
+    return own
+
+
 def write_reader(folder: str) -> str:
     """Write the known reader; return its folder."""
     from seamark.attention.known_reader import write_known_reader

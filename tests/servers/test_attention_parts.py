@@ -41,6 +41,20 @@ def test_a_model_that_cannot_be_served_is_refused_with_its_category_and_one_line
         assert (seen, text in line, "\n" in line) == (code, True, False), (start, line)
 
 
+def test_options_of_a_model_reach_its_configuration_and_its_tokenizer(models, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    name = inside("write_revisions", folder=models["whole"], cache=str(tmp_path / "hub"))
+    own = inside("write_own_code", folder=models["whole"], own=str(tmp_path / "own"))
+    revision, trust = '--model-options={"revision": "v1"}', '--model-options={"trust_remote_code": true}'
+    starts = [[name, revision], [own, trust], [name], [own]]
+    found = inside("failures_of_starts", starts=starts)
+    assert found[:2] == [["", ""], ["", ""]]
+    assert [code for code, _ in found[2:]] == ["model_load_error"] * 2
+    assert "trust_remote_code" in found[3][1]
+
+
 def test_categories_follow_from_types_and_cuda_codes_never_from_words():
     assert inside("categories") == {
         "torch out of memory": "gpu_out_of_memory",
