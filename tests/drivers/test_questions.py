@@ -122,6 +122,33 @@ def test_any_other_server_gets_the_whole_prompt(endpoint: str, tmp_path: Path) -
     assert prompt == asked[0].prompt
 
 
+def test_the_beginning_of_an_answer_is_no_part_of_what_a_user_says_in_a_chat(tmp_path: Path) -> None:
+    task = {"task": "ruler/niah_single_1", "length_words": 200, "max_requests": 1}
+    [question] = asked_of(target(tmp_path, **task).settings)
+    assert question.answer_prefix.strip()
+    chat = sent(Questions(target(tmp_path, endpoint="chat", **task)), 0)
+    assert chat["messages"] == [{"role": "user", "content": question.context + question.question}]
+    assert sent(Questions(target(tmp_path, **task)), 0)["prompt"].endswith(question.answer_prefix)
+
+
+@pytest.mark.parametrize(("subset", "wanted"), [("qasper", True), ("trec", False)])
+def test_a_chat_template_is_left_out_where_the_benchmark_leaves_it_out(
+    subset: str, wanted: bool, tmp_path: Path
+) -> None:
+    row = {"_id": "1", "input": "Which?", "context": "Text.", "answers": ["a"], "all_classes": ["a", "b"]}
+    row |= {"length": 1, "language": "en", "dataset": subset}
+    (tmp_path / f"{subset}.jsonl").write_text(json.dumps(row) + "\n")
+    document = json.loads(level(TASK, f"longbench/{subset}")[0])
+    document["source"] |= {"hub": None, "revision": None, "files": None, "folder": str(tmp_path)}
+    settings = {"task": json.dumps(document), "method": level(METHOD, "dense")[0], "chat_template": True}
+
+    def asked(**more: Any) -> dict[str, Any]:
+        return sent(Questions(Target(settings={**settings, **more}, data=tmp_path, ports={"http": 1})), 0)
+
+    assert asked()["chat_template"] is wanted
+    assert asked(chat_template=False)["chat_template"] is False
+
+
 def test_questions_on_one_context_are_a_group_and_the_seed_of_the_trial_changes_none(tmp_path: Path) -> None:
     driver = Questions(target(tmp_path, task="mock_benchmark"))
     asked = asked_of(target(tmp_path, task="mock_benchmark").settings)

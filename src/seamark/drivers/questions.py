@@ -101,8 +101,8 @@ class Questions(OpenAi):
         if self._apart:
             parts = {name: getattr(question, name) for name in ("context", "question", "answer_prefix")}
             return {**parts, **self._methods, "context_scope": self._scope, "limit_s": self._limit_s}
-        if self._endpoint == "chat":
-            return {"messages": [{"role": "user", "content": question.prompt}]}
+        if self._endpoint == "chat":  # a beginning of the answer is no part of what the user says
+            return {"messages": [{"role": "user", "content": question.context + question.question}]}
         return {"prompt": question.prompt}
 
     @cached_property
@@ -110,6 +110,8 @@ class Questions(OpenAi):
         """Fields of the method, without those that are not set."""
         given = {name: self._settings.get(name) for name in METHOD}
         fields = {name: value for name, value in given.items() if value is not None and name != "method"}
+        if fields.get("chat_template") and not _task(self._task)[1].chat:
+            fields["chat_template"] = False  # its published program leaves the template out
         return {**fields, **({"attention": json.loads(str(given["method"]))} if given["method"] else {})}
 
 
