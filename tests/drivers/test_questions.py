@@ -176,6 +176,23 @@ def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_
     assert judged.facts["depth_ratio"] == [asked[item].facts["depth_ratio"] for item in (1, 4, 0)]
 
 
+def test_answers_whose_context_lost_tokens_are_counted(tmp_path: Path) -> None:
+    cuts = [{"context_tokens_cut": cut} for cut in (0, 900, 3)]
+    replies = [reply(piece("x"), {"choices": [], "seamark": facts}) for facts in cuts]
+    judged = judge(target(tmp_path), [0, 1, 2, 3], [*replies, reply(piece("x"))])
+    assert list(judged.scores["context_was_cut"]) == [0.0, 1.0, 1.0, None]
+    assert "context_was_cut" not in judge(target(tmp_path), [0], [reply(piece("x"))]).scores
+
+
+@pytest.mark.parametrize(("chunks", "marked"), [((512, 512), None), ((512, 128), [0.0, 1.0])])
+def test_a_trial_with_halved_chunks_of_prompts_says_so(
+    chunks: tuple[int, int], marked: list[float] | None, tmp_path: Path
+) -> None:
+    replies = [reply(piece("x"), {"choices": [], "seamark": {"prefill_chunk": chunk}}) for chunk in chunks]
+    judged = judge(target(tmp_path, prefill_chunk=512), [0, 1], replies)
+    assert judged.scores.get("prefill_chunk_halved") == marked
+
+
 @pytest.mark.parametrize(
     ("kernel", "method", "marked"),
     [("masked", "streaming", True), ("masked", "dense", False), ("gathered", "streaming", False)],

@@ -245,6 +245,33 @@ def ended_in_its_context(folder: str, tokens: int, chunk: int, passes: list[int]
     return {"ended": ended, "tokens": answer, "anew": anew, "cached": given.cached_tokens}
 
 
+def halved_in_loads(folder: str, tokens: int, chunk: int, fits: int, scopes: list[str]) -> dict[str, Any]:
+    """Answer a question in each scope on a device with memory for `fits` tokens at a time, for all in the last scope;
+    return the chunk of each reply, and the halvings so far."""
+    import torch
+
+    context = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    most = [fits]
+
+    def limited(model: Any) -> Any:
+        def network(**given: Any) -> Any:
+            if given["input_ids"].shape[1] > most[0]:
+                raise torch.OutOfMemoryError("injected")
+            return model.network(**given)
+
+        return network
+
+    generation = _generation(folder, chunk, network=limited)
+    chunks, halvings = [], []
+    for scope in scopes:
+        if scope == scopes[-1]:
+            most[0] = tokens
+        _, answer = _answer(generation, context, context_scope=scope, reuse_context=False)
+        chunks.append(answer.facts["prefill_chunk"])
+        halvings.append(generation.chunks.halvings)
+    return {"chunks": chunks, "halvings": halvings}
+
+
 def _generation(folder: str, chunk: int, **changes: Any) -> Any:
     """Return what computes answers of a model, by chunks of that many tokens."""
     from dataclasses import replace

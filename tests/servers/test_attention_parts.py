@@ -18,6 +18,13 @@ def test_chunks_are_halved_when_memory_runs_out_and_the_answer_is_that_of_a_whol
     assert seen["refused"] == "injected"
 
 
+def test_chunks_stay_halved_within_a_load_and_another_load_begins_with_whole_ones(models):
+    scopes = ["one", "one", "other"]
+    seen = inside("halved_in_loads", folder=models["whole"], tokens=300, chunk=128, fits=40, scopes=scopes)
+    assert seen["chunks"] == [32, 32, 128]
+    assert seen["halvings"] == [2, 2, 2]
+
+
 def test_a_request_that_ends_in_its_context_leaves_the_chunks_that_are_done_to_the_next_one(models):
     seen = inside("ended_in_its_context", folder=models["whole"], tokens=300, chunk=32, passes=[1, 4])
     assert seen["ended"] == [True, True]

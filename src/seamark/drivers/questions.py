@@ -174,6 +174,10 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     ]
     scores = {name: [row.get(name) for row in rows] for name in subset.qualities}
     figures = {name: [_figure(reply, place) for reply in kept] for name, place in FIGURES.items()}
+    figures["context_was_cut"] = [None if cut is None else float(cut > 0) for cut in figures["context_tokens_cut"]]
+    halved = [_is_halved(reply, target.settings) for reply in kept]
+    if any(halved):
+        figures["prefill_chunk_halved"] = halved
     if target.settings.get("kernel") == "masked" and _is_sparse(target.settings.get("method")):
         figures["speed_not_of_method"] = [1.0] * len(kept)
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
@@ -195,6 +199,13 @@ def _identity(task: str, question: Question) -> str:
 
 def _is_sparse(method: service.Value) -> bool:
     return method is not None and not read_method(json.loads(str(method)), "method").is_dense
+
+
+def _is_halved(reply: KeptReply, settings: Mapping[str, service.Value]) -> float | None:
+    """Return 1 for an answer whose prompt was computed by less at a time than the setting says, as the device had too
+    little memory; None where this is not known."""
+    chunk, wanted = _figure(reply, "prefill_chunk"), settings.get("prefill_chunk")
+    return None if chunk is None or wanted is None else float(chunk < whole(settings, "prefill_chunk"))
 
 
 def _figure(reply: KeptReply, place: str) -> float | None:

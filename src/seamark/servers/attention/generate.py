@@ -58,6 +58,7 @@ class Generation:
         Raises CancelledRequestError, TimeoutError at `limit_s`, and what the model raises. The context stays in the
         cache in any case but a failure.
         """
+        self.chunks.enter(completion.context_scope)
         until_s = None if completion.limit_s is None else time.monotonic() + completion.limit_s
         work = _Work(self, completion, answer.prompt, is_cancelled, until_s)
         try:
@@ -194,5 +195,6 @@ class _Work:
             kernel=completion.kernel,
             context_tokens=len(self._prompt.context),
             cut=self._prompt.cut,
+            prefill_chunk=self._chunks.tokens,
             reused=bool(self._prompt.context) and answer.cached_tokens == len(self._prompt.context),
         )
