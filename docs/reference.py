@@ -89,7 +89,7 @@ def services_page(folder: Path) -> str:
         "",
         "## Settings of finite loads",
         "",
-        "The default of `limit_s` is that of the recipe.",
+        "The default of `limit_s` is that of the recipe, and so is that of `timeout_s` where the recipe has one.",
         "",
         *settings_table(FINITE_SETTINGS),
     ]
@@ -138,6 +138,8 @@ def _service(service: Service) -> list[str]:
     if service.container is not None:
         pinned = service.container.digest or "no digest pinned yet"
         facts.append(("image", f"`{service.container.image}`, {pinned}"))
+    if service.timeout_s is not None:
+        facts.append(("default of `timeout_s`", f"{service.timeout_s:g} s"))
     if service.in_apptainer:
         facts.append(("in Apptainer", service.in_apptainer))
     lines += [f"- {name}: {_cell(fact)}" for name, fact in facts]

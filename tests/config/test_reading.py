@@ -304,6 +304,12 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
             "workers: wire\ngpu_memory: {model: a, max_model_len: b, gpu_memory_utilization: c, tokens_line: a}",
             "toy.yaml:8: gpu_memory.tokens_line: needs one group, the number of tokens, and has 0.",
         ),
+        ("workers: wire", "workers: wire\ntimeout_s: 60", "toy.yaml:8: timeout_s: is for finite loads."),
+        (
+            "workers: wire",
+            "workers: wire\nload: finite\ntimeout_s: 0",
+            "toy.yaml:9: timeout_s: must be from 0.001 to 604800 s.",
+        ),
     ],
 )
 def test_a_wrong_recipe_is_named_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:

@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from seamark.config.read import read_services
+from seamark.model.load_profile import LoadProfile
 from seamark.model.service import Service
+from seamark.patterns.table import load_settings_of
 from seamark.planning.study import Study
 from seamark.services.images.study_images import StudyImages
 
@@ -61,6 +63,17 @@ def test_a_recipe_was_seen_in_apptainer_by_a_test_or_says_that_it_was_not(servic
         assert f'"{service.name}"' in told or service.server is None, f"{path} runs no {service.name}"
     for definition in re.findall(r"`(containers/[\w.]+)`", service.in_apptainer):
         assert (ROOT / definition).is_file()
+
+
+@pytest.mark.covers("B12")
+@pytest.mark.parametrize("name", ["attention", "vllm_questions"])
+def test_a_question_has_hours_unless_a_scenario_says_otherwise(name: str) -> None:
+    defaults = {each.name: each.default for each in load_settings_of(SERVICES[name])}
+    load = LoadProfile.of(defaults)
+    assert load.finite
+    assert 3600 <= load.timeout_s < load.length_s
+    assert f"{load.timeout_s:g} s" in section(SERVICES[name])
+    assert LoadProfile.of({**defaults, "timeout_s": 5}).timeout_s == 5
 
 
 NEEDED: dict[str, dict[str, object]] = {

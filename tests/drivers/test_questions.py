@@ -43,7 +43,12 @@ def target(tmp_path: Path, **settings: Any) -> Target:
 
 def sent(driver: Questions, number: int) -> dict[str, Any]:
     """Return the document of one request on the wire."""
-    [*_, body] = driver.bodies(number + 1, 1)
+    return sent_at(driver, number, 1)
+
+
+def sent_at(driver: Questions, number: int, trial: int) -> dict[str, Any]:
+    """Return the document of one request of a trial with that seed."""
+    [*_, body] = driver.bodies(number + 1, trial)
     document: dict[str, Any] = json.loads(driver.encode(body).partition(b"\r\n\r\n")[2])
     return document
 
@@ -73,6 +78,41 @@ def test_a_server_with_methods_gets_context_question_and_method_apart(tmp_path: 
     assert "ignore_eos" not in document, "an answer ends where the model ends it"
 
 
+@pytest.mark.parametrize(("bound", "asked"), [(None, 16), (512, 16), (5, 5)])
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_bound_of_answers_shortens_the_length_of_a_question_and_never_raises_it(
+    bound: int | None, asked: int, apart: bool, tmp_path: Path
+) -> None:
+    method = {"method": level(METHOD, "dense")[0]} if apart else {}
+    driver = Questions(target(tmp_path, task="mock_benchmark", max_new_tokens=bound, **method))
+    assert sent(driver, 0)["max_tokens"] == driver.most_units == asked
+
+
+def test_the_seed_of_requests_is_that_of_the_trial_and_the_setting(tmp_path: Path) -> None:
+    [method] = level(METHOD, "dense")
+
+    def seeds(trial: int, **settings: Any) -> list[int]:
+        driver = Questions(target(tmp_path, **{"sampling_seed": 0, "method": method, **settings}))
+        return [sent_at(driver, number, trial)["seed"] for number in (0, 1)]
+
+    assert seeds(1) == seeds(1)
+    assert seeds(1)[0] == seeds(1)[1], "the server mixes the prompt in, so that questions share a context"
+    assert len({seeds(1)[0], seeds(2)[0], seeds(1, sampling_seed=1)[0]}) == 3
+    other = Questions(
+        Target(settings={"task": level(TASK, "needles")[0], "sampling_seed": 0}, data=tmp_path, ports={"http": 1})
+    )
+    of_questions = [sent_at(other, number, 1)["seed"] for number in (0, 1)]
+    assert len(set(of_questions)) == 2, "any other server has the seed alone"
+    assert max(of_questions) < 1 << 31
+    assert "seed" not in sent(Questions(target(tmp_path, method=method)), 0)
+
+
+def test_the_server_itself_ends_an_answer_before_its_request_times_out(tmp_path: Path) -> None:
+    [method] = level(METHOD, "dense")
+    assert sent(Questions(target(tmp_path, method=method, timeout_s=7200.0)), 0)["limit_s"] == 6480
+    assert "limit_s" not in sent(Questions(target(tmp_path, timeout_s=7200.0)), 0), "no field of the OpenAI API"
+
+
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])
 def test_any_other_server_gets_the_whole_prompt(endpoint: str, tmp_path: Path) -> None:
     driver = Questions(target(tmp_path, endpoint=endpoint))
@@ -80,6 +120,33 @@ def test_any_other_server_gets_the_whole_prompt(endpoint: str, tmp_path: Path) -
     document = sent(driver, 0)
     prompt = document["prompt"] if endpoint == "completions" else document["messages"][0]["content"]
     assert prompt == asked[0].prompt
+
+
+def test_the_beginning_of_an_answer_is_no_part_of_what_a_user_says_in_a_chat(tmp_path: Path) -> None:
+    task = {"task": "ruler/niah_single_1", "length_words": 200, "max_requests": 1}
+    [question] = asked_of(target(tmp_path, **task).settings)
+    assert question.answer_prefix.strip()
+    chat = sent(Questions(target(tmp_path, endpoint="chat", **task)), 0)
+    assert chat["messages"] == [{"role": "user", "content": question.context + question.question}]
+    assert sent(Questions(target(tmp_path, **task)), 0)["prompt"].endswith(question.answer_prefix)
+
+
+@pytest.mark.parametrize(("subset", "wanted"), [("qasper", True), ("trec", False)])
+def test_a_chat_template_is_left_out_where_the_benchmark_leaves_it_out(
+    subset: str, wanted: bool, tmp_path: Path
+) -> None:
+    row = {"_id": "1", "input": "Which?", "context": "Text.", "answers": ["a"], "all_classes": ["a", "b"]}
+    row |= {"length": 1, "language": "en", "dataset": subset}
+    (tmp_path / f"{subset}.jsonl").write_text(json.dumps(row) + "\n")
+    document = json.loads(level(TASK, f"longbench/{subset}")[0])
+    document["source"] |= {"hub": None, "revision": None, "files": None, "folder": str(tmp_path)}
+    settings = {"task": json.dumps(document), "method": level(METHOD, "dense")[0], "chat_template": True}
+
+    def asked(**more: Any) -> dict[str, Any]:
+        return sent(Questions(Target(settings={**settings, **more}, data=tmp_path, ports={"http": 1})), 0)
+
+    assert asked()["chat_template"] is wanted
+    assert asked(chat_template=False)["chat_template"] is False
 
 
 def test_questions_on_one_context_are_a_group_and_the_seed_of_the_trial_changes_none(tmp_path: Path) -> None:
@@ -107,6 +174,23 @@ def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_
     assert judged.clusters == [asked[item].cluster for item in (1, 4, 0)]
     assert judged.facts is not None
     assert judged.facts["depth_ratio"] == [asked[item].facts["depth_ratio"] for item in (1, 4, 0)]
+
+
+def test_answers_whose_context_lost_tokens_are_counted(tmp_path: Path) -> None:
+    cuts = [{"context_tokens_cut": cut} for cut in (0, 900, 3)]
+    replies = [reply(piece("x"), {"choices": [], "seamark": facts}) for facts in cuts]
+    judged = judge(target(tmp_path), [0, 1, 2, 3], [*replies, reply(piece("x"))])
+    assert list(judged.scores["context_was_cut"]) == [0.0, 1.0, 1.0, None]
+    assert "context_was_cut" not in judge(target(tmp_path), [0], [reply(piece("x"))]).scores
+
+
+@pytest.mark.parametrize(("chunks", "marked"), [((512, 512), None), ((512, 128), [0.0, 1.0])])
+def test_a_trial_with_halved_chunks_of_prompts_says_so(
+    chunks: tuple[int, int], marked: list[float] | None, tmp_path: Path
+) -> None:
+    replies = [reply(piece("x"), {"choices": [], "seamark": {"prefill_chunk": chunk}}) for chunk in chunks]
+    judged = judge(target(tmp_path, prefill_chunk=512), [0, 1], replies)
+    assert judged.scores.get("prefill_chunk_halved") == marked
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,46 @@ def _generated(folder: Path, prompts: list[str], tokens: int) -> list[list[Any]]
     return answers
 
 
+def write_revisions(folder: str, cache: str) -> str:
+    """Put a model into a cache of the hub as the revision `v1` of a repository whose branch `main` has a newer one
+    that nobody knows; return the repository's name."""
+    name = "of/two-revisions"
+    repository = Path(cache) / "models--of--two-revisions"
+    (repository / "refs").mkdir(parents=True)
+    for revision, commit, source in (("v1", "1" * 40, Path(folder)), ("main", "2" * 40, None)):
+        (repository / "refs" / revision).write_text(commit)
+        snapshot = repository / "snapshots" / commit
+        if source is not None:
+            shutil.copytree(source, snapshot)
+        else:
+            snapshot.mkdir(parents=True)
+            (snapshot / "config.json").write_text('{"model_type": "unheard_of"}')
+    return name
+
+
+def write_own_code(folder: str, own: str) -> str:
+    """Copy a model into the folder `own` as one with code of its own, beside its weights; return the folder."""
+    shutil.copytree(folder, own)
+    config = json.loads((Path(own) / "config.json").read_text())
+    config |= {"model_type": "own_llama", "architectures": ["OwnModel"]}
+    config["auto_map"] = {"AutoConfig": "own_code.OwnConfig", "AutoModelForCausalLM": "own_code.OwnModel"}
+    (Path(own) / "config.json").write_text(json.dumps(config))
+    (Path(own) / "own_code.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n\n\n"
+        "class OwnConfig(LlamaConfig):\n    model_type = 'own_llama'\n\n\n"
+        "class OwnModel(LlamaForCausalLM):\n    config_class = OwnConfig\n"
+    )
+    return own
+
+
+def write_reader(folder: str) -> str:
+    """Write the known reader; return its folder."""
+    from seamark.attention.known_reader import write_known_reader
+
+    write_known_reader(Path(folder), keys=128, max_length=1024)
+    return folder
+
+
 def failures_of_starts(starts: list[list[str]]) -> list[list[str]]:
     """Return category and line of each start that fails, by a folder and options."""
     from seamark.servers.attention.arguments import read_arguments
@@ -184,6 +224,84 @@ def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]
         "halvings": halving.halvings,
         "refused": refused,
     }
+
+
+def ended_in_its_context(folder: str, tokens: int, chunk: int, passes: list[int]) -> dict[str, Any]:
+    """Ask a question on a context of `tokens`, and end it after a number of forward passes, again and again, then let
+    it be; return which were ended, the tokens that were there for the last one, its answer, and that of a new one."""
+    import torch
+
+    from seamark.servers.attention.errors import CancelledRequestError
+
+    context = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    ended, generation = [], _generation(folder, chunk)
+    for most in passes:
+        try:
+            _answer(generation, context, most=most)
+        except CancelledRequestError:
+            ended.append(True)
+    answer, given = _answer(generation, context)
+    anew, _ = _answer(_generation(folder, chunk), context)
+    return {"ended": ended, "tokens": answer, "anew": anew, "cached": given.cached_tokens}
+
+
+def halved_in_loads(folder: str, tokens: int, chunk: int, fits: int, scopes: list[str]) -> dict[str, Any]:
+    """Answer a question in each scope on a device with memory for `fits` tokens at a time, for all in the last scope;
+    return the chunk of each reply, and the halvings so far."""
+    import torch
+
+    context = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    most = [fits]
+
+    def limited(model: Any) -> Any:
+        def network(**given: Any) -> Any:
+            if given["input_ids"].shape[1] > most[0]:
+                raise torch.OutOfMemoryError("injected")
+            return model.network(**given)
+
+        return network
+
+    generation = _generation(folder, chunk, network=limited)
+    chunks, halvings = [], []
+    for scope in scopes:
+        if scope == scopes[-1]:
+            most[0] = tokens
+        _, answer = _answer(generation, context, context_scope=scope, reuse_context=False)
+        chunks.append(answer.facts["prefill_chunk"])
+        halvings.append(generation.chunks.halvings)
+    return {"chunks": chunks, "halvings": halvings}
+
+
+def _generation(folder: str, chunk: int, **changes: Any) -> Any:
+    """Return what computes answers of a model, by chunks of that many tokens."""
+    from dataclasses import replace
+
+    from seamark.servers.attention.arguments import read_arguments
+    from seamark.servers.attention.context_cache import ContextCache
+    from seamark.servers.attention.generate import Generation
+    from seamark.servers.attention.model import load
+    from seamark.servers.attention.prefill import Chunks
+
+    model = load(read_arguments([f"--model={folder}", "--port=0", "--dtype=float32", "--threads=1"]))
+    model = replace(model, **{name: change(model) for name, change in changes.items()})
+    return Generation(model=model, contexts=ContextCache(model.layers), chunks=Chunks(tokens=chunk))
+
+
+def _answer(generation: Any, context: list[int], *, most: int = 1000, **fields: Any) -> tuple[list[int], Any]:
+    """Return the tokens of an answer to one question on a context, and what is known of it; it is cancelled before
+    its forward pass `most`, counted from 0."""
+    from itertools import count
+
+    from seamark.attention.method import Method
+    from seamark.servers.attention.generate import Answer
+    from seamark.servers.attention.prompt import Prompt
+    from seamark.servers.attention.request import Completion
+
+    passes = count()
+    completion = Completion(**{"method": Method(name="dense"), "max_tokens": 8, "ignore_eos": True, **fields})
+    answer = Answer(prompt=Prompt(context=tuple(context), question=(5, 6, 7)))
+    pieces = list(generation.pieces(completion, answer, lambda: next(passes) >= most))
+    return [piece.token for piece in pieces], answer
 
 
 def texts(folder: str, cases: list[list[Any]]) -> list[dict[str, Any]]:

@@ -18,6 +18,20 @@ def test_chunks_are_halved_when_memory_runs_out_and_the_answer_is_that_of_a_whol
     assert seen["refused"] == "injected"
 
 
+def test_chunks_stay_halved_within_a_load_and_another_load_begins_with_whole_ones(models):
+    scopes = ["one", "one", "other"]
+    seen = inside("halved_in_loads", folder=models["whole"], tokens=300, chunk=128, fits=40, scopes=scopes)
+    assert seen["chunks"] == [32, 32, 128]
+    assert seen["halvings"] == [2, 2, 2]
+
+
+def test_a_request_that_ends_in_its_context_leaves_the_chunks_that_are_done_to_the_next_one(models):
+    seen = inside("ended_in_its_context", folder=models["whole"], tokens=300, chunk=32, passes=[1, 4])
+    assert seen["ended"] == [True, True]
+    assert seen["cached"] == (1 + 4) * 32
+    assert seen["tokens"] == seen["anew"]
+
+
 def test_a_model_that_cannot_be_served_is_refused_with_its_category_and_one_line(models, tmp_path):
     wanted = [
         ([str(tmp_path / "nothing")], "model_not_found", "there is no such folder"),
@@ -32,6 +46,20 @@ def test_a_model_that_cannot_be_served_is_refused_with_its_category_and_one_line
     found = inside("failures_of_starts", starts=[start for start, _, _ in wanted])
     for (start, code, text), (seen, line) in zip(wanted, found, strict=True):
         assert (seen, text in line, "\n" in line) == (code, True, False), (start, line)
+
+
+def test_options_of_a_model_reach_its_configuration_and_its_tokenizer(models, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    name = inside("write_revisions", folder=models["whole"], cache=str(tmp_path / "hub"))
+    own = inside("write_own_code", folder=models["whole"], own=str(tmp_path / "own"))
+    revision, trust = '--model-options={"revision": "v1"}', '--model-options={"trust_remote_code": true}'
+    starts = [[name, revision], [own, trust], [name], [own]]
+    found = inside("failures_of_starts", starts=starts)
+    assert found[:2] == [["", ""], ["", ""]]
+    assert [code for code, _ in found[2:]] == ["model_load_error"] * 2
+    assert "trust_remote_code" in found[3][1]
 
 
 def test_categories_follow_from_types_and_cuda_codes_never_from_words():

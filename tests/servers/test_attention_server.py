@@ -164,6 +164,15 @@ def test_a_drawn_answer_depends_on_its_seed_alone(server):
     assert asked(server, **fields, seed=1) != asked(server, question=QUESTIONS[0])
 
 
+def test_prompts_of_one_seed_share_no_drawn_tokens(server):
+    fields = {"temperature": 100, "max_tokens": 40, "ignore_eos": True, "seed": 1}  # all tokens are about as likely
+    one, other = (server.ask(**fields, context=CONTEXT, question=question) for question in QUESTIONS[:2])
+    whole = server.ask(**fields, prompt=CONTEXT + QUESTIONS[0])
+    tokens = [reply["choices"][0]["token_ids"] for reply in (one, other, whole)]
+    assert sum(a == b for a, b in zip(tokens[0], tokens[1], strict=True)) < 8
+    assert tokens[0] == tokens[2], "the tokens count, not how they are divided"
+
+
 def test_an_answer_ends_before_its_stop_string_streamed_or_whole(server):
     full = asked(server, question=QUESTIONS[2], max_tokens=24)
     stop = full[9:13]

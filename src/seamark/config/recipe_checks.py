@@ -14,7 +14,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.dotted import is_dotted
 from seamark.model.failure_categories import FAILURE_CATEGORIES
-from seamark.model.load_profile import LONGEST_S
+from seamark.model.load_profile import LONGEST_S, SHORTEST_TIMEOUT_S
 from seamark.model.service import GpuMemory, Health, Server, Service, SettingType
 
 PLACES = (
@@ -79,6 +79,10 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
         elif not 0.1 <= getattr(service, name) <= LONGEST_S:
             mistakes.add(tree.value[name], f"must be from 0.1 to {LONGEST_S:.0f} s.")
+    if service.timeout_s is not None and service.load != "finite":
+        mistakes.add(tree.value["timeout_s"], "is for finite loads. Remove it, or set 'load: finite'.")
+    elif service.timeout_s is not None and not SHORTEST_TIMEOUT_S <= service.timeout_s <= LONGEST_S:
+        mistakes.add(tree.value["timeout_s"], f"must be from {SHORTEST_TIMEOUT_S:g} to {LONGEST_S:.0f} s.")
     if service.server is None:
         return
     server = tree.value["server"]

@@ -27,6 +27,8 @@ METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_c
 """Settings that the server attention takes with each request."""
 KNOWN_READER, RANDOM = "known_reader", "random"
 """Models that are made here: one whose answers are known, and one of random weights with the same words."""
+LIMIT_RATIO = 0.9
+"""Share of `timeout_s` after which the server attention itself ends an answer, so that its failure has a category."""
 KEYS, LONGEST = 128, 16_384
 """Keys of the task `needles` that both know, and the longest prompt and answer in tokens unless a setting says."""
 FIGURES = {
@@ -47,12 +49,12 @@ class Questions(OpenAi):
         super().__init__(target)
         if not target.settings.get("ignore_eos"):
             self._fields.pop("ignore_eos", None)  # an answer ends where the model ends it
-        if (seed := target.settings.get("sampling_seed")) is not None:
-            self._fields["seed"] = seed
+        self._drawn_from = target.settings.get("sampling_seed")
         self._task = str(target.settings["task"])
         self._loaded = _loading(target.settings)
         self._apart = "method" in target.settings
         self._scope = ""
+        self._limit_s = LIMIT_RATIO * target.load.timeout_s
         self.kinds = ("question",)
         self.work_count = len(self._asked)
         numbers = {
@@ -70,25 +72,36 @@ class Questions(OpenAi):
             raise TaskFailure("dataset_error", str(error)) from None  # data of others may come before the run
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return the first questions. The seed changes none of them: a task has its own, `task_seed`. It only names
-        the load, so that no context that another trial has left in the server is reused."""
+        """Return the first questions. The seed changes none of them: a task has its own, `task_seed`. It names the
+        load, so that no context that another trial has left in the server is reused, and decides what is drawn."""
         self._scope = str(seed)
         return [Body(content=question) for question in self._asked[:count]]
 
     def encode(self, body: Body) -> bytes:
         """Return the request of a question."""
         question: Question = body.content
-        limit = whole(self._settings, "max_new_tokens", question.max_new_tokens)
+        published = question.max_new_tokens
+        limit = min(published, whole(self._settings, "max_new_tokens", published))
         self.most_units = max(self.most_units, limit)
         stops = {"stop": list(question.stop)} if question.stop else {}
-        return self._request(compact({**self._fields, "max_tokens": limit, **stops, **self._asking(question)}))
+        fields = {**self._fields, "max_tokens": limit, **stops, **self._seed(question)}
+        return self._request(compact({**fields, **self._asking(question)}))
+
+    def _seed(self, question: Question) -> Mapping[str, Any]:
+        """Return the field `seed`: of the setting `sampling_seed` and the trial, and of the question where the server
+        is not known to mix its prompt in. 31 bits, which any server takes."""
+        if self._drawn_from is None:
+            return {}
+        parts = (str(self._drawn_from), self._scope, *(() if self._apart else (question.id, question.prompt)))
+        mixed = sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).digest()
+        return {"seed": int.from_bytes(mixed[:4]) >> 1}
 
     def _asking(self, question: Question) -> Mapping[str, Any]:
         if self._apart:
             parts = {name: getattr(question, name) for name in ("context", "question", "answer_prefix")}
-            return {**parts, **self._methods, "context_scope": self._scope}
-        if self._endpoint == "chat":
-            return {"messages": [{"role": "user", "content": question.prompt}]}
+            return {**parts, **self._methods, "context_scope": self._scope, "limit_s": self._limit_s}
+        if self._endpoint == "chat":  # a beginning of the answer is no part of what the user says
+            return {"messages": [{"role": "user", "content": question.context + question.question}]}
         return {"prompt": question.prompt}
 
     @cached_property
@@ -96,6 +109,8 @@ class Questions(OpenAi):
         """Fields of the method, without those that are not set."""
         given = {name: self._settings.get(name) for name in METHOD}
         fields = {name: value for name, value in given.items() if value is not None and name != "method"}
+        if fields.get("chat_template") and not _task(self._task)[1].chat:
+            fields["chat_template"] = False  # its published program leaves the template out
         return {**fields, **({"attention": json.loads(str(given["method"]))} if given["method"] else {})}
 
 
@@ -160,6 +175,10 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     ]
     scores = {name: [row.get(name) for row in rows] for name in subset.qualities}
     figures = {name: [_figure(reply, place) for reply in kept] for name, place in FIGURES.items()}
+    figures["context_was_cut"] = [None if cut is None else float(cut > 0) for cut in figures["context_tokens_cut"]]
+    halved = [_is_halved(reply, target.settings) for reply in kept]
+    if any(halved):
+        figures["prefill_chunk_halved"] = halved
     if target.settings.get("kernel") == "masked" and _is_sparse(target.settings.get("method")):
         figures["speed_not_of_method"] = [1.0] * len(kept)
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
@@ -177,6 +196,13 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
 
 def _is_sparse(method: service.Value) -> bool:
     return method is not None and not read_method(json.loads(str(method)), "method").is_dense
+
+
+def _is_halved(reply: KeptReply, settings: Mapping[str, service.Value]) -> float | None:
+    """Return 1 for an answer whose prompt was computed by less at a time than the setting says, as the device had too
+    little memory; None where this is not known."""
+    chunk, wanted = _figure(reply, "prefill_chunk"), settings.get("prefill_chunk")
+    return None if chunk is None or wanted is None else float(chunk < whole(settings, "prefill_chunk"))
 
 
 def _figure(reply: KeptReply, place: str) -> float | None:

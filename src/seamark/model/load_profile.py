@@ -13,6 +13,7 @@ HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row per due request, sent or not."""
 LONGEST_S = 604800.0
 """A week."""
+SHORTEST_TIMEOUT_S = 0.001
 AUTO = "auto"
 AUTO_RATIO = 0.25
 """With `warmup_s: auto`, the longest warm-up as a ratio of `duration_s`."""
@@ -102,7 +103,7 @@ class LoadProfile:
     timeout_s: float = _setting(
         "float",
         30.0,
-        minimum=0.001,
+        minimum=SHORTEST_TIMEOUT_S,
         maximum=LONGEST_S,
         loads=ANY_LOAD,
         unit="s",

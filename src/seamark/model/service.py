@@ -218,6 +218,7 @@ class Service:
     event loop (`wire`), threads or processes. `why` is the reason for the service in the catalogue; `in_apptainer`
     states which parts were tested in images. `load` is the kind of its loads. Of a finite one and of a program,
     `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
+    `timeout_s` is the default time-out of an item of a finite one; None: that of every load.
     `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
     scores that it gives. `failures` are categories of failed trials of its own. `origin` of a program on a virtual
     clock is `simulated`: it needs no server, and several run side by side. `gpu_memory` names the settings from which
@@ -241,6 +242,7 @@ class Service:
     gpu_memory: GpuMemory | None = None
     replicas: str | None = None
     limit_s: float = 3600.0
+    timeout_s: float | None = None
     typical_load_s: float = 60.0
     environment: str | None = None
     server: Server | None = None

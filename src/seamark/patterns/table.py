@@ -272,7 +272,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
 )
 """Every setting of a load of requests: the pattern, the settings of patterns, and those of every load."""
 FINITE_SETTINGS = profile_settings("finite")
-"""Every setting of a finite load, but for the default of `limit_s`: that is the recipe's."""
+"""Every setting of a finite load, but for the defaults of `limit_s` and `timeout_s`: those are the recipe's."""
 PROGRAM_SETTINGS = profile_settings("program")
 """The same for a program."""
 
@@ -281,6 +281,8 @@ def load_settings_of(service: Service) -> tuple[Setting, ...]:
     """Return the settings that the loads of a service have."""
     kinds = {"requests": LOAD_SETTINGS, "finite": FINITE_SETTINGS, "program": PROGRAM_SETTINGS}
     defaults: dict[str, Value] = {} if service.load == "requests" else {"limit_s": service.limit_s}
+    if service.timeout_s is not None:
+        defaults["timeout_s"] = service.timeout_s
     if service.judge is not None:
         defaults["keep_replies"] = True
     settings = kinds[service.load]

@@ -38,8 +38,8 @@ class Pass:
 
 
 def seeded(method: Method, device: torch.device, seed: int, positions: int, layer: int) -> torch.Generator | None:
-    """Return a generator that depends on a request's seed, a position and a layer alone; None for a method that draws
-    nothing."""
+    """Return a generator that depends on a seed, that of a request and its prompt, a position and a layer alone; None
+    for a method that draws nothing."""
     if not method.is_sampled:
         return None
     mixed = seed

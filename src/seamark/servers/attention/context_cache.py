@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from seamark.servers.attention.errors import CancelledRequestError
 from seamark.servers.attention.key_value_cache import KeyValueCache
 
 
@@ -31,7 +32,7 @@ class ContextCache:
         `computed_as` is what its numbers depend on besides the tokens: a context of another kind is not reused.
         `reserve` is the number of positions, with question and answer, for which there is to be room. `compute`
         computes tokens, and appends to the list the position at which each chunk begins. What it raises leaves the
-        cache empty.
+        cache empty, but for an end of the request: the chunks that are done stay for a further question.
         """
         there = self._shared(ids) if reuse and computed_as == self._computed_as else 0
         self.keys_values.crop_to(there)
@@ -41,6 +42,10 @@ class ContextCache:
         if there < len(ids):
             try:
                 compute(ids[there:], self.keys_values, self._began)
+            except (CancelledRequestError, TimeoutError):
+                self._ids = ids[: self.keys_values.positions]
+                self._began.append(len(self._ids))  # where the next chunk is to begin
+                raise
             except BaseException:
                 self.forget()
                 raise

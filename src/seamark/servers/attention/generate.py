@@ -1,4 +1,5 @@
-"""One answer, token by token: context, question, then steps of one token; greedy, or drawn from a seed."""
+"""One answer, token by token: context, question, then steps of one token; greedy, or drawn from a seed and the
+tokens of its prompt, so that no two prompts share what is drawn."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,7 @@ class Generation:
         Raises CancelledRequestError, TimeoutError at `limit_s`, and what the model raises. The context stays in the
         cache in any case but a failure.
         """
+        self.chunks.enter(completion.context_scope)
         until_s = None if completion.limit_s is None else time.monotonic() + completion.limit_s
         work = _Work(self, completion, answer.prompt, is_cancelled, until_s)
         try:
@@ -68,6 +70,12 @@ class Generation:
         except BaseException:
             self.contexts.forget()
             raise
+
+
+def drawn_seed(seed: int, ids: Sequence[int]) -> int:
+    """Return 64 bits that depend on a request's seed and on the tokens of its prompt or context."""
+    tokens = np.asarray(ids, dtype=np.int64).tobytes()
+    return int.from_bytes(sha256(seed.to_bytes(8) + tokens).digest()[:8])
 
 
 class _Work:
@@ -84,12 +92,15 @@ class _Work:
         self._model, self._contexts, self._chunks = generation.model, generation.contexts, generation.chunks
         self._completion, self._prompt = completion, prompt
         self._is_cancelled, self._until_s = is_cancelled, until_s
-        ids = np.asarray([*prompt.context, *prompt.question] if completion.measure_error_ratio else [])
-        drawn = f"{completion.seed} {sha256(ids.tobytes()).hexdigest()}"
+        self._context_seed = self._seed = completion.seed
+        if completion.is_drawn:
+            self._seed = drawn_seed(completion.seed, (*prompt.context, *prompt.question))
+        if completion.is_sparse_context and completion.method.is_sampled:
+            self._context_seed = drawn_seed(completion.seed, prompt.context)
         self._measurements = Measurements(
-            layers=self._model.layers, error_ratio=completion.measure_error_ratio, random=Random(drawn)
+            layers=self._model.layers, error_ratio=completion.measure_error_ratio, random=Random(self._seed)
         )
-        self._generator = torch.Generator(device=self._model.device).manual_seed(completion.seed)
+        self._generator = torch.Generator(device=self._model.device).manual_seed(self._seed)
 
     def pieces(self, answer: Answer) -> Iterator[Piece]:
         completion, prompt = self._completion, self._prompt
@@ -120,12 +131,14 @@ class _Work:
         def compute(ids: Sequence[int], cache: KeyValueCache, began: list[int]) -> None:
             self._chunks.compute(ids, cache, self._forward("context", cache), began=began)
 
+        method = completion.method
+        drawn_from = self._context_seed if method.is_sampled else None
         sparse = completion.is_sparse_context
         return self._contexts.bring(
             prompt.context,
             computed_as=(
                 completion.context_scope,
-                (completion.method.document, completion.kernel, completion.seed) if sparse else None,
+                (method.document, completion.kernel, drawn_from) if sparse else None,
             ),
             reserve=prompt.tokens + completion.max_tokens,
             reuse=completion.reuse_context,
@@ -148,7 +161,7 @@ class _Work:
                 measurements=self._measurements,
                 method=completion.method if sparse else None,
                 kernel=completion.kernel,
-                seed=completion.seed,
+                seed=self._context_seed if phase == "context" else self._seed,
                 positions=cache.positions,
                 longest=self._model.max_model_len,
                 sample_at=self._measurements.place_to_sample(phase, len(ids)) if sparse else None,
@@ -177,10 +190,11 @@ class _Work:
         completion, measurements = self._completion, self._measurements
         if measurements.sampled:
             cache = self._contexts.keys_values
-            measure_errors(measurements, cache, completion.method, completion.kernel, completion.seed)
+            measure_errors(measurements, cache, completion.method, completion.kernel, self._seed)
         answer.facts = measurements.document(
             kernel=completion.kernel,
             context_tokens=len(self._prompt.context),
             cut=self._prompt.cut,
+            prefill_chunk=self._chunks.tokens,
             reused=bool(self._prompt.context) and answer.cached_tokens == len(self._prompt.context),
         )

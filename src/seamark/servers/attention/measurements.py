@@ -70,8 +70,11 @@ class Measurements:
         self._positions_sampled += drawn is not None
         return drawn
 
-    def document(self, *, kernel: str, context_tokens: int, cut: int, reused: bool) -> dict[str, Any]:
-        """Return the field `seamark` of a reply. Densities are ratios, errors relative to dense attention."""
+    def document(
+        self, *, kernel: str, context_tokens: int, cut: int, reused: bool, prefill_chunk: int
+    ) -> dict[str, Any]:
+        """Return the field `seamark` of a reply. Densities are ratios, errors relative to dense attention;
+        `prefill_chunk` is the number of tokens of a prompt that were computed at a time, the least of this reply."""
         density = {phase: self._phases[phase].density() for phase in REPORTED}
         kept = sum(sum(self._phases[phase].kept) for phase in REPORTED)
         allowed = sum(sum(self._phases[phase].allowed) for phase in REPORTED)
@@ -87,6 +90,7 @@ class Measurements:
             "output_error_positions": self._positions_sampled if errors else 0,
             "kv_bytes_read": self.kv_bytes_read,
             "kernel": kernel,
+            "prefill_chunk": prefill_chunk,
         }
 
 

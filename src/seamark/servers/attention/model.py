@@ -22,6 +22,9 @@ from seamark.servers.attention.errors import (
 )
 from seamark.servers.attention.key_value_cache import KeyValueCache, keeps_keys_and_values_alone
 
+SHARED_OPTIONS = ("revision", "trust_remote_code", "cache_dir", "token")
+"""Options of a model that its tokenizer has too, unless it has its own: both are of one repository."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
@@ -53,16 +56,18 @@ def load(arguments: Arguments) -> LoadedModel:
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     name = arguments.model
+    options = {"trust_remote_code": False, **arguments.model_options}  # unset, transformers would ask a terminal
     device = _device(arguments.device)
     _require_folder(name)
     with _failures(name, "configuration", MODEL_NOT_FOUND, MODEL_LOAD_ERROR):
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, **options)
         text = config.get_text_config()
         if not keeps_keys_and_values_alone(text):
             raise StartError(MODEL_LOAD_ERROR, f"--model {name}: its layers keep other states than keys and values")
     max_model_len = _max_model_len(name, text, arguments.max_model_len)
     with _failures(name, "tokenizer", TOKENIZER_ERROR, TOKENIZER_ERROR):
-        tokenizer = AutoTokenizer.from_pretrained(name, **arguments.tokenizer_options)
+        shared = {key: value for key, value in options.items() if key in SHARED_OPTIONS}
+        tokenizer = AutoTokenizer.from_pretrained(name, **{**shared, **arguments.tokenizer_options})
         if not tokenizer.is_fast:
             raise StartError(TOKENIZER_ERROR, f"--model {name}: its tokenizer has no tokenizer.json")
     with _failures(name, "model", MODEL_NOT_FOUND, MODEL_LOAD_ERROR):
@@ -71,7 +76,7 @@ def load(arguments: Arguments) -> LoadedModel:
             dtype=arguments.dtype,
             attn_implementation=NAME,
             output_loading_info=True,
-            **arguments.model_options,
+            **options,
         )
         network = network.to(device).eval()
     model = LoadedModel(

@@ -1,7 +1,7 @@
 """Prompts computed in chunks: halved when the device has too little memory for one, with the same answer."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,11 +15,21 @@ Forward = Callable[[Sequence[int]], torch.Tensor]
 
 @dataclass(kw_only=True)
 class Chunks:
-    """The number of tokens computed at a time. Halved on out-of-memory, and left so: the next prompt would need as
-    much again."""
+    """The number of tokens computed at a time. Halved on out-of-memory, and left so within a scope, such as one load:
+    its next prompt would need as much again. Another scope begins with the number that was asked for."""
 
     tokens: int
     halvings: int = 0
+    _asked_for: int = field(init=False)
+    _scope: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self._asked_for = self.tokens
+
+    def enter(self, scope: str) -> None:
+        """Begin anew unless the last prompt was of the same scope."""
+        if scope != self._scope:
+            self.tokens, self._scope = self._asked_for, scope
 
     def compute(
         self, ids: Sequence[int], cache: KeyValueCache, forward: Forward, *, began: list[int] | None = None

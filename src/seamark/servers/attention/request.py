@@ -63,6 +63,11 @@ class Completion:
         """Whether the method applies to the context too."""
         return self.sparse_from == "prompt" and not self.method.is_dense
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether anything depends on the seed: tokens, keys, or the positions whose error is measured."""
+        return self.temperature > 0 or self.method.is_sampled or self.measure_error_ratio > 0
+
 
 TAKEN = (
     *("model", "prompt", "context", "question", "answer_prefix", "attention", "sparse_from", "kernel", "max_tokens"),
