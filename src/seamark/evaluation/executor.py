@@ -13,9 +13,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Literal
+from typing import Any
 
 from seamark.errors import SiteError, UserError
+from seamark.evaluation.adapters import DeviceKind
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated
 from seamark.evaluation.matrix import (
     AdapterConfig,
@@ -57,7 +58,7 @@ class BenchmarkExecutor:
         max_concurrent_runs: int = 1,
         base_result_dir: str = "./benchmark_results",
         *,
-        device_kind: Literal["gpu", "cpu"] = "gpu",
+        device_kind: DeviceKind = "gpu",
         on_progress: Watcher | None = None,
     ) -> None:
         if not gpu_ids:
@@ -94,7 +95,7 @@ class BenchmarkExecutor:
             model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs or {}
         )
         options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
-        study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes())
+        study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes(), self._kind)
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
         written = self._written_before()

@@ -184,3 +184,4 @@ class _Work:
             cut=self._prompt.cut,
             reused=bool(self._prompt.context) and answer.cached_tokens == len(self._prompt.context),
         )
+        answer.facts["device"] = str(self._model.device)
