@@ -10,9 +10,11 @@ from seamark.config.read import Recipes
 from seamark.errors import UserError
 from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress
 from seamark.evaluation.adapters import adapter_settings, service_of
+from seamark.evaluation.executor import new_folder, running_on
 from seamark.evaluation.matrix import path_name, settings_of_generation, stubs_of
 from seamark.evaluation.matrix_study import Options, study_of
 from seamark.planning.study import SHIPPED
+from seamark.trials.progress import State
 
 SERVICES = Recipes(SHIPPED / "config/services")
 
@@ -94,6 +96,26 @@ def test_options_that_a_service_cannot_pass_on_are_refused_with_those_that_it_ha
     adapter = AdapterConfig(adapter_name="vllm_questions", tokenizer_kwargs={"padding_side": "left"})
     with pytest.raises(UserError, match=r"vllm_questions has no 'padding_side'. It has: dtype, "):
         adapter_settings(adapter, service_of(adapter, SERVICES, "cpu"))
+
+
+@pytest.mark.covers("B14")
+def test_an_option_that_the_server_sets_itself_is_refused_before_it_starts() -> None:
+    adapter = AdapterConfig(model_kwargs={"attn_implementation": "sdpa"})
+    with pytest.raises(UserError, match="'attn_implementation' is set by the server itself"):
+        adapter_settings(adapter, service_of(adapter, SERVICES, "cpu"))
+
+
+def test_executions_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
+    made = [new_folder(tmp_path / "out/execution_20260101_000000").name for _ in range(3)]
+    assert made == [f"execution_20260101_000000{suffix}" for suffix in ("", "_2", "_3")]
+
+
+@pytest.mark.covers("B15")
+def test_progress_names_the_running_stubs_of_all_lanes_of_a_device() -> None:
+    titles = {"t1": "a/dense/x", "t2": "a/dense/y", "t3": "b/dense/x", "t4": "b/dense/y"}
+    stages = {"t1": ("a", "ok"), "t2": ("a", "running"), "t3": ("b", "running"), "t4": ("b", "planned")}
+    states = [State(trial=trial, deployment=of, state=state) for trial, (of, state) in stages.items()]
+    assert running_on([(0, "a"), (0, "b"), (1, "c")], states, titles) == {0: "a/dense/y, b/dense/x", 1: "server c"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from seamark.errors import UserError, did_you_mean
 from seamark.evaluation.matrix import AdapterConfig
 from seamark.model.service import Service, Value
+from seamark.servers.attention.arguments import TAKEN
 
 DeviceKind = Literal["gpu", "cpu"]
 ADAPTERS: Mapping[str, Mapping[DeviceKind, str]] = {"huggingface": {"gpu": "attention_cuda", "cpu": "attention"}}
@@ -40,7 +41,7 @@ def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Valu
 
     An option that is a setting of the service, under its own name or that of `from_pretrained`, is that setting; all
     others go to the model or the tokenizer, where the service has `model_options` and `tokenizer_options`. Raises
-    UserError with the allowed names for one that the service cannot pass on.
+    UserError with the allowed names for one that the service cannot pass on, and for one that its server sets itself.
     """
     found: dict[str, Value] = {}
     for what, kwargs, rest_in in (
@@ -53,6 +54,11 @@ def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Valu
             if service.setting(setting) is not None and setting not in NEEDED:
                 plain = value is None or isinstance(value, (str, int, float))
                 found[setting] = value if plain else str(value).removeprefix("torch.")
+            elif what == "model_kwargs" and name in TAKEN:
+                raise UserError(
+                    f"adapter_config.{what}: '{name}' is set by the server itself, which computes attention by its"
+                    " own methods. Remove it."
+                )
             else:
                 rest[name] = value
         if not rest:
