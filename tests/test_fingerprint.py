@@ -33,6 +33,20 @@ def test_the_identity_of_every_shipped_trial_stays(name: str):
     assert fingerprint(f"config/scenarios/{name}") == RECORDED["scenarios"][name]
 
 
+@pytest.mark.covers("B16")
+@pytest.mark.parametrize(
+    ("name", "stubs", "options"),
+    [("evaluation_basic", 12, None), ("evaluation_advanced", 32, '{"padding_side": "left"}')],
+)
+def test_the_shipped_examples_of_system_b_have_its_numbers_of_stubs(name: str, stubs: int, options: str | None):
+    study = Study.at(ROOT, scenario=f"config/scenarios/{name}.yaml")
+    assert len(study.plan.trials) == len({trial.treatment for trial in study.plan.trials}) == stubs
+    assert [(each.service, each.gpus) for each in study.plan.deployments] == [("attention_cuda", 1)] * 2
+    assert {each.settings.get("tokenizer_options") for each in study.plan.deployments} == {options}
+    assert study.plan.compare is not None
+    assert study.plan.compare.quality_margin == 0.01
+
+
 def test_every_recorded_column_of_raw_samples_is_still_there():
     assert set(RECORDED["samples"]) <= set(SAMPLE.names or ())
     assert set(RECORDED["chunks"]) <= set(CHUNK.names or ())

@@ -82,6 +82,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "command": {"command": {"argv": ["true"]}},
     "vllm_questions": {"task": "mock_benchmark"},
     "attention": {"model": "a-model", "task": "mock_benchmark"},
+    "attention_cuda": {"model": "a-model", "task": "mock_benchmark"},
 }
 """Settings that a workload of a service must have."""
 

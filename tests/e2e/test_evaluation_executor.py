@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from study_folder import StudyFolder
 
 from seamark.errors import UserError
 from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress, ExecutionResults
@@ -42,6 +43,7 @@ settings:
   model: {type: str, role: deployment, required: true, help: Name of the model.}
   task: {type: structure, role: workload, required: true, help: Task.}
   max_requests: {type: int, role: workload, default: null, help: Number of questions.}
+  length_words: {type: int, role: workload, default: null, help: Length of contexts.}
   max_new_tokens: {type: int, role: workload, default: null, help: Longest answer.}
 """
 ADAPTER = AdapterConfig(adapter_name="scripted", model_kwargs={"ttft_ms": 1})
@@ -142,6 +144,34 @@ def test_a_stub_that_fails_has_a_category_and_leaves_the_others_alone() -> None:
     assert {each.error_type for each in results.failed_executions} <= {"server_never_healthy", "not_tried"}
     assert any("no such weights" in each.error_message for each in results.failed_executions)
     assert results.execution_summary["failed_stubs"] == 3
+
+
+def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder: Path) -> None:
+    both = {"component": "evaluation", "service": "scripted", "model": "m", "max_requests": 2, "max_new_tokens": 4}
+    needles = {"name": "needles", "task": "needles", "length_words": [24, 48]}
+    workloads = [{**both, **needles}, {**both, "name": "mock", "task": "mock_benchmark"}]
+    document = {"scenario": "two", "workloads": workloads}
+    Path("two.yaml").write_text(json.dumps(document))
+    study = StudyFolder(root=working_folder)
+    done = study.bench("submit", "-c", "two.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for form, names in (
+        ("tree", {"needles_length_words_24", "needles_length_words_48", "mock_benchmark"}),
+        (
+            "harness",
+            {
+                "results.json",
+                "samples_mock_benchmark.jsonl",
+                "samples_needles_length_words_24.jsonl",
+                "samples_needles_length_words_48.jsonl",
+            },
+        ),
+    ):
+        exported = study.bench("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form)
+        assert exported.returncode == 0, exported.stderr
+        assert {path.name for path in (working_folder / form).glob("m/dense/*")} == names
+    config = json.loads((working_folder / "tree/m/dense/needles_length_words_48/config.json").read_text())
+    assert config["settings"]["length_words"] == 48
 
 
 @pytest.mark.covers("B8", "B14")

@@ -30,6 +30,7 @@ qualities:
   score: {{range: [0, 1], help: Score of an answer.}}
 failures:
   gpu_out_of_memory: {{help: Too little memory., remedy: Put fewer servers on a device.}}
+  model_not_found: {{help: No such model., remedy: Correct the name.}}
 server:
   command: ["{sys.executable}", "{SERVER}", "{{host}}", "{{ports[main]}}", "{{settings[model]}}",
             "{{settings[flag]}}"]
@@ -78,6 +79,16 @@ def test_each_kind_of_failure_has_its_category_and_leaves_the_others_alone() -> 
     assert "2 of 5 items have no answer (2 gpu_out_of_memory)" in str(some["reasons"])
     assert "none of 5 requests succeeded" in said["oom"][1]
     assert "of 5 questions have no scored answer" in said["half"][1]
+
+
+@pytest.mark.covers("B2", "B12")
+def test_three_models_that_are_not_there_do_not_stop_a_fourth() -> None:
+    results = run(["absent/d", "absent/e", "absent/f", "good"], at_once=1)
+    plan = json.loads(Path("out/.seamark/results/matrix/plan.json").read_text())
+    assert plan["deployments"][-1]["settings"]["model"] == "good", "the last one to be tried"
+    assert [each.stub.model_name for each in results.individual_results] == ["good"]
+    assert {each.error_type for each in results.failed_executions} == {"model_not_found"}
+    assert len(results.failed_executions) == 3
 
 
 @pytest.mark.covers("B9", "B12")

@@ -2,15 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from seamark.config.read import Recipes
 from seamark.errors import UserError
-from seamark.evaluation import AdapterConfig, ExecutionProgress
+from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress
 from seamark.evaluation.adapters import adapter_settings, service_of
+from seamark.evaluation.executor import new_folder, running_on
 from seamark.evaluation.matrix import path_name, settings_of_generation, stubs_of
+from seamark.evaluation.matrix_study import Options, study_of
 from seamark.planning.study import SHIPPED
+from seamark.trials.progress import State
 
 SERVICES = Recipes(SHIPPED / "config/services")
 
@@ -52,12 +56,19 @@ def test_an_empty_or_skipped_matrix_is_complete() -> None:
 
 
 @pytest.mark.covers("B16")
+def test_the_lines_of_the_source_make_configurations_without_names_of_fields() -> None:
+    assert BenchmarkConfig("longbench", ["narrativeqa"]).subsets == ["narrativeqa"]
+    adapter = AdapterConfig("huggingface", {"torch_dtype": "bfloat16"}, {"padding_side": "left"})
+    assert (adapter.adapter_name, adapter.tokenizer_kwargs) == ("huggingface", {"padding_side": "left"})
+
+
+@pytest.mark.covers("B16")
 def test_options_of_from_pretrained_are_settings_or_go_to_the_model_and_the_tokenizer() -> None:
     adapter = AdapterConfig(
         model_kwargs={"torch_dtype": "bfloat16", "trust_remote_code": False},
         tokenizer_kwargs={"padding_side": "left"},
     )
-    service = service_of(adapter, SERVICES)
+    service = service_of(adapter, SERVICES, "cpu")
     assert service.name == "attention"
     settings = adapter_settings(adapter, service)
     assert settings["dtype"] == "bfloat16"
@@ -65,10 +76,46 @@ def test_options_of_from_pretrained_are_settings_or_go_to_the_model_and_the_toke
     assert json.loads(str(settings["tokenizer_options"])) == {"padding_side": "left"}
 
 
+@pytest.mark.covers("B8")
+@pytest.mark.parametrize(("kind", "service", "gpus"), [("gpu", "attention_cuda", 1), ("cpu", "attention", 0)])
+def test_on_gpus_every_server_of_a_matrix_has_one_and_a_torch_for_cuda(
+    tmp_path: Path, kind: Literal["gpu", "cpu"], service: str, gpus: int
+) -> None:
+    adapter, task = AdapterConfig(), [BenchmarkConfig(benchmark_name="mock_benchmark")]
+    executor = BenchmarkExecutor([0], 1, str(tmp_path), device_kind=kind)
+    stubs = executor.plan(["a/b", "c"], [("d", None)], task, adapter)
+    lanes = {f"{kind}s": "0", "per_device": 2, "parallel": 2}
+    study = study_of(stubs, adapter, Options(), tmp_path, lanes, kind)
+    assert [(each.service, each.gpus) for each in study.plan.deployments] == [(service, gpus)] * 2
+    study.require_environments()
+    assert SERVICES["attention_cuda"].environment == "evaluation-cuda"
+    assert "\ntorch==2.13.0 \\" in (SHIPPED / "envs/evaluation-cuda.lock").read_text(), "no build for the CPU"
+
+
 def test_options_that_a_service_cannot_pass_on_are_refused_with_those_that_it_has() -> None:
     adapter = AdapterConfig(adapter_name="vllm_questions", tokenizer_kwargs={"padding_side": "left"})
     with pytest.raises(UserError, match=r"vllm_questions has no 'padding_side'. It has: dtype, "):
-        adapter_settings(adapter, service_of(adapter, SERVICES))
+        adapter_settings(adapter, service_of(adapter, SERVICES, "cpu"))
+
+
+@pytest.mark.covers("B14")
+def test_an_option_that_the_server_sets_itself_is_refused_before_it_starts() -> None:
+    adapter = AdapterConfig(model_kwargs={"attn_implementation": "sdpa"})
+    with pytest.raises(UserError, match="'attn_implementation' is set by the server itself"):
+        adapter_settings(adapter, service_of(adapter, SERVICES, "cpu"))
+
+
+def test_executions_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
+    made = [new_folder(tmp_path / "out/execution_20260101_000000").name for _ in range(3)]
+    assert made == [f"execution_20260101_000000{suffix}" for suffix in ("", "_2", "_3")]
+
+
+@pytest.mark.covers("B15")
+def test_progress_names_the_running_stubs_of_all_lanes_of_a_device() -> None:
+    titles = {"t1": "a/dense/x", "t2": "a/dense/y", "t3": "b/dense/x", "t4": "b/dense/y"}
+    stages = {"t1": ("a", "ok"), "t2": ("a", "running"), "t3": ("b", "running"), "t4": ("b", "planned")}
+    states = [State(trial=trial, deployment=of, state=state) for trial, (of, state) in stages.items()]
+    assert running_on([(0, "a"), (0, "b"), (1, "c")], states, titles) == {0: "a/dense/y, b/dense/x", 1: "server c"}
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_a_library_that_only_the_services_environment_has_is_not_missed_but_a_wr
 NEEDED: Mapping[str, Mapping[str, object]] = {
     "vllm_questions": {"task": "mock_benchmark"},
     "attention": {"model": "known_reader", "task": "mock_benchmark"},
+    "attention_cuda": {"model": "known_reader", "task": "mock_benchmark"},
     "command": {"command": {"argv": ["true"]}},
     "cluster": {"system_file": str(SERVICES.parent / "clusters" / "system_config.yaml"), "generated_requests": 5},
     "fitted": {"model_file": str(SERVICES.parent / "models" / "example.yaml"), "model": "mm1", "rate_rps": 20},

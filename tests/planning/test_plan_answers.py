@@ -1,8 +1,14 @@
 """What `bench plan` says of the items of a scored load."""
 
+import json
+
 import pytest
 
-from seamark.planning.plan_answers import answer_lines, detectable_scores
+from seamark.config.benchmark_files import task_of
+from seamark.planning.plan_answers import answer_lines, detectable_scores, items_of
+from seamark.planning.plan_text import describe
+from seamark.planning.study import SHIPPED, Study
+from seamark.tasks.task import task_document
 
 
 def test_the_smallest_difference_grows_with_the_share_that_differs_and_with_the_family():
@@ -17,3 +23,30 @@ def test_a_task_that_is_too_small_says_what_it_cannot_show():
     assert "no difference where 20% of the items or fewer differ" in few
     [some] = answer_lines([100], [detectable_scores(100, 1)])
     assert some.startswith("  scores of 100 items      0.088 where 10% differ, 0.128 where 20% differ, at 80% power")
+
+
+def test_the_plan_of_an_evaluation_says_what_the_questions_of_each_task_can_show():
+    study = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml")
+    lines = [line.split()[:6] for line in describe(study.plan, study.services).splitlines() if "scores of" in line]
+    assert lines == [
+        ["scores", "of", "5", "items", "no", "difference"],
+        ["scores", "of", "20", "items", "no", "difference"],
+        ["scores", "of", "500", "items", "0.041", "where"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "limit", "items"),
+    [
+        ("mock_benchmark", None, 5),
+        ("mock_benchmark", 2, 2),
+        ("mock_benchmark", 50, 5),
+        ("needles", None, 100),
+        ("needles", 500, 500),
+        ("longbench/qasper", 50, None),
+    ],
+)
+def test_the_number_of_questions_is_that_of_the_task_as_far_as_the_plan_knows_it(task, limit, items):
+    benchmark, subset = task_of(task, [SHIPPED / "config/benchmarks"])
+    document = json.dumps(task_document(benchmark, subset))
+    assert items_of({"task": document, "max_requests": limit}) == items

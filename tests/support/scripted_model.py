@@ -2,7 +2,7 @@
 
 By its model's name it answers every request (`good`), says that it is out of memory (`oom`), says so of every other
 request (`half`), never answers (`hangs`) or ends with the first request (`dies`). A model `until` is out of memory
-until the file `FLAG` is there.
+until the file `FLAG` is there. A model in the folder `absent` is not found.
 """
 
 import json
@@ -60,4 +60,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    if sys.argv[3].startswith("absent/"):
+        sys.exit(f"model_not_found: --model {sys.argv[3]}: there is no such folder")
     ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()

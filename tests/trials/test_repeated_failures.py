@@ -8,18 +8,25 @@ import pytest
 from study_folder import StudyFolder
 
 from seamark.storage.paths import ScenarioFolder
-from seamark.trials.repeated_failures import note_death, note_life, run_of, why_not_tried
+from seamark.trials.repeated_failures import Counted, note_death, note_life, run_of, why_not_tried
+
+S3 = Counted(service="s3")
 
 
 def die(
-    folder: Path, *names: str, run: str | None = "run", said: str = "client_died: no", kind: str = "trial"
+    folder: Path,
+    *names: str,
+    run: str | None = "run",
+    said: str = "client_died: no",
+    kind: str = "trial",
+    of: Counted = S3,
 ) -> None:
     for name in names:
-        note_death(ScenarioFolder(root=folder), "s3", run, kind=kind, name=name, said=said, tail=["line", "last 5"])
+        note_death(ScenarioFolder(root=folder), of, run, kind=kind, name=name, said=said, tail=["line", "last 5"])
 
 
-def why(folder: Path, run: str | None = "run") -> str | None:
-    return why_not_tried(ScenarioFolder(root=folder), "s3", run)
+def why(folder: Path, run: str | None = "run", of: Counted = S3) -> str | None:
+    return why_not_tried(ScenarioFolder(root=folder), of, run)
 
 
 def test_three_deaths_of_one_cause_in_a_row_end_it_and_two_do_not(tmp_path: Path) -> None:
@@ -30,7 +37,7 @@ def test_three_deaths_of_one_cause_in_a_row_end_it_and_two_do_not(tmp_path: Path
     die(tmp_path, "c")
     assert "3 trials of the service 's3' before it ended alike" in (why(tmp_path) or "")
     assert "client_died: no. `bench submit` tries the rest, `bench retry` those as well." in (why(tmp_path) or "")
-    assert why_not_tried(ScenarioFolder(root=tmp_path), "postgres", "run") is None
+    assert why(tmp_path, of=Counted(service="postgres")) is None
 
 
 def test_numbers_and_paths_do_not_tell_one_cause_from_another_but_words_do(tmp_path: Path) -> None:
@@ -44,7 +51,7 @@ def test_numbers_and_paths_do_not_tell_one_cause_from_another_but_words_do(tmp_p
 
 def test_a_load_that_sent_requests_another_run_and_another_kind_begin_the_count_anew(tmp_path: Path) -> None:
     die(tmp_path, "a", "b")
-    note_life(ScenarioFolder(root=tmp_path), "s3")
+    note_life(ScenarioFolder(root=tmp_path), S3)
     die(tmp_path, "c")
     assert why(tmp_path) is None
     die(tmp_path, "d", "e")
@@ -53,6 +60,26 @@ def test_a_load_that_sent_requests_another_run_and_another_kind_begin_the_count_
     assert why(tmp_path, run="the next") is None
     die(tmp_path, "x", "y", run="the next", kind="deployment")
     assert why(tmp_path, run="the next") is None
+
+
+def test_models_are_counted_apart_and_deployments_of_one_model_together(tmp_path: Path) -> None:
+    models = [Counted(service="attention", model=f"/models/{name}") for name in "abcd"]
+    for of in models[:3]:
+        die(tmp_path, "bf16", kind="deployment", said=f"model_not_found: --model {of.model}: no such folder", of=of)
+    assert not any(why(tmp_path, of=of) for of in models)
+    die(
+        tmp_path,
+        "fp16",
+        "fp32",
+        kind="deployment",
+        said="model_not_found: --model /models/a: no such folder",
+        of=models[0],
+    )
+    assert "3 deployments of the service 'attention' with the model /models/a before it ended alike" in (
+        why(tmp_path, of=models[0]) or ""
+    )
+    note_life(ScenarioFolder(root=tmp_path), models[3])
+    assert [bool(why(tmp_path, of=of)) for of in models] == [True, False, False, False]
 
 
 def test_without_a_run_nothing_is_counted(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def evaluation(scenario: str, site: str | None, folder: Path, form: str) -> None
     whole = [each for each in trials if each.whole]
     if not whole:
         raise UserError(f"{name}: no trial has an answer to every question. `bench submit -c {scenario}` asks them.")
-    written = (write_harness_files if form == "harness" else write_tree)(whole, folder)
+    written = (write_harness_files if form == "harness" else write_tree)(trials, folder)
     what = "file" if form == "harness" else "task"
     left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""
     click.echo(f"{folder}: {counted(len(written), what)} of {counted(len(whole), 'trial')}{left}")

@@ -2,23 +2,30 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from seamark.errors import UserError, did_you_mean
 from seamark.evaluation.matrix import AdapterConfig
 from seamark.model.service import Service, Value
+from seamark.servers.attention.arguments import TAKEN
 
-ADAPTERS: Mapping[str, str] = {"huggingface": "attention"}
-"""Recipe by the name of its adapter; any other name is that of a recipe itself."""
+DeviceKind = Literal["gpu", "cpu"]
+ADAPTERS: Mapping[str, Mapping[DeviceKind, str]] = {"huggingface": {"gpu": "attention_cuda", "cpu": "attention"}}
+"""Recipe by the name of its adapter and the kind of devices; any other name is that of a recipe itself."""
 RENAMED = {"torch_dtype": "dtype", "device_map": "device"}
 """Settings by the names that `from_pretrained` has for them."""
 NEEDED = ("model", "task")
 
 
-def service_of(adapter: AdapterConfig, services: Mapping[str, Service]) -> Service:
-    """Return the service of an adapter. Raises UserError for a name that is none, or a service without tasks."""
-    name = ADAPTERS.get(adapter.adapter_name, adapter.adapter_name)
-    able = [each for each in (*ADAPTERS, *services) if _answers(services[ADAPTERS.get(each, each)])]
+def service_of(adapter: AdapterConfig, services: Mapping[str, Service], device_kind: DeviceKind) -> Service:
+    """Return the service of an adapter on devices of a kind. Raises UserError for a name that is none, or a service
+    without tasks."""
+
+    def recipe(each: str) -> str:
+        return ADAPTERS[each][device_kind] if each in ADAPTERS else each
+
+    name = recipe(adapter.adapter_name)
+    able = [each for each in (*ADAPTERS, *services) if _answers(services[recipe(each)])]
     if name not in services or not _answers(services[name]):
         guess = did_you_mean(adapter.adapter_name, able) or f" Known: {', '.join(able)}."
         raise UserError(f"adapter_config: '{adapter.adapter_name}' is no adapter.{guess}")
@@ -34,7 +41,7 @@ def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Valu
 
     An option that is a setting of the service, under its own name or that of `from_pretrained`, is that setting; all
     others go to the model or the tokenizer, where the service has `model_options` and `tokenizer_options`. Raises
-    UserError with the allowed names for one that the service cannot pass on.
+    UserError with the allowed names for one that the service cannot pass on, and for one that its server sets itself.
     """
     found: dict[str, Value] = {}
     for what, kwargs, rest_in in (
@@ -47,6 +54,11 @@ def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Valu
             if service.setting(setting) is not None and setting not in NEEDED:
                 plain = value is None or isinstance(value, (str, int, float))
                 found[setting] = value if plain else str(value).removeprefix("torch.")
+            elif what == "model_kwargs" and name in TAKEN:
+                raise UserError(
+                    f"adapter_config.{what}: '{name}' is set by the server itself, which computes attention by its"
+                    " own methods. Remove it."
+                )
             else:
                 rest[name] = value
         if not rest:

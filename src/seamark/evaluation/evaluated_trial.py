@@ -21,7 +21,15 @@ from seamark.storage.paths import TrialFolder, read_or_none
 from seamark.tasks.benchmark import Question
 from seamark.tasks.task import item_id
 
-ATTENTION_FIELDS = ("density", "density_mean", "output_error", "output_error_mean", "kv_bytes_read", "kernel")
+ATTENTION_FIELDS = (
+    "density",
+    "density_mean",
+    "output_error",
+    "output_error_mean",
+    "kv_bytes_read",
+    "kernel",
+    "device",
+)
 """Fields of a reply's document that `micro_metrics.jsonl` has, one line for each answer."""
 
 

@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Literal
+from typing import Any
 
 from seamark.errors import SiteError, UserError
+from seamark.evaluation.adapters import DeviceKind
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated
 from seamark.evaluation.matrix import (
     AdapterConfig,
@@ -30,11 +32,10 @@ from seamark.evaluation.matrix import (
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
 from seamark.evaluation.result_tree import is_current, is_whole, write_whole
-from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.paths import write_text
-from seamark.trials.progress import Progress, Seen, progress_of
+from seamark.trials.progress import Progress, Seen, State, progress_of
 from seamark.trials.trial_files import put_aside
 
 POLL_S = 0.5
@@ -57,7 +58,7 @@ class BenchmarkExecutor:
         max_concurrent_runs: int = 1,
         base_result_dir: str = "./benchmark_results",
         *,
-        device_kind: Literal["gpu", "cpu"] = "gpu",
+        device_kind: DeviceKind = "gpu",
         on_progress: Watcher | None = None,
     ) -> None:
         if not gpu_ids:
@@ -94,7 +95,7 @@ class BenchmarkExecutor:
             model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs or {}
         )
         options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
-        study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes())
+        study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes(), self._kind)
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
         written = self._written_before()
@@ -109,7 +110,7 @@ class BenchmarkExecutor:
                 before[stub.result_dir] = trial
                 print(f"Skipping {stub.title} - results exist", flush=True)
         if len(before) < len(stubs):
-            self._submit(study, trials, len(before))
+            self._submit(study, {trials[stub.result_dir].id: stub.title for stub in stubs}, len(before))
         found = [
             (stub, before.get(stub.result_dir) or evaluated(each, folder.trial(each.id)))
             for stub, each in ((stub, trials[stub.result_dir]) for stub in stubs)
@@ -168,13 +169,12 @@ class BenchmarkExecutor:
             "parallel": max(2, self.max_concurrent_runs),
         }
 
-    def _submit(self, study: Study, trials: Mapping[str, Trial], skipped: int) -> None:
+    def _submit(self, study: Study, titles: Mapping[str, str], skipped: int) -> None:
         """Run `bench submit` to its end, and report progress. Raises UserError or SiteError where it was refused."""
         lanes = self._lanes()
         command = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path), "--json"]
         command += [f"--{self._kind}s", lanes[f"{self._kind}s"], "--per-device", str(lanes["per_device"])]
         command += ["--parallel", str(lanes["parallel"])]
-        planned = {trial.id for trial in trials.values()}
         seen: Seen = {}
         with (
             TemporaryFile("w+", encoding="utf-8", errors="replace") as said,  # a pipe that is not read fills up
@@ -185,7 +185,7 @@ class BenchmarkExecutor:
                     with suppress(subprocess.TimeoutExpired):
                         run.wait(POLL_S)
                     if self._on_progress is not None:
-                        self._on_progress(_progress(study, progress_of(study, seen), planned, skipped))
+                        self._on_progress(_progress(study, progress_of(study, seen), titles, skipped))
             except BaseException:
                 run.terminate()
                 raise
@@ -199,7 +199,7 @@ class BenchmarkExecutor:
     def _write_summary(self, results: ExecutionResults) -> None:
         """Write execution_summary.json into a folder of this execution: nothing that is resumed lies there."""
         stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
-        folder = Path(self.base_result_dir, f"execution_{stamp}")
+        folder = new_folder(Path(self.base_result_dir, f"execution_{stamp}"))
         failures = [
             {
                 "stub": each.stub.title,
@@ -213,23 +213,44 @@ class BenchmarkExecutor:
         write_text(folder / "execution_summary.json", f"{json.dumps(document, indent=1)}\n")
 
 
-def _progress(study: Study, now: Progress, planned: set[str], skipped: int) -> ExecutionProgress:
-    """Return the progress of the planned trials, with the deployment that each held device serves."""
-    states = [state for state in now.states if state.trial in planned]
+def new_folder(wanted: Path) -> Path:
+    """Make a folder that is not there yet, with a number behind its name where it is, and return it."""
+    for number in count(1):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}_{number}")
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError
+
+
+def _progress(study: Study, now: Progress, titles: Mapping[str, str], skipped: int) -> ExecutionProgress:
+    """Return the progress of the planned trials, whose stubs have `titles`, and what runs on each device."""
+    states = [state for state in now.states if state.trial in titles]
     done = sum(state.state == "ok" for state in states)
-    held = {}
-    for slot, holder in held_here():
-        number = slot.split()[1]
-        if holder.study == str(study.root) and holder.folder and number.isdigit():
-            running = [state.trial for state in states if state.deployment == Path(holder.folder).name]
-            held[int(number)] = f"{Path(holder.folder).name}: {len(running)} stubs"
+    serving = [
+        (int(number), Path(holder.folder).name)
+        for slot, holder in held_here()
+        if holder.study == str(study.root) and holder.folder and (number := slot.split()[1]).isdigit()
+    ]
     return ExecutionProgress(
         total_stubs=len(states),
         skipped_stubs=skipped,
         completed_stubs=done - skipped,
         failed_stubs=sum(state.state in ("failed", "timeout", "damaged") for state in states),
-        current_executions=held,
+        current_executions=running_on(serving, states, titles),
     )
+
+
+def running_on(
+    serving: Sequence[tuple[int, str]], states: Sequence[State], titles: Mapping[str, str]
+) -> Mapping[int, str]:
+    """Return what runs on each device: the titles of running stubs, or the deployment that is being started or ended.
+    `serving` are pairs of a device and a deployment, several of one device where lanes share it."""
+    found: dict[int, dict[str, None]] = {}
+    for device, deployment in serving:
+        running = [titles[each.trial] for each in states if (each.deployment, each.state) == (deployment, "running")]
+        found.setdefault(device, {}).update(dict.fromkeys(running or [f"server {deployment}"]))
+    return {device: ", ".join(names) for device, names in found.items()}
 
 
 def _results(found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], skipped: int, took_s: float) -> ExecutionResults:

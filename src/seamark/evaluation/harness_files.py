@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, setting_name
-from seamark.evaluation.result_tree import folder_of, require_distinct
+from seamark.evaluation.result_tree import folders_of
 from seamark.storage.paths import write_text
 
 FILTER = "none"
@@ -24,32 +24,35 @@ def write_harness_files(trials: Sequence[EvaluatedTrial], base: Path) -> list[Pa
 
     Raises UserError where two trials would share a file, OSError for a full disk.
     """
-    require_distinct(trials)
+    folders = folders_of(each.trial for each in trials)
     groups: dict[Path, list[EvaluatedTrial]] = {}
     for each in trials:
         if each.whole:
-            groups.setdefault(base / folder_of(each).parent, []).append(each)
+            groups.setdefault(base / folders[each.trial.id].parent, []).append(each)
     written = []
     for folder, members in groups.items():
-        samples = {folder_of(each).name: list(answer_rows(each)) for each in members}
+        samples = {folders[each.trial.id].name: list(answer_rows(each)) for each in members}
         for each, (name, rows) in zip(members, samples.items(), strict=True):
             lines = [json.dumps(_sample(at, row, _score_names(each))) for at, row in enumerate(rows)]
             written.append(folder / f"samples_{name}.jsonl")
             write_text(written[-1], "".join(f"{line}\n" for line in lines))
         written.append(folder / "results.json")
-        write_text(written[-1], f"{json.dumps(_results(members, samples), indent=1)}\n")
+        write_text(
+            written[-1], f"{json.dumps(_results(dict(zip(samples, members, strict=True)), samples), indent=1)}\n"
+        )
     return written
 
 
-def _results(trials: Sequence[EvaluatedTrial], samples: Mapping[str, Sequence[Any]]) -> Mapping[str, Any]:
-    named = [(folder_of(each).name, each) for each in trials]
-    settings = trials[0].trial.settings
+def _results(trials: Mapping[str, EvaluatedTrial], samples: Mapping[str, Sequence[Any]]) -> Mapping[str, Any]:
+    named = tuple(trials.items())
+    first = named[0][1].trial
+    settings = first.settings
     return {
         "results": {name: {"alias": name, **_scores(each)} for name, each in named},
         "configs": {name: {"task": setting_name(each.trial, "task")} for name, each in named},
         "versions": {name: (each.answers.quality_version if each.answers else "") for name, each in named},
         "n-samples": {name: {"original": len(samples[name]), "effective": len(samples[name])} for name, _ in named},
-        "config": {"model": trials[0].trial.service, "model_args": f"pretrained={settings.get('model')}"},
+        "config": {"model": first.service, "model_args": f"pretrained={settings.get('model')}"},
         "date": datetime.now(UTC).timestamp(),
         "model_name": settings.get("model"),
     }

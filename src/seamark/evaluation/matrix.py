@@ -1,5 +1,5 @@
 """The matrix of an evaluation: models x attention configurations x benchmarks x subsets as stubs, their progress and
-results. The names are those of System B in the requirements."""
+results. Names, and fields in their order, are those of System B in the requirements: callers give them by place."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Sparse = Mapping[str, Any] | str | None
 """An attention configuration: maskers, the name of a preset, or None for dense attention."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BenchmarkConfig:
     """A benchmark, and its subsets: None stands for all of them, one stub each."""
 
@@ -26,7 +26,7 @@ class BenchmarkConfig:
     subsets: Sequence[str] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AdapterConfig:
     """How models are run. `adapter_name` is a key of ADAPTERS, or the recipe of a service that answers questions.
 
@@ -39,7 +39,7 @@ class AdapterConfig:
     tokenizer_kwargs: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BenchmarkStub:
     """One cell of the matrix, with a folder of its own. `sparse_attention_config` is None for dense attention."""
 
@@ -68,7 +68,7 @@ class BenchmarkStub:
         return self.benchmark_name if self.subset is None else f"{self.benchmark_name}_{self.subset}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ExecutionProgress:
     """How far an execution is. `current_executions` says what runs on each device, by its id."""
 
@@ -85,7 +85,7 @@ class ExecutionProgress:
         return 100.0 if not self.total_stubs else 100.0 * ended / self.total_stubs
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BenchmarkResult:
     """Outcome of a stub that was evaluated, now or before: its scores and figures. `execution_time` in seconds."""
 
@@ -96,7 +96,7 @@ class BenchmarkResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BenchmarkFailure:
     """A stub that failed: `error_type` is a category of failures. `execution_time` in seconds."""
 
@@ -106,7 +106,7 @@ class BenchmarkFailure:
     execution_time: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ExecutionResults:
     """Results of one execution. `execution_time` in seconds."""
 

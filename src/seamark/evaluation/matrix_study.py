@@ -11,7 +11,7 @@ import yaml
 from seamark.config.benchmark_files import tasks_of
 from seamark.config.read import Recipes
 from seamark.errors import UserError, did_you_mean
-from seamark.evaluation.adapters import adapter_settings, service_of
+from seamark.evaluation.adapters import DeviceKind, adapter_settings, service_of
 from seamark.evaluation.evaluated_trial import setting_name
 from seamark.evaluation.matrix import (
     AdapterConfig,
@@ -40,17 +40,22 @@ class Options:
 
 
 def study_of(
-    stubs: Sequence[BenchmarkStub], adapter: AdapterConfig, options: Options, base: Path, lanes: Mapping[str, Any]
+    stubs: Sequence[BenchmarkStub],
+    adapter: AdapterConfig,
+    options: Options,
+    base: Path,
+    lanes: Mapping[str, Any],
+    device_kind: DeviceKind,
 ) -> Study:
-    """Write the scenario of a matrix into its study, `base/.seamark`, and read it. Raises UserError with its
-    mistakes."""
+    """Write the scenario of a matrix into its study, `base/.seamark`, and read it. On GPUs each server has one of its
+    own. Raises UserError with its mistakes."""
     root = (base / ".seamark").resolve()
     for name in FOLDERS:
         shared, target = Path("config", name).resolve(), root / "config" / name
         if shared.is_dir() and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(shared)
-    service = service_of(adapter, Recipes(config_folder(root, "services")))
+    service = service_of(adapter, Recipes(config_folder(root, "services")), device_kind)
     workload = {
         "component": service.component,
         "service": service.name,
@@ -62,7 +67,8 @@ def study_of(
         **_settings_of_requests(options.request),
     }
     path = root / "config/scenarios" / f"{SCENARIO}.yaml"
-    document = {"scenario": SCENARIO, "repetitions": 1, "workload": workload}
+    resources = {"resources": {"gpus": 1}} if device_kind == "gpu" else {}
+    document = {"scenario": SCENARIO, "repetitions": 1, **resources, "workload": workload}
     write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
     return Study.at(root, scenario=str(path), site="local", lanes=json.dumps(lanes))
 

@@ -12,15 +12,19 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from seamark.config.levels import show
 from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, micro_metrics, setting_name
 from seamark.evaluation.matrix import path_name
+from seamark.model.trial import Trial
 from seamark.storage.paths import write_text
 
 OUT_OF_CSV = ("context", "reply", "facts")
 """Parts of a row that raw_results.csv has not: contexts are long and shared, facts have columns of their own."""
 
 
+IN_PATH = ("model", "method", "task")
+"""Settings that every folder has in its path."""
 DENSE = "dense"
 """Folder of trials without a method."""
 FILES = ("raw_results.csv", "config.json", "metrics.json")
@@ -39,35 +43,55 @@ def is_current(folder: Path, trial: EvaluatedTrial) -> bool:
     return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
 
 
-def folder_of(trial: EvaluatedTrial) -> Path:
-    """Return the folder of a trial in the tree; a further repetition has the suffix `_rN`."""
-    settings, repetition = trial.trial.settings, trial.trial.repetition
-    suffix = f"_r{repetition}" if repetition > 1 else ""
-    method = setting_name(trial.trial, "method") if settings.get("method") else DENSE
-    task = setting_name(trial.trial, "task").replace("/", "_")
-    return Path(path_name(str(settings.get("model"))), path_name(method), f"{path_name(task)}{suffix}")
+def folders_of(trials: Iterable[Trial]) -> dict[str, Path]:
+    """Return the folder of each trial in the tree, by its id.
+
+    A task that trials of one model and method have with several levels of other settings has these in its folder:
+    `needles_length_words_256`. A further repetition has the suffix `_rN`. Raises UserError where two trials would
+    share a folder all the same.
+    """
+    alike: dict[tuple[Path, int], list[Trial]] = {}
+    for trial in trials:
+        alike.setdefault((_plain_folder(trial), trial.repetition), []).append(trial)
+    varied: dict[str, dict[str, None]] = {}
+    for (folder, _), members in alike.items():
+        varied.setdefault(folder.name, {}).update(dict.fromkeys(_varied(members)))
+    found: dict[str, Path] = {}
+    first: dict[str, str] = {}
+    for (folder, repetition), members in alike.items():
+        for trial in members:
+            levels = [f"_{name}_{show(trial.settings.get(name))}" for name in varied[folder.name]]
+            suffix = f"_r{repetition}" if repetition > 1 else ""
+            found[trial.id] = folder.with_name(f"{folder.name}{path_name(''.join(levels))}{suffix}")
+            other = first.setdefault(str(found[trial.id]).casefold(), trial.id)
+            if other != trial.id:
+                raise UserError(
+                    f"{found[trial.id]}: the trials {other} and {trial.id} would share this folder. Rename a model or"
+                    " a method, or export scenarios whose treatments differ in their settings."
+                )
+    return found
 
 
-def require_distinct(trials: Iterable[EvaluatedTrial]) -> None:
-    """Raise UserError where two trials would share a folder of the tree."""
-    first: dict[str, EvaluatedTrial] = {}
-    for each in trials:
-        folder = folder_of(each)
-        other = first.setdefault(str(folder).casefold(), each)
-        if other is not each:
-            raise UserError(
-                f"{folder}: the trials {other.trial.id} and {each.trial.id} would share this folder. Rename a model"
-                " or a method, or export scenarios whose treatments differ in model, method and task alone."
-            )
+def _plain_folder(trial: Trial) -> Path:
+    method = setting_name(trial, "method") if trial.settings.get("method") else DENSE
+    task = setting_name(trial, "task").replace("/", "_")
+    return Path(path_name(str(trial.settings.get("model"))), path_name(method), path_name(task))
+
+
+def _varied(trials: Sequence[Trial]) -> list[str]:
+    """Return the settings in which trials of one model, method and task differ."""
+    names = dict.fromkeys(name for trial in trials for name in trial.settings if name not in IN_PATH)
+    return [name for name in names if len({trial.settings.get(name) for trial in trials}) > 1]
 
 
 def write_tree(trials: Sequence[EvaluatedTrial], base: Path) -> list[Path]:
     """Write the folders of all whole trials; return them. A folder that is there is replaced, others are left.
 
-    Raises UserError where two trials would share one, OSError for a full disk.
+    Trials that are not whole yet take part in the names, so that these stay when they are. Raises UserError
+    where two trials would share a folder, OSError for a full disk.
     """
-    require_distinct(trials)
-    return write_whole({base / folder_of(each): each for each in trials})
+    folders = folders_of(each.trial for each in trials)
+    return write_whole({base / folders[each.trial.id]: each for each in trials})
 
 
 def write_whole(trials: Mapping[Path, EvaluatedTrial]) -> list[Path]:

@@ -1,11 +1,31 @@
 """What a number of items can show: the smallest difference of right answers, for `bench plan`."""
 
+import json
 from collections.abc import Mapping, Sequence
 
+from seamark.model.service import Value
 from seamark.stats.paired_proportions import ALPHA, MOST_PAIRS, POWER, detectable_difference
+from seamark.tasks.task import task_of_document
 
 SHARES = (0.05, 0.1, 0.2)
 """Shares of items that two methods answer with another score: few where one hardly changes the other."""
+
+
+def items_of(settings: Mapping[str, Value]) -> int | None:
+    """Return the number of items of a trial as far as its settings say: `items`, or the questions of a made `task`,
+    of which `max_requests` are asked. None for data of others, whose number only the data say."""
+    if isinstance(items := settings.get("items"), int):
+        return items
+    if not settings.get("task"):
+        return None
+    _, subset = task_of_document(json.loads(str(settings["task"])))
+    if subset.source.kind != "made":
+        return None
+    limit = settings.get("max_requests")
+    if not isinstance(limit, int):
+        return subset.questions
+    has_texts_of_its_own = subset.length_words is None
+    return min(limit, subset.questions or limit) if has_texts_of_its_own else limit
 
 
 def detectable_scores(items: int, comparisons: int) -> Mapping[str, float | None]:

@@ -15,7 +15,7 @@ from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
-from seamark.planning.plan_answers import answer_lines, detectable_scores
+from seamark.planning.plan_answers import answer_lines, detectable_scores, items_of
 from seamark.planning.plan_time import starts_of, time_of
 from seamark.stats.compare import Method, method_of, reachable_p
 from seamark.stats.decision import detectable_shift, repetitions_for
@@ -235,8 +235,8 @@ def _items(trials: Sequence[Trial], service: Service | None) -> tuple[int, ...]:
     """Return the numbers of items of a service's trials, where their answers are scored; nothing where not known."""
     if service is None or service.judge is None:
         return ()
-    counts = {items for trial in trials if isinstance(items := trial.settings.get("items"), int)}
-    return tuple(sorted(each for each in counts if each > 0))
+    counts = {items_of(trial.settings) for trial in trials}
+    return tuple(sorted(each for each in counts if each))
 
 
 def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:

@@ -111,7 +111,7 @@ def _level(deployment: Deployment, name: str) -> Value:
 
 def require_lanes(study: Study) -> None:
     """Raise UserError where lanes of the site cannot run the plan: a device is missing, the claim policy names an
-    unknown factor, or a deployment needs more than one device."""
+    unknown factor, a deployment needs more than one device, or lanes have GPUs that no deployment asks for."""
     site, plan = study.site, study.plan
     if site.parallel == 1:
         return
@@ -130,6 +130,12 @@ def require_lanes(study: Study) -> None:
             has = "one GPU" if most else "one CPU and no GPU"
             what = "one node" if key == "nodes" else has
             mistakes.append(f"{at}: {wanted} {key} for a deployment, but a lane has {what}. Use --parallel 1.")
+    measured = [each for each in plan.deployments if not study.simulates(each.service)]
+    if most and measured and not any(each.gpus for each in measured):
+        mistakes.append(
+            f"{study.scenario_path}: lanes on GPUs, but no deployment asks for one, so that all servers would compute"
+            " on the CPU. Set 'resources: {gpus: 1}', or use --cpus."
+        )
     if mistakes:
         raise UserError(*mistakes)
     pool_here(site)

@@ -3,14 +3,19 @@
 A failure counts if it came before the first request: of a load with a healthy server, or of a server that never
 answered. Three of one cause in a row count, trials or deployments. A load that sends requests resets the count, and
 so does the next run. A trial that was not tried has no result: the next `bench submit` tries it.
+
+Models are counted apart: three that are not there say nothing of a fourth.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 
 from seamark.dispatch.fencing import EPOCH
 from seamark.dispatch.identity import allocation
+from seamark.model.service import Value
 from seamark.storage.paths import ScenarioFolder, put_away, read, write
 
 NOT_TRIED = "not_tried"
@@ -23,8 +28,30 @@ CHANGING = re.compile(r"\d+|\S*/\S*")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What failures are counted of: a service, and its model if it has that setting."""
+
+    service: str
+    model: str | None = None
+
+    def __str__(self) -> str:
+        return f"the service '{self.service}'" + ("" if self.model is None else f" with the model {self.model}")
+
+    def file(self, folder: ScenarioFolder) -> Path:
+        """Return the file of its count."""
+        part = "" if self.model is None else f"-{sha256(self.model.encode()).hexdigest()[:8]}"
+        return folder.deaths(f"{self.service}{part}")
+
+
+def counted_of(service: str, settings: Mapping[str, Value]) -> Counted:
+    """Return what failures of a service with these settings are counted of."""
+    model = settings.get("model")
+    return Counted(service=service, model=None if model is None else str(model))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deaths:
-    """Failures of a service in one run of one cause: `names` are trials or deployments, as `kind` says."""
+    """Failures of a service or model in one run of one cause: `names` are trials or deployments, as `kind` says."""
 
     run: str
     kind: str
@@ -39,38 +66,38 @@ def run_of(environment: Mapping[str, str]) -> str | None:
 
 
 def note_death(
-    folder: ScenarioFolder, service: str, run: str | None, *, kind: str, name: str, said: str, tail: Sequence[str]
+    folder: ScenarioFolder, of: Counted, run: str | None, *, kind: str, name: str, said: str, tail: Sequence[str]
 ) -> None:
     """Count the failure of the trial or deployment (`kind`) `name`; `tail` are the last lines of its log."""
     if run is None:
         return
     cause = CHANGING.sub("#", " ".join([said, *tail[-1:]]))
-    known = _known(folder, service, run)
+    known = _known(folder, of, run)
     before = known.names if known is not None and (known.cause, known.kind) == (cause, kind) else ()
     names = tuple(dict.fromkeys((*before, name)))
-    write(folder.deaths(service), Deaths(run=run, kind=kind, cause=cause, said=said, names=names))
+    write(of.file(folder), Deaths(run=run, kind=kind, cause=cause, said=said, names=names))
 
 
-def note_life(folder: ScenarioFolder, service: str) -> None:
+def note_life(folder: ScenarioFolder, of: Counted) -> None:
     """Reset the count: a load of the service has sent requests."""
-    if folder.deaths(service).exists():
-        put_away(folder.deaths(service))
+    if of.file(folder).exists():
+        put_away(of.file(folder))
 
 
-def why_not_tried(folder: ScenarioFolder, service: str, run: str | None) -> str | None:
-    """Return why no more trials of a service are tried in this run; None while they are."""
-    known = None if run is None else _known(folder, service, run)
+def why_not_tried(folder: ScenarioFolder, of: Counted, run: str | None) -> str | None:
+    """Return why no more trials of a service or model are tried in this run; None while they are."""
+    known = None if run is None else _known(folder, of, run)
     if known is None or len(known.names) < MOST:
         return None
     return (
-        f"{len(known.names)} {known.kind}s of the service '{service}' before it ended alike, before the first"
+        f"{len(known.names)} {known.kind}s of {of} before it ended alike, before the first"
         f" request: {known.said}. `bench submit` tries the rest, `bench retry` those as well."
     )
 
 
-def _known(folder: ScenarioFolder, service: str, run: str) -> Deaths | None:
+def _known(folder: ScenarioFolder, of: Counted, run: str) -> Deaths | None:
     try:
-        known = read(folder.deaths(service), Deaths)
+        known = read(of.file(folder), Deaths)
     except (OSError, ValueError):
         return None
     return known if known.run == run else None

@@ -17,7 +17,7 @@ from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load
 from seamark.trials.measure import measure
 from seamark.trials.members import place_of, placed, write_whole_endpoint, write_whole_warm_up
-from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, note_death, run_of, why_not_tried
+from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, counted_of, note_death, run_of, why_not_tried
 
 WARM_UP_S = 0.3
 
@@ -31,7 +31,8 @@ def serve(context: DeploymentContext) -> None:
         write_whole_endpoint(context, context.server.record())
         return
     run = run_of(os.environ)
-    if why := why_not_tried(context.results, context.service.name, run):
+    counted = counted_of(context.service.name, context.deployment.settings)
+    if why := why_not_tried(context.results, counted, run):
         _leave_out(context, NOT_TRIED, why)
         return
     try:
@@ -54,7 +55,7 @@ def serve(context: DeploymentContext) -> None:
     if not answer.ok and answer.category not in UNCOUNTED:
         note_death(
             context.results,
-            context.service.name,
+            counted,
             run,
             kind="deployment",
             name=context.deployment.id,

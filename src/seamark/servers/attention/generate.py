@@ -198,3 +198,4 @@ class _Work:
             prefill_chunk=self._chunks.tokens,
             reused=bool(self._prompt.context) and answer.cached_tokens == len(self._prompt.context),
         )
+        answer.facts["device"] = str(self._model.device)

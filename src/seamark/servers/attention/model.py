@@ -1,5 +1,6 @@
 """A model of transformers on a device, its tokenizer, and what is tried before it is served."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from seamark.servers.attention.arguments import Arguments
 from seamark.servers.attention.attention import NAME, Pass, register
 from seamark.servers.attention.errors import (
     GENERATION_FAILED,
+    GPU_ERROR,
     MODEL_LOAD_ERROR,
     MODEL_NOT_FOUND,
     TOKENIZER_ERROR,
@@ -118,14 +120,30 @@ def _failures(name: str, part: str, missing: str, otherwise: str) -> Iterator[No
         raise StartError(code, f"--model {name}: {part}: {reason}") from error
 
 
+def _require_promised_gpu(name: str) -> None:
+    """Refuse the CPU where the place of this server has a GPU: its times would be reported as those of a GPU."""
+    promised = os.environ.get("CUDA_VISIBLE_DEVICES", "").strip()
+    if name != "auto" or promised in ("", "-1") or torch.cuda.is_available():
+        return
+    why, remedy = "its driver does not answer", "Look at nvidia-smi"
+    if torch.version.cuda is None:
+        why, remedy = f"torch {torch.__version__} is a build for the CPU", "Use the service attention_cuda"
+    raise StartError(
+        GPU_ERROR,
+        f"--device auto: this server was promised the GPU {promised} (CUDA_VISIBLE_DEVICES) and sees none: {why}."
+        f" {remedy}, or say device: cpu.",
+    )
+
+
 def _device(name: str) -> torch.device:
+    _require_promised_gpu(name)
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
     try:
         device = torch.device(chosen)
         torch.empty(1, device=device)
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
-        raise StartError(category_of(error, "gpu_error"), f"--device {name}: it cannot be used: {reason}") from error
+        raise StartError(category_of(error, GPU_ERROR), f"--device {name}: it cannot be used: {reason}") from error
     return device
 
 

@@ -28,7 +28,15 @@ from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
-from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, note_death, note_life, run_of, why_not_tried
+from seamark.trials.repeated_failures import (
+    NOT_TRIED,
+    UNCOUNTED,
+    counted_of,
+    note_death,
+    note_life,
+    run_of,
+    why_not_tried,
+)
 from seamark.trials.server_start import living_endpoint
 from seamark.trials.trial_files import put_aside
 from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
@@ -65,8 +73,8 @@ def measured_with_retries(
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder)
     run = run_of(os.environ)
-    names = dict.fromkeys(each.service for each in trial.measured)
-    if why := next((why for name in names if (why := why_not_tried(context.results, name, run))), None):
+    counted = dict.fromkeys(counted_of(each.service, each.settings) for each in trial.measured)
+    if why := next((why for each in counted if (why := why_not_tried(context.results, each, run))), None):
         failure = LoadFailure(category=NOT_TRIED, reason=why)
         for each in dict.fromkeys((*(party.id for party in trial.parties), trial.id)):  # the whole last
             _leave_out(context, each, failure)
@@ -191,12 +199,13 @@ def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:
 
 def count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) -> None:
     """Record that a load has sent requests, or how it ended before the first although its server was healthy."""
+    counted = counted_of(context.service.name, context.deployment.settings)
     if load.ok or load.sent:
-        note_life(context.results, context.service.name)
+        note_life(context.results, counted)
     elif load.category not in UNCOUNTED and context.endpoint().ok:
         note_death(
             context.results,
-            context.service.name,
+            counted,
             run_of(os.environ),
             kind="trial",
             name=trial.id,

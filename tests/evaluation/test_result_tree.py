@@ -1,0 +1,28 @@
+"""Folders of the result tree: one for each trial, whatever varies between trials of one model, method and task."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamark.errors import UserError
+from seamark.evaluation.result_tree import folders_of
+from seamark.planning.study import SHIPPED, Study
+
+
+@pytest.mark.covers("B10")
+def test_a_task_at_two_lengths_has_the_length_in_its_folder_and_no_other_has() -> None:
+    trials = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml").plan.trials
+    folders = folders_of(trials)
+    assert len(set(folders.values())) == len(trials) == 120
+    assert {path.name for path in folders.values() if path.parent == Path("known_reader/dense")} == {
+        *(f"{task}{suffix}" for task in ("mock_benchmark", "ruler_niah_single_1") for suffix in ("", "_r2", "_r3")),
+        *(f"needles_length_words_{words}{suffix}" for words in (256, 512) for suffix in ("", "_r2", "_r3")),
+    }
+
+
+@pytest.mark.covers("B14")
+def test_trials_that_no_setting_tells_apart_are_refused_with_both_names() -> None:
+    [first, *_] = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml").plan.trials
+    with pytest.raises(UserError, match="the trials x and y would share this folder"):
+        folders_of([replace(first, id="x"), replace(first, id="y")])
