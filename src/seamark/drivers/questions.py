@@ -6,6 +6,7 @@ The server attention gets context, question and method apart. Any other one with
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
