@@ -136,7 +136,7 @@ def finished(models: int) -> int:
     many = BenchmarkExecutor([0], 1, "out", device_kind="cpu")
     stubs = many.plan(**asked)
     lanes = {"cpus": "0", "per_device": 1, "parallel": 2}
-    study = study_of(stubs, asked["adapter_config"], Options(request=request), Path("out"), lanes)
+    study = study_of(stubs, asked["adapter_config"], Options(request=request), Path("out"), lanes, device_kind="cpu")
     trials = trials_by_stub(study, stubs)
     texts = {path.name: path.read_text() for path in source.parent.glob("*.json")}
     own = json.loads(texts["load.json"])
