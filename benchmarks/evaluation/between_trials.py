@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from asked_reference import RECIPE
+
 GAP_S, LANES_RATIO = 0.3, 1.1
 LANES, STUBS, STUB_S = 4, 12, 20.0
 GAP = """\
@@ -39,23 +41,6 @@ workload:
   max_new_tokens: 1
   ttft_ms: {ttft_ms}
   concurrency: 1
-"""
-RECIPE = """\
-extends: known.yaml
-name: scripted
-component: evaluation
-load: finite
-limit_s: 600
-typical_load_s: 1
-driver: seamark.drivers.questions:Questions
-judge: seamark.drivers.questions:judge
-qualities:
-  score: {range: [0, 1], help: Score of an answer.}
-settings:
-  model: {type: str, role: deployment, required: true, help: Name of the model.}
-  task: {type: structure, role: workload, required: true, help: Task.}
-  max_requests: {type: int, role: workload, default: null, help: Number of questions.}
-  max_new_tokens: {type: int, role: workload, default: null, help: Longest answer.}
 """
 
 
@@ -92,7 +77,7 @@ def lanes() -> None:
 
     Path("config").mkdir()
     subprocess.run(["cp", "-r", SHIPPED / "config/services", "config/services"], check=True)
-    Path("config/services/scripted.yaml").write_text(RECIPE)
+    Path("config/services/scripted.yaml").write_text(RECIPE.format(name="scripted"))
     Path("lanes.yaml").write_text(LANE.format(ttft_ms=STUB_S * 1e3 / 5))
     began_s = time.monotonic()
     cores = sorted(os.sched_getaffinity(0))

@@ -17,24 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from asked_reference import RECIPE
+
 TARGET_S, TARGET_MB = 15.0, 500.0
 METHODS, TASKS = 4, 50
-RECIPE = """\
-extends: known.yaml
-name: {name}
-component: evaluation
-load: finite
-limit_s: 60
-typical_load_s: 1
-driver: seamark.drivers.questions:Questions
-judge: seamark.drivers.questions:judge
-qualities:
-  score: {{range: [0, 1], help: Score of an answer.}}
-settings:
-  model: {{type: str, role: deployment, required: true, help: Name of the model.}}
-  task: {{type: structure, role: workload, required: true, help: Task.}}
-  max_requests: {{type: int, role: workload, default: null, help: Number of questions.}}
-"""
 METHOD = "  method: {type: structure, role: workload, required: true, help: Method.}\n"
 
 

@@ -87,16 +87,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, longest = Path(name), asked.length + asked.tokens + 64
         python = evaluation_python()
-        subprocess.run(
-            [python, "-c", MODEL, folder / "model", str(longest)],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            check=True,
-        )
+        make_model(python, folder, longest)
         met = True
         with server(python, folder, longest, asked.threads) as port, harness(folder, longest, asked.threads) as peer:
             for count, wanted in ((1, ONE_RATIO), (8, EIGHT_RATIO)):
                 met &= compared(folder, python, port, peer, asked, count, wanted)
     print("targets met" if met else "a target is missed")
+
+
+def make_model(python: Path, folder: Path, longest: int) -> None:
+    """Write the model of both into `folder/model`, for prompts of at most `longest` tokens with their answers."""
+    command = [python, "-c", MODEL, folder / "model", str(longest)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
 
 
 def compared(

@@ -8,14 +8,12 @@ A Llama of random weights on one thread answers questions on contexts of their o
 """
 
 import argparse
-import os
 import statistics
-import subprocess
 import tempfile
 import urllib.request
 from pathlib import Path
 
-from lm_evaluation_harness import BENCHMARK, MODEL, ROOT, by_seamark, evaluation_python, planned, server
+from lm_evaluation_harness import BENCHMARK, by_seamark, evaluation_python, make_model, planned, server
 
 OVERHEAD_MS, OVERHEAD_RATIO, ERROR_RATIO = 2.0, 0.03, 0.05
 
@@ -31,11 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, longest = Path(name), asked.length + asked.tokens + 64
         python = evaluation_python()
-        subprocess.run(
-            [python, "-c", MODEL, folder / "model", str(longest)],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            check=True,
-        )
+        make_model(python, folder, longest)
         text = BENCHMARK.format(
             name="own", tokens=asked.tokens, length=asked.length, questions=asked.questions, depths=[0.5]
         )

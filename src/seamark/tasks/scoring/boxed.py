@@ -8,6 +8,8 @@ closing brace.
 import re
 from math import comb
 
+from seamark.tasks.scoring.matching import plain_digits
+
 _BOX = re.compile(r"\\boxed\{([^}]*)\}")
 _BARE_BOX = re.compile(r"boxed\{([^}]*)\}")
 _DIGITS = re.compile(r"\d+")
@@ -26,7 +28,7 @@ def boxed(answer: str, reference: str) -> dict[str, float]:
     The first number in the last `\boxed{}` counts, and nothing else where there is one. Else it is the first number
     of one to three digits in the last line that has one. `033` is 33.
     """
-    return _scored(_boxed(answer), _plain(reference))
+    return _scored(_boxed(answer), plain_digits(reference))
 
 
 def boxed_or_stated(answer: str, reference: str) -> dict[str, float]:
@@ -47,9 +49,9 @@ def _scored(number: str | None, reference: str) -> dict[str, float]:
 def _boxed(answer: str) -> str | None:
     if boxes := _BOX.findall(answer):
         found = _DIGITS.search(boxes[-1])
-        return _plain(found.group()) if found else None
+        return plain_digits(found.group()) if found else None
     lines = (found for line in reversed(answer.split("\n")) if (found := _SHORT.search(line)))
-    return next((_plain(found.group()) for found in lines), None)
+    return next((plain_digits(found.group()) for found in lines), None)
 
 
 def _boxed_or_stated(answer: str) -> str | None:
@@ -62,17 +64,12 @@ def _boxed_or_stated(answer: str) -> str | None:
     by_line = [_ALONE.findall(line) for line in answer.split("\n")]
     last = [numbers[-1] for numbers in reversed(by_line) if numbers]
     every = [number for numbers in reversed(by_line) for number in reversed(numbers)]
-    return next((_plain(number) for number in (*last, *every) if _is_answer(number)), None)
+    return next((plain_digits(number) for number in (*last, *every) if _is_answer(number)), None)
 
 
 def _is_answer(number: str) -> bool:
     """Return whether a number is one of 0 to 999."""
-    return len(_plain(number)) <= 3
-
-
-def _plain(number: str) -> str:
-    """Return digits without leading zeros: as text, since Python reads no number of more than 4,300 digits."""
-    return number.strip().lstrip("0") or "0"
+    return len(plain_digits(number)) <= 3
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:

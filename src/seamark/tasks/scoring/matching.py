@@ -67,15 +67,15 @@ def found_number(answer: str, references: Sequence[str]) -> float:
         return 0.0
     if "." in right:
         return float(float(found.group()) == float(right))
-    return float("." not in found.group() and _whole(found.group()) == _whole(right))
+    return float("." not in found.group() and plain_digits(found.group()) == plain_digits(right))
 
 
 def counted_prefix(answer: str, references: Sequence[str]) -> float:
     """Return the share of right intermediate values before the first wrong one (InfiniteBench, math_calc)."""
-    given = [_whole(each) for each in re.findall("[0-9]+", answer)]
+    given = [plain_digits(each) for each in re.findall("[0-9]+", answer)]
     right = 0
     for value, reference in zip(given, references, strict=False):
-        if value != _whole(reference):
+        if value != plain_digits(reference):
             break
         right += 1
     return right / len(references)
@@ -92,8 +92,9 @@ def accuracy(answer: str, references: Sequence[str]) -> float:
     return float(answer.strip().lower() in [each.strip().lower() for each in references])
 
 
-def _whole(digits: str) -> str:
-    """Return digits without leading zeros: as text, since Python reads no number of more than 4,300 digits."""
+def plain_digits(digits: str) -> str:
+    """Return digits without blanks around and zeros before them: as text, since Python reads no number of more than
+    4,300 digits."""
     return digits.strip().lstrip("0") or "0"
 
 
