@@ -111,10 +111,10 @@ class BenchmarkExecutor:
                 print(f"Skipping {stub.title} - results exist", flush=True)
         if len(before) < len(stubs):
             self._submit(study, {trials[stub.result_dir].id: stub.title for stub in stubs}, len(before))
-        found = [
-            (stub, before.get(stub.result_dir) or evaluated(each, folder.trial(each.id)))
-            for stub, each in ((stub, trials[stub.result_dir]) for stub in stubs)
-        ]
+        found = []
+        for stub in stubs:
+            planned = trials[stub.result_dir]
+            found.append((stub, before.get(stub.result_dir) or evaluated(planned, folder.trial(planned.id))))
         now = write_whole(
             {
                 Path(stub.result_dir): trial
@@ -286,6 +286,6 @@ def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
         category, reason = "not_scored", (answers.reason if answers else None) or "its answers were not scored"
     else:
         left = load.items if trial.unscored is None else trial.unscored
-        category = max(answers.errors, key=answers.errors.__getitem__, default="unanswered")
+        category = answers.commonest_error or "unanswered"
         reason = f"{left} of {load.items} questions have no scored answer"
     return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.load_s)

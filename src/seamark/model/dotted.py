@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import sys
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,12 +53,21 @@ def mark_of(path: str) -> str:
         inside = spec.submodule_search_locations if spec and not colon else None
         if inside:
             files = sorted(file for root in inside for file in Path(root).rglob("*.py"))
-            content = b"".join(file.name.encode() + b"\0" + file.read_bytes() for file in files)
         else:
-            content = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+            files = [Path(spec.origin)] if spec and spec.origin else []
+        states = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+        digest = _digest(states, bool(inside))
     except (ImportError, OSError, ValueError):
-        content = b""
-    return f"{path} {hashlib.sha256(content).hexdigest()[:12]}"
+        digest = _digest((), False)
+    return f"{path} {digest}"
+
+
+@lru_cache(maxsize=256)
+def _digest(files: tuple[tuple[Path, int, int], ...], named: bool) -> str:
+    """Return the digest of the contents of files, and of their names if `named`. They are read once for each time of
+    change and size: a study has the same few marks for each of its trials."""
+    contents = ((file.name.encode() + b"\0" if named else b"") + file.read_bytes() for file, _, _ in files)
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:12]
 
 
 def search_in(folder: Path) -> None:

@@ -108,9 +108,9 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
 
 def _why_all_failed(record: AnswersRecord, service: Service, errors: Mapping[str, int]) -> AnswersRecord:
     """Return the record of a load without a good reply: of the recipe's category that the server gave most errors."""
-    worst = max(errors, key=errors.__getitem__, default="")
-    known = service.failures.get(worst)
-    return replace(record, errors=errors, category=worst if known else None, remedy=known.remedy if known else None)
+    record = replace(record, errors=errors)
+    known = service.failures.get(record.commonest_error or "")
+    return replace(record, category=record.commonest_error, remedy=known.remedy) if known else record
 
 
 def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, load: LoadRecord) -> AnswersRecord:

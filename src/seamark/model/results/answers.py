@@ -41,6 +41,11 @@ class AnswersRecord:
     category: Word = field(default=None, metadata=OPTIONAL)
     remedy: Word = field(default=None, metadata=OPTIONAL)
 
+    @property
+    def commonest_error(self) -> str | None:
+        """The code that most errors have, None without any."""
+        return max(self.errors, key=self.errors.__getitem__, default=None)
+
     def unanswered(self, items: int | None) -> int:
         """Return how many of a finite load's items have no good reply; 0 where the load has no number of items."""
         if items is None or self.status != "ok":
