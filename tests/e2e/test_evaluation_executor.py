@@ -72,9 +72,9 @@ def at_work(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMARK_RUNTIME_DIR", str(working_folder / "locks"))
 
 
-def run(base: str, models: list[str], **more: Any) -> ExecutionResults:
+def run(base: str, models: list[str], at_once: int = 4, **more: Any) -> ExecutionResults:
     devices = sorted(os.sched_getaffinity(0))[:2]
-    executor = BenchmarkExecutor(devices, 4, base, device_kind="cpu", **more)
+    executor = BenchmarkExecutor(devices, at_once, base, device_kind="cpu", **more)
     return executor.run_benchmark_matrix(
         models, [("dense", None)], TASKS, ADAPTER, {"max_new_tokens": 4}, {"max_requests": 2}
     )
@@ -134,6 +134,20 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert len(changed) == 2
     assert Path("out/m3/dense/ruler_fwe/metrics.json").exists()
     assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
+
+
+@pytest.mark.covers("B1", "B7")
+def test_replicas_of_one_model_share_its_tasks_on_all_devices_and_one_lane_measures_nothing_again() -> None:
+    done = run("alone", ["m1"], at_once=2)
+    assert done.execution_summary["completed_stubs"] == 3, done.failed_executions
+    root = Path("alone/.seamark/results/matrix")
+    used = {json.loads(path.read_text())["device"]["id"] for path in root.glob("*/load.json")}
+    assert used == set(map(str, sorted(os.sched_getaffinity(0))[:2]))
+    assert {path.name.rpartition(".")[2] for path in (root / "deployments").iterdir()} == {"replica1", "replica2"}
+    before = loads("alone")
+    again = run("alone", ["m1", "m2"], at_once=1)
+    assert not again.failed_executions
+    assert {name: at for name, at in loads("alone").items() if name in before} == before
 
 
 @pytest.mark.covers("B2", "B12")

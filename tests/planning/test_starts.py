@@ -1,16 +1,21 @@
 """Restarts: which plans start servers anew for every block, in which order, and what stays as it is."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seamark.config.benchmark_files import task_of
 from seamark.config.read import read_services
+from seamark.errors import UserError
 from seamark.model.scenario import Resources, Restarts, Scenario, Workload
 from seamark.model.site import Site
 from seamark.model.trial import Plan
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
+from seamark.planning.study import SHIPPED
+from seamark.tasks.task import task_document
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -101,3 +106,59 @@ def test_resources_are_levels_of_starts_as_well() -> None:
     assert [len({each.mem_gb for each in made.deployments if each.block == block}) for block in range(1, 7)] == [
         2
     ] * 6
+
+
+def evaluation(replicas: int, repetitions: int = 1, **levels: tuple[object, ...]) -> Plan:
+    made = Workload(name="quality", component="evaluation", service="attention", levels={"model": ("m",), **levels})
+    study = Scenario(
+        name="study",
+        path=Path("study.yaml"),
+        workloads=(made,),
+        repetitions=repetitions,
+        replicas=replicas,
+        restarts="once",
+    )
+    return plan(study, SERVICES, HERE)
+
+
+TASKS = tuple(
+    json.dumps(task_document(*task_of(name, [SHIPPED / "config/benchmarks"])))
+    for name in ("needles", "mock_benchmark", "ruler/vt", "ruler/fwe", "ruler/cwe")
+)
+METHODS = tuple(f'{{"name": "method{number}"}}' for number in range(3))
+
+
+@pytest.mark.covers("B7")
+def test_replicas_divide_the_tasks_of_a_model_with_all_methods_of_one_on_the_same_start() -> None:
+    once, made = (evaluation(count, task=TASKS, method=METHODS) for count in (1, 2))
+    assert [each.id.removeprefix(once.deployments[0].id) for each in made.deployments] == [".replica1", ".replica2"]
+    assert {each.name for each in made.deployments} == {once.deployments[0].id}
+    tasks = {start: {trial.settings["task"] for trial in trials} for start, trials in made.by_deployment().items()}
+    first, second = tasks.values()
+    assert not first & second
+    assert sorted(map(len, tasks.values())) == [2, 3]
+    assert sorted(map(len, made.by_deployment().values())) == [6, 9], "each task with its three methods"
+    same = {trial.id: replace(trial, deployment="") for trial in once.trials}
+    assert {trial.id: replace(trial, deployment="") for trial in made.trials} == same, "what is measured is kept"
+    assert "15 trials on 1 deployment with 2 starts" in describe(made, SERVICES)
+    twice = plan_facts(made, SERVICES).starts_most_s["once"]
+    assert twice == pytest.approx(2 * plan_facts(once, SERVICES).starts_most_s["once"])
+
+
+def test_repetitions_of_a_task_may_go_to_several_replicas_and_no_start_is_without_trials() -> None:
+    made = evaluation(8, repetitions=2, task=TASKS[:1], method=METHODS)
+    groups = {start: {trial.repetition for trial in trials} for start, trials in made.by_deployment().items()}
+    assert sorted(groups.values(), key=min) == [{1}, {2}]
+    assert [each.replica for each in evaluation(8, task=TASKS[:1]).deployments] == [None], "one group needs one start"
+
+
+def test_replicas_of_what_has_no_task_or_no_server_of_its_own_are_refused() -> None:
+    load = replace(scenario("once"), replicas=2)
+    with pytest.raises(UserError, match="workload 'known' has no 'task', and replicas divide tasks among servers"):
+        plan(load, SERVICES, HERE)
+    asked = Workload(name="a", component="llm", service="attention", levels={"model": ("m",), "task": TASKS})
+    inside = {**SERVICES, "attention": replace(SERVICES["attention"], server=None)}
+    with pytest.raises(UserError, match="'attention' starts no server of which there could be replicas"):
+        plan(replace(load, workloads=(asked,)), inside, HERE)
+    with pytest.raises(UserError, match="site 'far' has one external server"):
+        plan(load, SERVICES, Site(name="far", summary="one server", runtime="external"))

@@ -20,11 +20,11 @@ from seamark.storage.paths import HISTORY
 NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
-    *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
+    *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "replicas", "max_retries"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
-    *("capacity_check", "prediction", "notify"),
+    *("resources", "capacity_check", "prediction", "notify"),
 )
-COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
+COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100), "replicas": (1, 1000)}
 
 
 def scenario_of(

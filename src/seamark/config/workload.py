@@ -69,6 +69,7 @@ ELSEWHERE = (
     "qos",
     "repetitions",
     "restarts",
+    "replicas",
     "max_retries",
     "artifacts",
     "binds",

@@ -95,7 +95,8 @@ class BenchmarkExecutor:
             model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs or {}
         )
         options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
-        study = study_of(stubs, adapter_config, options, Path(self.base_result_dir), self._lanes(), self._kind)
+        base, lanes = Path(self.base_result_dir), self._lanes()
+        study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
         written = self._written_before()

@@ -46,9 +46,13 @@ def study_of(
     base: Path,
     lanes: Mapping[str, Any],
     device_kind: DeviceKind,
+    at_once: int = 1,
 ) -> Study:
     """Write the scenario of a matrix into its study, `base/.seamark`, and read it. On GPUs each server has one of its
-    own. Raises UserError with its mistakes."""
+    own. Where there are fewer models than stubs `at_once`, replicas of each divide its tasks.
+
+    Raises UserError with its mistakes.
+    """
     root = (base / ".seamark").resolve()
     for name in FOLDERS:
         shared, target = Path("config", name).resolve(), root / "config" / name
@@ -56,10 +60,11 @@ def study_of(
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(shared)
     service = service_of(adapter, Recipes(config_folder(root, "services")), device_kind)
+    models = list(dict.fromkeys(stub.model_name for stub in stubs))
     workload = {
         "component": service.component,
         "service": service.name,
-        "model": list(dict.fromkeys(stub.model_name for stub in stubs)),
+        "model": models,
         **_methods(stubs, service),
         "task": list(dict.fromkeys(stub.task for stub in stubs)),
         **adapter_settings(adapter, service),
@@ -68,7 +73,9 @@ def study_of(
     }
     path = root / "config/scenarios" / f"{SCENARIO}.yaml"
     resources = {"resources": {"gpus": 1}} if device_kind == "gpu" else {}
-    document = {"scenario": SCENARIO, "repetitions": 1, **resources, "workload": workload}
+    each = -(-at_once // len(models))
+    replicas = {"replicas": each} if each > 1 and service.server is not None else {}
+    document = {"scenario": SCENARIO, "repetitions": 1, **replicas, **resources, "workload": workload}
     write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
     return Study.at(root, scenario=str(path), site="local", lanes=json.dumps(lanes))
 

@@ -175,7 +175,8 @@ class Scenario:
 
     `lines` has the place of each part ("workload.batch" -> "file.yaml:12: workload.batch"), for messages about site
     limits. `metrics` and `checks` are dotted paths of the user's own. `restarts` None: `each` where a deployment
-    factor varies and starts are cheap against the load.
+    factor varies and starts are cheap against the load. `replicas` is the number of servers with equal settings that
+    divide the tasks of an evaluation, for lanes to run side by side.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Scenario:
     repetitions: int = 3
     max_retries: int = 0
     restarts: Restarts | None = None
+    replicas: int = 1
     capacity_check: CapacityCheck = "stop"
     site: str | None = None
     partition: str | None = None

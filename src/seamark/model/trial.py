@@ -24,7 +24,8 @@ class Deployment:
     """The server settings shared by some trials: one start of a server. `id` is a slug without `--`.
 
     With `restarts: each` every block of trials has a start of its own: a deployment with the `block` and the id
-    `DEPLOYMENT.rN`. Ids of trials begin with its `name`, the id without the block.
+    `DEPLOYMENT.rN`. With `replicas: N` the tasks are divided among N starts, each with its `replica` and `.replicaN`
+    at the end of its id. Ids of trials begin with its `name`, the id without both.
 
     Trials with parties have a server for each party: the `members`, deployments of their own with the id
     `DEPLOYMENT@PARTY`. `placement` is the policy that divides the machine among them.
@@ -40,18 +41,27 @@ class Deployment:
     members: "tuple[Deployment, ...]" = field(default=(), metadata=OPTIONAL)
     placement: str | None = field(default=None, metadata=OPTIONAL)
     block: int | None = field(default=None, metadata=OPTIONAL)
+    replica: int | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def name(self) -> str:
-        """The id of the server settings, without the block of a start of its own."""
+        """The id of the server settings, which all its starts have in common."""
         head, mark, party = self.id.partition(PARTY)
-        return self.id if self.block is None else head.removesuffix(start_mark(self.block)) + mark + party
+        if self.replica is not None:
+            head = head.removesuffix(replica_mark(self.replica))
+        if self.block is not None:
+            head = head.removesuffix(start_mark(self.block))
+        return head + mark + party
 
     def started_for(self, block: int) -> "Deployment":
         """Return the start of this deployment, and of its members, for the trials of one block."""
         mark = start_mark(block)
         members = (replace(each, id=each.id.replace(PARTY, mark + PARTY, 1), block=block) for each in self.members)
         return replace(self, id=self.id + mark, members=tuple(members), block=block)
+
+    def as_replica(self, number: int) -> "Deployment":
+        """Return one of several starts of this deployment that divide its tasks. It has no members."""
+        return replace(self, id=self.id + replica_mark(number), replica=number)
 
     @property
     def served(self) -> "tuple[Deployment, ...]":
@@ -128,7 +138,7 @@ class Plan:
     """All deployments and trials of a scenario, in their order of execution.
 
     `factors` are the levels by role: `deployment`, `workload`, `policy`; in trial.json the trial's own, by `trial`.
-    With `restarts: each` there is a deployment for every block, else one for all.
+    With `restarts: each` there is a deployment for every block, else one for all; with replicas several of each.
     `compare` is what the scenario declares to compare, `qualities` are the figures that its recipes declare,
     `prediction` what a model predicted of its trials; no trial.json has it.
     `digest` covers all other fields, in trial.json only: it distinguishes a whole file from a damaged one.
@@ -180,6 +190,11 @@ class Plan:
         return () if self.restarts == "each" else tuple(self.factors.get("deployment") or ())
 
     @property
+    def divided(self) -> bool:
+        """Whether the trials of some server settings are divided among several starts."""
+        return any(each.block is not None or each.replica is not None for each in self.deployments)
+
+    @property
     def names(self) -> Mapping[str, str]:
         """The name of each deployment and member, which all its starts have in common, by the id of a start."""
         return {each.id: each.name for each in (*self.deployments, *self.served)}
@@ -195,6 +210,11 @@ class Plan:
 def start_mark(block: int) -> str:
     """Return what the start of a deployment for one block adds to its id."""
     return f".r{block}"
+
+
+def replica_mark(number: int) -> str:
+    """Return what a replica of a deployment adds to its id."""
+    return f".replica{number}"
 
 
 def party_of(trial_id: str) -> str | None:

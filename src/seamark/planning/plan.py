@@ -21,7 +21,7 @@ from seamark.planning.parties import (
     with_members,
     with_parties,
 )
-from seamark.planning.starts import restarts_of, started_in_blocks
+from seamark.planning.starts import TASK, divided_among_replicas, restarts_of, started_in_blocks
 from seamark.planning.treatments import Values, factors_of, is_loaded, load_names, treatments
 
 __all__ = ["Treatment", "plan"]
@@ -73,6 +73,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     if site.runtime != "external":
         mistakes += _too_few_nodes(scenario, services, served)
     mistakes += _unfit_for_parties(scenario, site)
+    mistakes += _unfit_for_replicas(scenario, site, services, found.values())
     mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
     if len(found) * scenario.repetitions > MOST_TRIALS:
         mistakes.append(f"{_at(scenario)}: {len(found) * scenario.repetitions} trials are more than {MOST_TRIALS}.")
@@ -106,9 +107,9 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     )
     alone = {each.service for each in planned.deployments if not each.members}
     virtual = {name for name in alone if services[name].origin == "simulated"}
-    if restarts_of(scenario, planned, services, virtual) == "once":
-        return planned
-    return started_in_blocks(planned, virtual)
+    if restarts_of(scenario, planned, services, virtual) == "each":
+        planned = started_in_blocks(planned, virtual)
+    return divided_among_replicas(planned, scenario.replicas, services)
 
 
 def _treatment(
@@ -331,6 +332,27 @@ def _unfit_for_parties(scenario: Scenario, site: Site) -> list[str]:
     if scenario.artifacts.container is not None:
         return [f"{at}: 'artifacts.container' is one image, and each party has its own. Remove that line."]
     return []
+
+
+def _unfit_for_replicas(
+    scenario: Scenario, site: Site, services: Mapping[str, Service], treatments: Iterable[Treatment]
+) -> list[str]:
+    """Return why replicas cannot divide the tasks of this scenario: there are none, or no server of its own."""
+    if scenario.replicas == 1:
+        return []
+    at = scenario.lines.get("replicas", _at(scenario))
+    if site.runtime == "external":
+        return [f"{at}: site '{site.name}' has one external server. Remove the line, or use another site."]
+    found = []
+    for each in treatments:
+        if each.workload.parties or not each.settings.get(TASK):
+            why = f"workload '{each.workload.name}' has no 'task', and replicas divide tasks among servers"
+        elif services[each.workload.service].server is None:
+            why = f"the service '{each.workload.service}' starts no server of which there could be replicas"
+        else:
+            continue
+        found.append(f"{at}: {why}. Remove the line.")
+    return found
 
 
 def _too_few_nodes(scenario: Scenario, services: Mapping[str, Service], deployments: list[Deployment]) -> list[str]:

@@ -153,7 +153,7 @@ def describe(
         "",
         f"  {counted(facts.treatments, 'treatment')} x {counted(plan.repetitions, 'repetition')}"
         f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}"
-        + (f" with {len(plan.deployments)} starts" if plan.restarts == "each" and not virtual else "")
+        + (f" with {len(plan.deployments)} starts" if plan.divided and not virtual else "")
         + f"; seed {plan.seed}",
         f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
         f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"

@@ -88,8 +88,8 @@ def time_of(
 
 def starts_of(plan: Plan, services: Mapping[str, Service], restarts: Restarts) -> Span:
     """Return the time that the starts of a plan's servers take, or would take if they were of that kind."""
-    distinct = {each.name: each for each in plan.deployments}
-    once = _sum(_start_of(each, services) + AROUND_DEPLOYMENT for each in distinct.values())
+    distinct = [each for each in plan.deployments if each.block in (None, 1)]
+    once = _sum(_start_of(each, services) + AROUND_DEPLOYMENT for each in distinct)
     return once.times(plan.repetitions) if restarts == "each" else once
 
 

@@ -1,14 +1,17 @@
-"""How often servers start: once for all blocks of trials, or anew for every block. Pure."""
+"""How often servers start: once for all blocks of trials, or anew for every block, and how many replicas of each
+divide the tasks. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from seamark.model.scenario import Restarts, Scenario
-from seamark.model.service import Service
+from seamark.model.service import Service, Value
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.planning.identity import rank
 from seamark.planning.plan_time import TYPICAL_AROUND_S, load_of, typical_start_s
 
+TASK = "task"
+"""The setting whose levels are divided among replicas."""
 CHEAP = 0.5
 """Starts that take at most this ratio of the load between them are cheap."""
 
@@ -58,6 +61,38 @@ def started_in_blocks(plan: Plan, simulated: Iterable[str] = ()) -> Plan:
         deployments=tuple(starts),
         trials=tuple(_moved(trial, start) for start in starts for trial in _inside(trials[start.name], start)),
     )
+
+
+def divided_among_replicas(plan: Plan, count: int, services: Mapping[str, Service]) -> Plan:
+    """Return a plan in which the tasks of each start are divided among up to `count` replicas of it.
+
+    All trials of one task and repetition, which differ by what needs no other server, such as methods, stay together.
+    Each goes, in the order of the plan, to the replica with the least load so far, so that a task which is added
+    changes no other.
+    """
+    if count == 1:
+        return plan
+    trials = plan.by_deployment()
+    deployments: list[Deployment] = []
+    moved: list[Trial] = []
+    for start in plan.deployments:
+        groups: dict[tuple[Value, int], list[Trial]] = {}
+        for trial in trials[start.id]:
+            groups.setdefault((trial.settings.get(TASK), trial.repetition), []).append(trial)
+        if len(groups) == 1:
+            deployments.append(start)
+            moved += trials[start.id]
+            continue
+        inside: list[list[Trial]] = [[] for _ in range(min(count, len(groups)))]
+        loads_s = [0.0] * len(inside)
+        for group in groups.values():
+            least = loads_s.index(min(loads_s))
+            inside[least] += group
+            loads_s[least] += sum(load_of(trial, services.get(trial.service)).most for trial in group)
+        for number, members in enumerate(inside, 1):
+            deployments.append(start.as_replica(number))
+            moved += (_moved(trial, deployments[-1]) for trial in members)
+    return replace(plan, deployments=tuple(deployments), trials=tuple(moved))
 
 
 def _compared(plan: Plan) -> frozenset[str]:

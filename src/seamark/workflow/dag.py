@@ -101,7 +101,7 @@ class Dag:
         Snakemake more than the square of its jobs and nothing is submitted."""
         if not leaves_this_machine(self.study.site):
             return None
-        own = self._together or self.study.plan.restarts == "each"
+        own = self._together or self.study.plan.divided
         return self._group_of if own else "dep_{scenario}_{deployment}"
 
     def _group_of(self, w: Wildcards) -> str:

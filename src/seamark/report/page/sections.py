@@ -81,7 +81,7 @@ def _design(results: Results) -> str:
         count = counted(results.plan.repetitions, "randomised block")
         every = f"{servers} servers are started anew" if servers > 1 else "the server is started anew"
         return f"{counted(treatments, 'treatment')} × {count}, in each of which {every}, seed {results.plan.seed}"
-    starts = servers
+    starts = results.frame["deployment"].map(lambda start: start.partition(PARTY)[0]).nunique()
     devices = sorted({trial.device for trial in results.trials if trial.device})
     lanes = f"in lanes on {', '.join(devices)}" if devices else ""
     within = f", within each of {starts} starts {lanes or 'that follow one another'}" if starts > 1 else ""
