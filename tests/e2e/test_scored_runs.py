@@ -151,11 +151,23 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
     workload = {"service": "asked", "ttft_ms": 1, "task": "own", "max_new_tokens": 4}
     scenario = {"scenario": "try", "repetitions": 1, "workload": workload}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(scenario))
-    (study.root / "own_scorer.py").write_text(SCORER)
+    (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " in nothing_of_that_name"))
     asked_rows(study, "What?")
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
     [trial] = study.trials()
+    assert study.json(f"{trial.name}/answers.json")["status"] == "failed"
+
+    asked_rows(study, "Which?")
+    (study.root / "own_scorer.py").write_text(SCORER)
+    study.submit()
+    record = study.json(f"{trial.name}/answers.json")
+    assert record["status"] == "failed", "replies were never scored, and are to other questions"
+    assert "1 of 2 replies are to questions that are others by now" in record["reason"]
+
+    asked_rows(study, "What?")
+    (trial / "answers.json").unlink()
+    assert study.bench("collect", "-c", "config/scenarios/try.yaml").returncode == 0
     assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 0.5, "every reply is of the word token"
     loads = (trial / "load.json").read_bytes()
 

@@ -1,5 +1,6 @@
 """Kept replies: the bytes of each, as they came, under the index of its request; nothing where they are not kept."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seamark.load.workers.records import REPLY_BLOCK, ReplySegment, read_replies
-from seamark.load.workers.segments import PlacedSegment, gather_replies
+from seamark.load.workers.segments import PlacedSegment, gather_asked, gather_replies
 from seamark.model.sample import MISSING_NS, Failure
 from seamark.services.ephemeral_server import ephemeral_server
 
@@ -118,3 +119,15 @@ def test_replies_of_all_workers_and_sessions_come_into_one_file(tmp_path: Path, 
     table = pq.read_table(target)
     assert table["index"].to_pylist() == [0, 4, 2, 3]
     assert table["reply"].to_pylist() == [b"zero" * 5, b"\xff\x00", b"two", b"three"]
+
+
+def test_what_was_asked_is_that_of_the_session_that_sent_it(tmp_path: Path) -> None:
+    names = ("first", "torn", "last")
+    first, torn, last = (tmp_path / f"{name}.asked" for name in names)
+    first.write_text(json.dumps({"0": "old zero", "1": "old one", "2": "old two"}))
+    torn.write_text('{"1": "torn')
+    last.write_text(json.dumps({"1": "new one", "2": "new two"}))
+    done = np.array([True, False])
+    parts = [PlacedSegment(path=first, offset_ns=0, only=done), torn, PlacedSegment(path=last, offset_ns=5)]
+    assert gather_asked(parts) == {"0": "old zero", "1": "new one", "2": "new two"}
+    assert gather_asked([tmp_path / "none.asked"]) == {}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.drivers import questions
 from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import answer_rows, evaluated
-from seamark.model.dotted import mark_of
+from seamark.model.dotted import mark_of, resolved
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
@@ -100,8 +100,11 @@ def test_a_changed_scorer_of_the_users_own_scores_the_kept_replies_again(folder:
 @pytest.mark.covers("B13")
 def test_a_shipped_scorer_is_part_of_the_version_of_scores(folder: TrialFolder) -> None:
     services = a_study().services
-    assert judges_of(services, trial_of("qa_f1")) == ("seamark.drivers.questions:judge", "seamark.tasks.scoring")
-    own = ("seamark.drivers.questions:judge", "seamark.tasks.scoring", "own_scorer:score")
+    read = ("seamark.drivers.openai.kept:read_kept", "seamark.drivers.openai.events:texts_in")
+    shipped = ("seamark.drivers.questions:judge", *read, "seamark.tasks.scoring")
+    assert judges_of(services, trial_of("qa_f1")) == shipped
+    assert [callable(resolved(path, FunctionType)) for path in read] == [True, True]
+    own = (*shipped, "own_scorer:score")
     assert judges_of(services, trial_of()) == own
     assert judged(folder).quality_version == " ".join(map(mark_of, own))
 

@@ -78,6 +78,11 @@ class Questions(OpenAi):
         self._scope = str(seed)
         return [Body(content=question) for question in self._asked[:count]]
 
+    def item_ids(self) -> Sequence[str]:
+        """Return the id of each question, which has a digest of its prompt."""
+        benchmark, subset = _task(self._task)
+        return [item_id(benchmark.task(subset), question) for question in self._asked]
+
     def encode(self, body: Body) -> bytes:
         """Return the request of a question."""
         question: Question = body.content

@@ -123,6 +123,14 @@ class Driver(ABC):
     work_groups: Sequence[int] | None = None
     """Group of each item, such as the document of a question: items of one group are sent in a row, by one worker."""
 
+    def item_ids(self) -> Sequence[str] | None:
+        """Return what identifies the content of each item; None where nothing does. Called before the clock starts.
+
+        A scorer returns the same as `Judged.asked`, so that kept replies are never scored against items that have
+        changed since.
+        """
+        return None
+
     row_body: "Callable[[int, Row, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""

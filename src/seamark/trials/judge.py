@@ -150,7 +150,8 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
 
 
 def _require_asked(folder: TrialFolder, load: LoadRecord, now: Mapping[str, str], trial: Trial) -> None:
-    """Write what the items of a load are at its first scoring. Raises ValueError where one is another by now."""
+    """Raise ValueError where an item of a load is another by now. A load whose driver recorded no contents has those
+    of its first scoring."""
     record = read_or_none(folder.asked, AskedRecord)
     if record is None or record.epoch_unix_ns != load.epoch_unix_ns:
         earlier = _ids(folder) or now  # results of an earlier version: an id names what was asked

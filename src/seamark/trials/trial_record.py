@@ -10,6 +10,7 @@ import yaml
 
 from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
+from seamark.model.results.answers import AskedRecord
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.results.trial_meta import TrialMeta
@@ -104,11 +105,14 @@ def start_of(context: DeploymentContext, endpoint: Endpoint | None = None) -> st
 def keep_samples(
     folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord, sessions: "Sessions | None" = None
 ) -> LoadRecord:
-    """Write samples.parquet, chunks.parquet of streams, replies.parquet and events.parquet where these are kept, and
-    the client's telemetry if it has any. Return the record with the facts of the samples. Of the `sessions` of a
-    finite load this outcome is the last. Raises OSError and ValueError as `gather_samples`."""
+    """Write samples.parquet, chunks.parquet of streams, replies.parquet with asked.json, and events.parquet where they
+    are kept, and the client's telemetry if it has any. Return the record with the facts of the samples.
+
+    Of the `sessions` of a finite load this outcome is the last. Raises OSError and ValueError as `gather_samples`.
+    """
     from seamark.load.workers.segments import (
         PlacedSegment,
+        gather_asked,
         gather_chunks,
         gather_events,
         gather_replies,
@@ -118,18 +122,22 @@ def keep_samples(
     segments: Sequence[Path | PlacedSegment] = outcome.segments
     chunks: Sequence[Path | PlacedSegment] = outcome.chunks
     replies: Sequence[Path | PlacedSegment] = outcome.replies
+    asked: Sequence[Path | PlacedSegment] = outcome.asked
     events: Sequence[Path | PlacedSegment] = outcome.events
     clients = [outcome.client_csv]
     if sessions is not None:
         record = sessions.counted(record, outcome)
         if len(sessions.made) > 1:
             segments, chunks, clients = sessions.placed("samples"), sessions.placed("chunks"), sessions.clients
-            replies, events = sessions.placed("replies"), sessions.placed("events")
+            replies, asked, events = (sessions.placed(kind) for kind in ("replies", "asked", "events"))
     names = ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
     written = gather_samples(segments, folder.samples, {name: encode(getattr(record, name)) for name in names})
     folder.chunks.unlink(missing_ok=True)
     folder.replies.unlink(missing_ok=True)
     folder.events.unlink(missing_ok=True)
+    folder.asked.unlink(missing_ok=True)
+    if contents := gather_asked(asked):
+        paths.write(folder.asked, AskedRecord(epoch_unix_ns=record.epoch_unix_ns, asked=contents))
     if found := [path for path in clients if path.exists()]:
         with folder.client_telemetry.open("wb") as target:
             for path in found:

@@ -13,6 +13,9 @@ from seamark.model.service import Service
 from seamark.tasks.scoring.table import code_of
 from seamark.tasks.task import task_document
 
+READERS = ("seamark.drivers.openai.kept:read_kept", "seamark.drivers.openai.events:texts_in")
+"""Functions that find the text of an answer in a kept reply."""
+
 
 class TaskForm(Form):
     """A task by its name alone: a new one is a file of config/benchmarks."""
@@ -64,8 +67,8 @@ class TaskForm(Form):
         return tuple(document["qualities"])
 
     def scored_by(self, document: Document) -> tuple[str, ...]:
-        """Return the package of scorers, and a scorer of the user's own."""
-        return code_of(str(document["scorer"])) if "scorer" in document else ()
+        """Return what reads the answers in kept replies, the package of scorers, and a scorer of the user's own."""
+        return (*READERS, *code_of(str(document["scorer"]))) if "scorer" in document else ()
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a mapping: there is none."""

@@ -213,6 +213,7 @@ class Coordinator:
             segments=tuple(each.segment for each in assignments if each.segment.exists()),
             chunks=tuple(each.chunks for each in assignments if each.chunks.exists()),
             replies=tuple(path for each in assignments if (path := each.path("replies")).exists()),
+            asked=tuple(path for each in assignments if (path := each.path("asked")).exists()),
             events=tuple(path for each in assignments if (path := each.path("events")).exists()),
             stages=tuple(ready.get("stages", ())),
             client_csv=self._client_csv,

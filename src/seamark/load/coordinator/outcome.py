@@ -36,6 +36,7 @@ class LoadOutcome:
     log_tail: tuple[str, ...] = ()
     items: int | None = None
     replies: tuple[Path, ...] = ()
+    asked: tuple[Path, ...] = ()
     events: tuple[Path, ...] = ()
     stages: tuple[str, ...] = ()
 

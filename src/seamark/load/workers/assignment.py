@@ -15,7 +15,7 @@ from seamark.model.service import LoadKind, Value
 
 PROCESSES_A_CORE = 2
 ENDLESS = 1 << 62
-SEGMENTS = ("samples", "chunks", "replies", "events")
+SEGMENTS = ("samples", "chunks", "replies", "events", "asked")
 FILES = "files"
 """Folder beside the segments with the files that a Task keeps."""
 

@@ -175,6 +175,25 @@ def gather_replies(segments: Sequence[Path | PlacedSegment], target: Path) -> in
     return rows
 
 
+def gather_asked(segments: Sequence[Path | PlacedSegment]) -> Mapping[str, str]:
+    """Return what identifies the content of each item, by its number, from the files of all workers.
+
+    Of a session only the items that it has done count; a file that was cut short says nothing.
+    """
+    asked: dict[str, str] = {}
+    for segment in segments:
+        path = segment.path if isinstance(segment, PlacedSegment) else segment
+        done = segment.only if isinstance(segment, PlacedSegment) else None
+        try:
+            items: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        for item, content in items.items():
+            if done is None or (int(item) < len(done) and done[int(item)]):
+                asked.setdefault(item, content)
+    return asked
+
+
 def _batches(replies: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
     """Collect replies in batches of about REPLIES_BYTES."""
     indexes: list[int] = []

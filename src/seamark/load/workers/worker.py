@@ -186,6 +186,9 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         bodies = ()
     elif job.load.finite:
         assignment, bodies = work_list(assignment, driver, lambda: channel.send("again"))
+        if assignment.replies is not None and (ids := driver.item_ids()) is not None:
+            asked = {item: ids[item] for item in sorted(bodies.own)}
+            assignment.path("asked").write_text(json.dumps(asked), encoding="utf-8")
         if isinstance(assignment.items, Passes):
             channel.on_enough = assignment.items.end
     else:

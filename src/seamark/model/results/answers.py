@@ -57,8 +57,8 @@ class AnswersRecord:
 class AskedRecord:
     """What the kept replies of a load are replies to: by item what identifies the content of its request.
 
-    `epoch_unix_ns` is that of the load. Written by its first scoring, and never changed: replies are not scored against
-    requests of another content.
+    `epoch_unix_ns` is that of the load. Written with its replies where the driver identifies its items, else by the
+    first scoring, and never changed: replies are not scored against requests of another content.
     """
 
     schema_version: int = 1
