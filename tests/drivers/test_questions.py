@@ -11,7 +11,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.drivers import questions
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import Questions, asked_of, judge
-from seamark.load.driver import Target
+from seamark.load.driver import Target, TaskFailure
 from seamark.model.service import Service, Setting
 from seamark.planning.study import SHIPPED
 
@@ -237,6 +237,18 @@ def test_the_error_of_a_reply_is_the_code_that_the_server_gave_or_else_its_type(
 ) -> None:
     assert read_kept(reply({"error": error}, status=500)).error == code
     assert read_kept(reply(piece("a"), {"error": error})).error == code
+
+
+@pytest.mark.covers("B12")
+def test_questions_that_cannot_be_kept_fail_their_trial_with_a_category(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(questions, "CACHE", tmp_path / "file" / "questions")
+    with pytest.raises(TaskFailure) as caught:
+        Questions(target(tmp_path, task_seed=73))
+    assert caught.value.category == "filesystem_error"
+    assert "Not a directory" in str(caught.value)
 
 
 def test_a_benchmark_without_a_subset_stands_for_all_of_its_subsets() -> None:

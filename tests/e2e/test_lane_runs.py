@@ -14,6 +14,8 @@ import pytest
 from processes import until
 from study_folder import BENCH, StudyFolder
 
+from seamark.planning.study import Study
+
 pytestmark = pytest.mark.e2e
 LANES = ("--cpus", "0,1", "--per-device", "2", "--parallel", "4")
 two_cpus = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPU 0 and CPU 1")
@@ -137,6 +139,34 @@ def test_a_lane_that_is_killed_is_started_again_and_its_unit_alone_runs_again(st
     assert all(path.stat().st_mtime_ns == at_ns for path, at_ns in measured.items())
     served = Counter(path.name for path in study.results.glob("deployments/*"))
     assert set(served.values()) == {1}
+    assert study.processes() == []
+
+
+@two_cpus
+@pytest.mark.covers("B2", "B12")
+def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study: StudyFolder) -> None:
+    study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 0.5, "delay_ms": [1, 2, 3, 4]})
+    lethal = Study.at(study.root, scenario="config/scenarios/try.yaml").plan.deployments[1].id
+    run = subprocess.Popen(
+        [*BENCH, "submit", "-c", "config/scenarios/try.yaml", "--cpus", "0,1", "--parallel", "2"],
+        cwd=study.root,
+        env=dict(study.environment or {}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def serving() -> list[psutil.Process]:
+        return [lane for lane in lanes_of(study) if any(lethal in each.cmdline() for each in lane.children())]
+
+    for _ in range(2):
+        until(lambda: bool(serving()))
+        serving()[0].kill()
+        until(lambda: not serving())
+    assert run.wait(120) == 1
+    outcomes = {path.name: study.json(f"{path.name}/load.json") for path in study.trials()}
+    assert Counter(load["category"] for load in outcomes.values()) == {None: 3, "lane_died": 1}
+    [failed] = [load for name, load in outcomes.items() if name.startswith(f"{lethal}--")]
+    assert "two lanes died" in failed["reason"]
     assert study.processes() == []
 
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -13,7 +15,7 @@ from question_data import SHIPPED, asked, jsonl
 from seamark.config.benchmark_files import read_benchmark
 from seamark.errors import UserError
 from seamark.tasks.benchmark import Benchmark, Source
-from seamark.tasks.loading import hub_arguments
+from seamark.tasks.loading import category_of, hub_arguments
 from seamark.tasks.question_files import question_file, read_questions
 from seamark.tasks.scoring.table import score
 
@@ -248,7 +250,29 @@ def test_a_data_set_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.M
     assert (
         "'THUDM/LongBench' at 'main' cannot be loaded: ConnectionError: cannot reach zip://data/qasper.jsonl" in line
     )
+    assert category_of(caught.value) == "network_error"
     assert not Path("cache").exists() or not list(Path("cache").iterdir())
+
+
+@pytest.mark.covers("B12")
+def test_data_that_cannot_be_loaded_have_a_category_by_the_type_of_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("own.yaml").write_text(PLAIN, encoding="utf-8")
+    Path("rows.jsonl").symlink_to("/proc/self/mem")  # its first byte cannot be read: EIO
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        asked(read_benchmark(Path("own.yaml")))
+    assert category_of(caught.value) == "filesystem_error"
+    Path("rows.jsonl").unlink()
+    for make in (Path.mkdir, Path.touch):  # a folder, a file without rows
+        make(Path("rows.jsonl"))
+        with pytest.raises(UserError) as wrong:
+            asked(read_benchmark(Path("own.yaml")))
+        assert category_of(wrong.value) == "dataset_error"
+        if make is Path.mkdir:
+            Path("rows.jsonl").rmdir()
+    monkeypatch.setitem(sys.modules, "httpx", SimpleNamespace(TransportError=KeyError))
+    reason = UserError("cannot be loaded")
+    reason.__cause__ = KeyError("as httpx.ConnectError, which is no OSError")
+    assert category_of(reason) == "network_error"
 
 
 def block(page: str, begin: str) -> str:

@@ -173,6 +173,9 @@ def categories() -> dict[str, str]:
         "cuda 700": of_cuda(700),
         "host": MemoryError("x"),
         "time": TimeoutError("x"),
+        "no permission": PermissionError(13, "Permission denied"),
+        "input or output": OSError(5, "Input/output error"),
+        "no file": FileNotFoundError(2, "No such file"),
         "words alone": RuntimeError("CUDA out of memory"),
     }
     return {name: category_of(error) for name, error in errors.items()}

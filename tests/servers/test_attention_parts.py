@@ -69,6 +69,9 @@ def test_categories_follow_from_types_and_cuda_codes_never_from_words():
         "cuda 700": "gpu_error",
         "host": "host_out_of_memory",
         "time": "generation_timeout",
+        "no permission": "filesystem_error",
+        "input or output": "filesystem_error",
+        "no file": "generation_failed",
         "words alone": "generation_failed",
     }
 

@@ -17,6 +17,8 @@ from seamark.dispatch.claim_policies import ClaimPolicy, Unit, UnitState
 from seamark.storage.paths import read, write
 
 STATES: tuple[UnitState, ...] = get_args(UnitState)
+LOST = "lost"
+"""Folder of units whose lanes were killed, each a file with a byte for every such lane."""
 LIST = "units.json"
 CHOOSING = ".choosing.lock"
 
@@ -47,7 +49,7 @@ class ClaimList:
     @classmethod
     def make(cls, root: Path, units_now: Callable[[], Sequence[Unit]]) -> "ClaimList":
         """Write a list of waiting units into a folder, unless one is there: its states stay."""
-        for state in STATES:
+        for state in (*STATES, LOST):
             (root / state).mkdir(parents=True, exist_ok=True)
         with _locked(root / CHOOSING):
             if not (root / LIST).exists():
@@ -85,7 +87,11 @@ class ClaimList:
     def units(self) -> tuple[Unit, ...]:
         """Return every unit with its present state, in the order of the plan."""
         states: dict[str, UnitState] = {name: state for state in STATES for name in self._names(state)}
-        return tuple(replace(unit, state=states.get(unit.id, unit.state)) for unit in self._units.values())
+        lost = {name: self._path(name, LOST).stat().st_size for name in self._names(LOST)}
+        return tuple(
+            replace(unit, state=states.get(unit.id, unit.state), lost=lost.get(unit.id, 0))
+            for unit in self._units.values()
+        )
 
     def ended(self) -> bool:
         """Return whether every unit is done."""
@@ -99,15 +105,17 @@ class ClaimList:
             try:
                 with suppress(BlockingIOError):
                     if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                        with self._path(name, LOST).open("ab") as count:
+                            count.write(b"+")
                         self._path(name, "running").rename(self._path(name, "waiting"))
             finally:
                 os.close(file)
 
-    def _names(self, state: UnitState) -> list[str]:
+    def _names(self, state: str) -> list[str]:
         with os.scandir(self.root / state) as entries:
             return [entry.name for entry in entries]
 
-    def _path(self, unit: str, state: UnitState) -> Path:
+    def _path(self, unit: str, state: str) -> Path:
         return self.root / state / unit
 
 

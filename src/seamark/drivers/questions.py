@@ -18,6 +18,7 @@ from seamark.errors import UserError
 from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
 from seamark.model import service
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
+from seamark.tasks.loading import category_of
 from seamark.tasks.question_files import questions
 from seamark.tasks.scoring.table import score
 from seamark.tasks.task import at, item_id, task_of_document
@@ -70,7 +71,9 @@ class Questions(OpenAi):
         except UserError as error:
             if _is_made(self._task):
                 raise
-            raise TaskFailure("dataset_error", str(error)) from None  # data of others may come before the run
+            raise TaskFailure(category_of(error), str(error)) from None  # data of others may come before the run
+        except OSError as error:  # a file that is there, or the cache of questions
+            raise TaskFailure("filesystem_error", str(error)) from None
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return the first questions. The seed changes none of them: a task has its own, `task_seed`. It names the

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from seamark.model.service import FailureCategory
 
 ALL_FAILED = "all_requests_failed"
+STATED_BY_SERVERS = ("filesystem_error",)
+"""Categories that any server may state as the reason of its end, beside those of its recipe."""
 
 FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
     "server_died": FailureCategory(
@@ -27,6 +29,14 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         help="The data of a task cannot be had, or are not of the form that its benchmark describes.",
         remedy="Put the data where the benchmark's `source` says, or correct it; then `bench retry`.",
     ),
+    "network_error": FailureCategory(
+        help="The source of a task's data could not be reached.",
+        remedy="Look at the network, or put the data into a folder that the benchmark's `source` names.",
+    ),
+    "filesystem_error": FailureCategory(
+        help="A file that is there could not be read or written.",
+        remedy="Look at its permissions and at the file system; then `bench retry`.",
+    ),
     "client_died": FailureCategory(
         help="All workers of the load ended before their time, or load.json is damaged.",
         remedy="See the trial's log. `bench retry` measures the trial again.",
@@ -34,6 +44,10 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
     ALL_FAILED: FailureCategory(
         help="No request of the load has a good reply.",
         remedy="See errors.by_category and the server's log.",
+    ),
+    "lane_died": FailureCategory(
+        help="The lanes that ran the trial's deployment were killed, each time it was begun.",
+        remedy="See the lane's log, and dmesg for the kernel's killer of processes; then `bench retry`.",
     ),
     "no_samples": FailureCategory(
         help="Nothing was sent or recorded, or the samples could not be kept.",

@@ -4,7 +4,10 @@ A source that cannot be read, or has no rows, is a UserError that names the task
 """
 
 import csv
+import errno
 import json
+import socket
+import sys
 from collections.abc import Iterator
 from inspect import signature
 from itertools import count
@@ -18,6 +21,8 @@ from seamark.model.dotted import resolved
 from seamark.storage.paths import expanded
 from seamark.tasks.benchmark import Benchmark, Row, Source, Subset
 
+NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+"""Codes of OSErrors for a path that is no file: a mistake in the benchmark's source, and none of the file system."""
 FORMATS = (".jsonl", ".json", ".csv", ".parquet")
 """Endings of files that are read, in the order in which a folder is searched."""
 
@@ -74,9 +79,30 @@ def _read(task: str, subset: Subset) -> Iterator[Row]:
     except FileNotFoundError:
         raise UserError(f"{task}: no such file: {_shown(path)}. Correct 'source', or put the data there.") from None
     except OSError as error:
-        raise UserError(f"{task}: {_shown(path)}: cannot be read: {error.strerror}.") from None
+        raise UserError(f"{task}: {_shown(path)}: cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError) as error:
         raise UserError(f"{task}: {_shown(path)}: {error}") from None
+
+
+def category_of(error: BaseException) -> str:
+    """Return the failure category of data that cannot be loaded, from the types of an error and of its causes."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(each, _network_errors()) for each in causes):
+        return "network_error"
+    if any(isinstance(each, OSError) and each.errno not in NO_FILE for each in causes):
+        return "filesystem_error"
+    return "dataset_error"
+
+
+def _network_errors() -> tuple[type[BaseException], ...]:
+    """Return the types of errors of a network, those of packages that download if they are in use."""
+    of_packages = (("httpx", "TransportError"), ("requests", "ConnectionError"), ("requests", "Timeout"))
+    found = (getattr(sys.modules.get(package), name, None) for package, name in of_packages)
+    return (ConnectionError, TimeoutError, socket.gaierror, *(each for each in found if each is not None))
 
 
 def data_file(task: str, subset: Subset) -> Path | None:

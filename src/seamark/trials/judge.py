@@ -21,7 +21,7 @@ from seamark.load.workers.judging import TEXTS, JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
-from seamark.model.failure_categories import ALL_FAILED
+from seamark.model.failure_categories import ALL_FAILED, FAILURE_CATEGORIES, STATED_BY_SERVERS
 from seamark.model.leaves import filled
 from seamark.model.results.answers import AnswersRecord, AskedRecord, Score
 from seamark.model.results.load_record import LoadRecord
@@ -109,7 +109,8 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
 def _why_all_failed(record: AnswersRecord, service: Service, errors: Mapping[str, int]) -> AnswersRecord:
     """Return the record of a load without a good reply: of the recipe's category that the server gave most errors."""
     record = replace(record, errors=errors)
-    known = service.failures.get(record.commonest_error or "")
+    code = record.commonest_error or ""
+    known = service.failures.get(code) or (FAILURE_CATEGORIES[code] if code in STATED_BY_SERVERS else None)
     return replace(record, category=record.commonest_error, remedy=known.remedy) if known else record
 
 

@@ -30,12 +30,16 @@ from seamark.storage.paths import ScenarioFolder, write_text
 from seamark.trials.conflicts import CommitMarks
 from seamark.trials.lane_device import kept_to, pool_here
 from seamark.trials.load_lock import write_waiting
+from seamark.trials.measure import LoadFailure
 from seamark.trials.permissions import user_named
 from seamark.trials.run_deployment import run_deployment
 from seamark.trials.trial_files import finite_lengths_s
 
 POLL_S = 0.02
 """Interval of looks at the list while no unit may begin."""
+MOST_LOST = 2
+"""A unit that so many lanes died of is not begun again: it would end all lanes of the run, one after another."""
+LANE_DIED = "two lanes died while they ran this deployment, so it was not begun a third time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +164,9 @@ def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequ
     def run_unit(unit: Unit, slot: DeviceSlot) -> None:
         with kept_to(slot, pool):
             servers.stop(results.deployment(unit.id), "evicted")  # of a lane that was killed
+            given_up = LoadFailure(category="lane_died", reason=LANE_DIED) if unit.lost >= MOST_LOST else None
             try:
-                run_deployment(study, scenario, unit.id, arguments, failed=False, anew=False)
+                run_deployment(study, scenario, unit.id, arguments, failed=False, anew=False, given_up=given_up)
             except UserError as mistake:
                 print(mistake, file=sys.stderr, flush=True)
         _keep_records(study, scenario, unit.id, folder)

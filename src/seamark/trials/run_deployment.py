@@ -26,18 +26,28 @@ from seamark.trials import server_start
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load
+from seamark.trials.measure import LoadFailure
 from seamark.trials.trial_files import put_aside, republished, settled
 
 
 def run_deployment(
-    study: Study, scenario: str, deployment_id: str, arguments: Sequence[str], *, failed: bool, anew: bool
+    study: Study,
+    scenario: str,
+    deployment_id: str,
+    arguments: Sequence[str],
+    *,
+    failed: bool,
+    anew: bool,
+    given_up: LoadFailure | None = None,
 ) -> int:
     """Measure the pending trials of a deployment and return the exit code: 1 when a phase failed.
 
     `arguments` come before each script's own. With `failed` failed trials are measured again as well, with `anew`
-    those of another server or configuration. On SIGTERM the current phase ends, the server is torn down and the code
-    is 143: the running trial is left for the next job. Raises UserError, before anything is started, if a server of
-    the deployment runs, images are missing, or conflicting trials exist.
+    those of another server or configuration. With `given_up` no server is started: that is the trials' failure.
+
+    On SIGTERM the current phase ends, the server is torn down and the code is 143: the running trial is left for the
+    next job. Raises UserError, before anything is started, if a server of the deployment runs, images are missing, or
+    conflicting trials exist.
     """
     folder = study.folder(scenario).deployment(deployment_id)
     phases = _Phases(study, scenario, arguments)
@@ -53,7 +63,10 @@ def run_deployment(
             print(f"{deployment_id}: all trials are measured.")
             return 0
         try:
-            if left and not (phases.run("serve", deployment_id) and phases.run("warmup", deployment_id)):
+            if given_up is not None:
+                context = DeploymentContext.of(study, scenario, deployment_id)
+                server_start.leave_out(context, given_up.category, given_up.reason)
+            elif left and not (phases.run("serve", deployment_id) and phases.run("warmup", deployment_id)):
                 return 1
             measured = [phases.run("load", trial_id) for trial_id in left]
             return 0 if all(measured) else 1

@@ -33,12 +33,12 @@ def serve(context: DeploymentContext) -> None:
     run = run_of(os.environ)
     counted = counted_of(context.service.name, context.deployment.settings)
     if why := why_not_tried(context.results, counted, run):
-        _leave_out(context, NOT_TRIED, why)
+        leave_out(context, NOT_TRIED, why)
         return
     try:
         place = place_of(context)
     except UserError as mistake:  # this machine has too little for the placement
-        _leave_out(context, "setup_failed", str(mistake))
+        leave_out(context, "setup_failed", str(mistake))
         return
     trials = context.study.whole.trials_of(context.scenario, context.deployment.id)
     answer = servers.serve_planned(
@@ -64,7 +64,13 @@ def serve(context: DeploymentContext) -> None:
         )
 
 
-def _leave_out(context: DeploymentContext, category: str, reason: str) -> None:
+def leave_out(context: DeploymentContext, category: str, reason: str) -> None:
+    """Write endpoint.json, and those of members, with the reason why no server is started."""
+    if context.deployment.members:
+        for member in context.members:
+            leave_out(member, category, reason)
+        write_whole_endpoint(context, context.server.record())
+        return
     servers.leave_out(
         context.deployment, context.service, context.site, context.folder, category=category, reason=reason
     )

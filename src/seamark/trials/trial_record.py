@@ -105,8 +105,9 @@ def start_of(context: DeploymentContext, endpoint: Endpoint | None = None) -> st
 def keep_samples(
     folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord, sessions: "Sessions | None" = None
 ) -> LoadRecord:
-    """Write samples.parquet, chunks.parquet of streams, replies.parquet with asked.json, and events.parquet where they
-    are kept, and the client's telemetry if it has any. Return the record with the facts of the samples.
+    """Write samples.parquet, chunks.parquet of streams, replies.parquet with asked.json, and events.parquet if kept.
+
+    Write the client's telemetry if it has any. Return the record with the facts of the samples.
 
     Of the `sessions` of a finite load this outcome is the last. Raises OSError and ValueError as `gather_samples`.
     """

@@ -1,5 +1,7 @@
 """Errors of requests and of the start, with categories from types and CUDA codes, never from words."""
 
+import errno
+
 from seamark.errors import UserError
 
 WRONG_REQUEST = "wrong_request"
@@ -13,7 +15,10 @@ GPU_ERROR = "gpu_error"
 HOST_OUT_OF_MEMORY = "host_out_of_memory"
 GENERATION_TIMEOUT = "generation_timeout"
 GENERATION_FAILED = "generation_failed"
+FILESYSTEM_ERROR = "filesystem_error"
 
+NOT_THERE = (None, errno.ENOENT, errno.ENOTDIR)
+"""Codes of OSErrors for a file that is not there; transformers raises them without a code."""
 CUDA_MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation of the CUDA runtime's cudaError_t."""
 
@@ -65,6 +70,8 @@ def category_of(error: BaseException, otherwise: str = GENERATION_FAILED) -> str
         return HOST_OUT_OF_MEMORY
     if isinstance(error, TimeoutError):
         return GENERATION_TIMEOUT
+    if isinstance(error, OSError) and error.errno not in NOT_THERE:
+        return FILESYSTEM_ERROR
     return otherwise
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from seamark.errors import UserError
+from seamark.model.failure_categories import STATED_BY_SERVERS
 from seamark.model.results.deployment_record import ServerEnd
 from seamark.platform.process_tree import (
     alive_below,
@@ -90,7 +91,7 @@ def supervise(spec: LaunchSpec, guard: int) -> None:
         if not end.log_tail and end.why in ("crash", "failed"):
             end = replace(end, log_tail=tuple(log_tail(log, log_start)))
         if end.category == "server_never_healthy" and (
-            stated := stated_failure(end.log_tail, startup.spec.service.failures)
+            stated := stated_failure(end.log_tail, (*startup.spec.service.failures, *STATED_BY_SERVERS))
         ):
             end = replace(end, category=stated[0], reason=stated[1])
         _shut_down(startup, end)
