@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from seamark.config.forms.table import LevelReader, canonical
-from seamark.config.yaml_source import Item, Mistakes
+from seamark.attention.method import read_method
+from seamark.config.forms.table import LevelReader, canonical, text_of
+from seamark.config.yaml_source import Item, Mistakes, yaml_tree
 from seamark.drivers import questions
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import Questions, asked_of, judge
+from seamark.errors import UserError
 from seamark.load.driver import Target, TaskFailure
 from seamark.model.service import Service, Setting
 from seamark.planning.study import SHIPPED
@@ -293,3 +295,53 @@ def test_methods_in_place_name_the_line_of_each_mistake() -> None:
     assert reader.levels(item, METHOD, mistakes) is None
     [line] = mistakes.lines
     assert line.startswith("s.yaml:9: method.maskers[0].keys: ")
+
+
+def method_in_place(document: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the levels of a method that is written in place, and the mistakes in it."""
+    mistakes = Mistakes()
+    item = yaml_tree(json.dumps(document), Path("s.yaml"), mistakes)
+    assert item is not None
+    service: Any = None
+    reader = LevelReader(service=service, preset_folder=(SHIPPED / "config").joinpath)
+    return [str(each) for each in reader.levels(item, METHOD, mistakes) or ()], mistakes.lines
+
+
+HASHED = {"name": "trained", "maskers": [{"masker": "hash_top_k", "keys": 2, "bits": 8, "weights": "w.safetensors"}]}
+
+
+def test_weights_of_a_method_are_a_file_of_the_study_and_another_file_is_another_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [line] = method_in_place(HASHED)[1]
+    assert "w.safetensors: No such file or directory. Name a file of trained projections" in line
+    levels = []
+    for content in (b"one", b"two"):
+        Path("w.safetensors").write_bytes(content)
+        found, mistakes = method_in_place(HASHED)
+        assert mistakes == []
+        levels += found
+    assert len(set(levels)) == 2
+    [masker] = json.loads(levels[1])["maskers"]
+    assert masker["weights"] == "w.safetensors", "a study may move"
+    asked = sent(Questions(target(tmp_path, method=levels[1])), 0)["attention"]["maskers"]
+    assert asked == [{**masker, "weights": str(tmp_path / "w.safetensors")}]
+    assert "weights=w.safetensors" in text_of("method", levels[1])
+    pinned = {**HASHED, "maskers": [{**HASHED["maskers"][0], "weights_sha256": "0" * 64}]}  # type: ignore[dict-item]
+    [line] = method_in_place(pinned)[1]
+    assert "not the weights_sha256 that is written" in line
+
+
+def test_results_say_that_projections_are_random(tmp_path: Path) -> None:
+    [level_of_preset] = level(METHOD, "hash_attention")
+    assert "weights=random" in text_of("method", level_of_preset)
+    [note] = read_method(json.loads(level_of_preset), "method").notes
+    assert note == "hash_top_k: random projections of seed 0, not trained ones"
+
+
+@pytest.mark.parametrize("text", ["revision=main", "[1]", "3"])
+def test_options_that_are_no_object_are_found_before_a_server_starts(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model_options: .* is no JSON object"):
+        Questions(target(tmp_path, model_options=text))
+    Questions(target(tmp_path, model_options='{"revision": "main"}', tokenizer_options=""))

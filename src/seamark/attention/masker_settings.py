@@ -99,7 +99,8 @@ class Lsh:
 class HashTopK:
     """The keys whose signature of `bits` has most bits in common with the query's (HashAttention).
 
-    `weights` is a file of trained projections; None stands for random hyperplanes. https://arxiv.org/abs/2412.14468
+    `weights` is a file of trained projections, and `weights_sha256` the digest of its content; None stands for random
+    hyperplanes. https://arxiv.org/abs/2412.14468
     """
 
     masker: ClassVar[str] = "hash_top_k"
@@ -107,6 +108,7 @@ class HashTopK:
     bits: int
     weights: str | None = None
     seed: int = 0
+    weights_sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

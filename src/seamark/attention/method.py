@@ -165,14 +165,15 @@ def _masker_mistakes(entry: Any, path: tuple[str | int, ...]) -> Iterator[Method
     if _has_budget(form) and ("keys" in entry) == ("fraction" in entry):
         both = "both 'keys' and 'fraction' are given" if "keys" in entry else "neither 'keys' nor 'fraction' is given"
         yield MethodMistake(path=path, text=f"{both}. {name} needs one of them.")
-    optional = ("weights", "seed")
+    optional = ("weights", "seed", "weights_sha256")
     for key in own:
         if key not in entry and key not in optional:
             yield MethodMistake(path=path, text=f"the key '{key}' is missing: {PARAMETERS[key].text}.")
     for key in allowed:
-        if key == "weights":
+        if key in ("weights", "weights_sha256"):
             if not isinstance(entry.get(key), str | None) or entry.get(key) == "":
-                text = f"{entry[key]!r} is no file. Leave it out for random projections."
+                what = "file" if key == "weights" else "digest"
+                text = f"{entry[key]!r} is no {what}. Leave it out for random projections."
                 yield MethodMistake(path=(*path, key), text=text)
         elif key in entry and not PARAMETERS[key].holds(entry[key]):
             text = f"{entry[key]!r} is not allowed: {PARAMETERS[key].text}."
@@ -195,7 +196,9 @@ def _has_budget(form: type[Masker]) -> bool:
 def _masker(entry: Mapping[str, Any]) -> Masker:
     form: Any = MASKERS[entry["masker"]]
     own = {
-        key: entry[key] if key in ("weights", "bits", "tables", "page", "seed") else float(entry[key])
+        key: entry[key]
+        if key in ("weights", "weights_sha256", "bits", "tables", "page", "seed")
+        else float(entry[key])
         for each in fields(form)
         if (key := each.name) in entry
     }
@@ -208,5 +211,7 @@ def _masker(entry: Mapping[str, Any]) -> Masker:
 
 def _written(masker: Masker) -> dict[str, Any]:
     values = asdict(masker)
+    if values.get("weights_sha256") is None:
+        values.pop("weights_sha256", None)
     budget = {key: value for key, value in values.pop("budget", {}).items() if value is not None}
     return {"masker": masker.masker, **budget, **values}

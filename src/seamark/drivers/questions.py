@@ -17,6 +17,7 @@ from seamark.drivers.openai.models import TINY, write_tiny
 from seamark.errors import UserError
 from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
 from seamark.model import service
+from seamark.storage.paths import expanded
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
 from seamark.tasks.loading import category_of
 from seamark.tasks.question_files import questions
@@ -27,6 +28,8 @@ CACHE = Path("~/.cache/seamark/questions")
 """Folder of the questions of every task, made or loaded once."""
 METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_context_tokens", "measure_error_ratio")
 """Settings that the server attention takes with each request."""
+OPTIONS = ("model_options", "tokenizer_options")
+"""Settings that the server attention takes at its start, each a JSON object. A wrong one is found before that."""
 KNOWN_READER, RANDOM = "known_reader", "random"
 """Models that are made here: one whose answers are known, and one of random weights with the same words."""
 LIMIT_RATIO = 0.9
@@ -57,6 +60,8 @@ class Questions(OpenAi):
         self._apart = "method" in target.settings
         self._scope = ""
         self._limit_s = LIMIT_RATIO * target.load.timeout_s
+        for name in OPTIONS:
+            _require_options(name, target.settings.get(name))
         self.kinds = ("question",)
         self.work_count = len(self._asked)
         numbers = {
@@ -120,7 +125,18 @@ class Questions(OpenAi):
         fields = {name: value for name, value in given.items() if value is not None and name != "method"}
         if fields.get("chat_template") and not _task(self._task)[1].chat:
             fields["chat_template"] = False  # its published program leaves the template out
-        return {**fields, **({"attention": json.loads(str(given["method"]))} if given["method"] else {})}
+        return {**fields, **({"attention": _with_whole_paths(str(given["method"]))} if given["method"] else {})}
+
+
+def _require_options(name: str, text: service.Value) -> None:
+    """Raise UserError for a setting that is no JSON object."""
+    try:
+        good = text is None or isinstance(json.loads(str(text) or "{}"), dict)
+    except ValueError:
+        good = False
+    if not good:
+        example = '\'{"revision": "main"}\''
+        raise UserError(f"{name}: {text!r} is no JSON object. Write one as a text: {name}: {example}")
 
 
 def _loading(settings: Mapping[str, service.Value]) -> tuple[int, int | None, int | None]:
@@ -201,6 +217,16 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
         answers=[reply.text for reply in kept],
         facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
     )
+
+
+def _with_whole_paths(method: str) -> Mapping[str, Any]:
+    """Return the document of a method for a server, which works in another folder than the study."""
+    document = json.loads(method)
+    maskers = [
+        {**each, "weights": str(expanded(each["weights"]).resolve())} if each.get("weights") else each
+        for each in document["maskers"]
+    ]
+    return {**document, "maskers": maskers}
 
 
 def _is_sparse(method: service.Value) -> bool:

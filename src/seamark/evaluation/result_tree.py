@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from seamark.attention.method import read_method
 from seamark.config.levels import show
 from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, micro_metrics, setting_name
@@ -132,6 +133,7 @@ def config_of(trial: EvaluatedTrial) -> Mapping[str, Any]:
         "config_hash": trial.trial.config_hash,
         "model": settings.get("model"),
         "sparse_attention": method,
+        "sparse_attention_notes": [] if method is None else list(read_method(method, "method").notes),
         "benchmark": task,
         "repetition": trial.trial.repetition,
         "settings": {name: value for name, value in settings.items() if value is not None and name != "model"},

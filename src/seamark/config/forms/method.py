@@ -1,5 +1,6 @@
 """Methods of attention: a level of `method` is a preset of config/methods, or maskers written in place."""
 
+import hashlib
 from typing import Any
 
 from seamark.attention.masker_settings import MASKERS
@@ -8,6 +9,7 @@ from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
+from seamark.storage.paths import expanded
 
 
 class MethodForm(Form):
@@ -23,7 +25,13 @@ class MethodForm(Form):
         before = mistakes.count
         for each in method_mistakes(document):
             mistakes.add(item.at(each.path), each.text)
-        return read_method(document, item.where).document if mistakes.count == before else None
+        if mistakes.count > before:
+            return None
+        written = read_method(document, item.where).document
+        maskers = [
+            _with_digest(each, item.at(("maskers", at)), mistakes) for at, each in enumerate(written["maskers"])
+        ]
+        return {**written, "maskers": maskers} if mistakes.count == before else None
 
     def check(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
         """A method fits with every other setting."""
@@ -61,6 +69,28 @@ class MethodForm(Form):
         }
 
 
+def _with_digest(masker: Document, item: Item, mistakes: Mistakes) -> Document:
+    """Return a masker with the digest of its file of weights, if it has one: another file is another method. Notes a
+    file that cannot be read, or is another than the digest that is written says."""
+    if masker.get("weights") is None:
+        return masker
+    at = item.at(("weights",))
+    try:
+        with expanded(masker["weights"]).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        mistakes.add(
+            at,
+            f"{masker['weights']}: {error.strerror}. Name a file of trained projections (safetensors), relative to"
+            " the study, or leave it out for random ones.",
+        )
+        return masker
+    if masker.get("weights_sha256") not in (None, digest):
+        mistakes.add(at, f"{masker['weights']}: its SHA-256 is {digest}, not the weights_sha256 that is written.")
+    return {**masker, "weights_sha256": digest}
+
+
 def _shown(masker: Document) -> str:
-    rest = ", ".join(f"{key}={value}" for key, value in masker.items() if key != "masker" and value is not None)
+    own = {**masker, "weights": masker.get("weights") or "random"} if masker["masker"] == "hash_top_k" else masker
+    rest = ", ".join(f"{key}={value}" for key, value in own.items() if key != "masker" and value is not None)
     return f"{masker['masker']}({rest})"
