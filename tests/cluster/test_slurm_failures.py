@@ -144,7 +144,8 @@ def do_harm(study: SlurmStudy, harm: str, job: Job, states: Path) -> None:
     if harm == "CANCELLED":
         study.slurm("scancel", number)
     elif harm == "TIMEOUT":
-        study.slurm("scontrol", "update", f"JobId={number}", "EndTime=now")
+        # a time that has passed when it arrives would be refused
+        study.slurm("scontrol", "update", f"JobId={number}", "EndTime=now+3seconds")
     elif harm == "NODE_FAIL":
         states.write_text(f"{number} {harm}\n")
     elif harm == "PREEMPTED":

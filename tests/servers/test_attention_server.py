@@ -105,6 +105,25 @@ def test_the_gathered_kernel_answers_as_the_masked_one(server, sparse_from):
     ]
 
 
+def test_the_metrics_page_counts_keys_errors_and_bytes_as_the_replies_do(server):
+    def counted():
+        names = ("question_keys_kept", "question_keys_allowed", "answer_keys_kept", "answer_keys_allowed")
+        names += ("kv_read_bytes", "output_errors", "output_errors_sampled")
+        return {name: server.counter(f"seamark_{name}_total") for name in names}
+
+    before = counted()
+    fields = {"attention": SINK_LOCAL, "measure_error_ratio": 1.0, "max_tokens": 5, "ignore_eos": True}
+    facts = [server.ask(context=CONTEXT, question=each, **fields)["seamark"] for each in QUESTIONS[:2]]
+    grown = {name: value - before[name] for name, value in counted().items()}
+    kept, allowed = (grown[f"question_keys_{what}"] + grown[f"answer_keys_{what}"] for what in ("kept", "allowed"))
+    assert 0 < grown["answer_keys_kept"] < grown["answer_keys_allowed"]
+    low, high = sorted(each["density_mean"] for each in facts)
+    assert low <= kept / allowed <= high
+    assert grown["kv_read_bytes"] == sum(each["kv_bytes_read"] for each in facts)
+    assert grown["output_errors_sampled"] == 2
+    assert grown["output_errors"] == pytest.approx(sum(each["output_error_mean"] for each in facts))
+
+
 def test_density_is_kept_keys_over_keys_that_causality_allows(server):
     reply = server.ask(context=CONTEXT, question="ba", attention=SINK_LOCAL, max_tokens=3, ignore_eos=True)
     facts, prompt = reply["seamark"], reply["usage"]["prompt_tokens"]

@@ -115,4 +115,5 @@ class Engine:
             cached_prompt_tokens=answer.cached_tokens,
             generation_tokens=answer.tokens,
             contexts_reused=bool(answer.facts["context_reused"]),
+            **answer.counts,
         )

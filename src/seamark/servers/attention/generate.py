@@ -42,6 +42,7 @@ class Answer:
     cached_tokens: int = 0
     tokens: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -191,6 +192,7 @@ class _Work:
         if measurements.sampled:
             cache = self._contexts.keys_values
             measure_errors(measurements, cache, completion.method, completion.kernel, self._seed)
+        answer.counts = measurements.counts()
         answer.facts = measurements.document(
             kernel=completion.kernel,
             context_tokens=len(self._prompt.context),

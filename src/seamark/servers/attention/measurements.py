@@ -70,6 +70,17 @@ class Measurements:
         self._positions_sampled += drawn is not None
         return drawn
 
+    def counts(self) -> dict[str, float]:
+        """Return what this reply adds to the server's counters, by their names."""
+        found: dict[str, float] = {"kv_read_bytes": self.kv_bytes_read}
+        for phase in REPORTED:
+            found[f"{phase}_keys_kept"] = sum(self._phases[phase].kept)
+            found[f"{phase}_keys_allowed"] = sum(self._phases[phase].allowed)
+        if self.errors:
+            found["output_errors"] = mean([mean(each) for each in self.errors.values()])
+            found["output_errors_sampled"] = 1
+        return found
+
     def document(
         self, *, kernel: str, context_tokens: int, cut: int, reused: bool, prefill_chunk: int
     ) -> dict[str, Any]:
