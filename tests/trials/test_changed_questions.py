@@ -176,3 +176,11 @@ def test_an_export_pairs_no_answer_with_another_question(folder: TrialFolder, ro
     questions._questions.cache_clear()
     with pytest.raises(UserError, match=r"question [12] of capitals has changed since it was answered"):
         list(answer_rows(evaluated(trial_of(), folder)))
+
+
+def test_answers_have_their_times_beside_their_scores(folder: TrialFolder) -> None:
+    judged(folder)
+    table = pq.read_table(folder.answers)
+    assert table["latency_s"].to_pylist() == pytest.approx([0.05] * 3)
+    assert "ttft_s" in table.column_names
+    assert [row["latency_s"] for row in answer_rows(evaluated(trial_of(), folder))] == table["latency_s"].to_pylist()

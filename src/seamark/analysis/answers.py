@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from seamark.analysis.comparison.scored import ScoredItems
 
-PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "error", "finish", "answer", "reply")
+TIMES = ("ttft_s", "latency_s")
+PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "error", "finish", "answer", "reply", *TIMES)
 """Columns of answers.parquet beside the scores and the facts."""
 FACT = "fact_"
 """Prefix of columns with facts of the items, such as depth or length."""
@@ -18,6 +19,20 @@ FACT = "fact_"
 def score_columns(names: Sequence[str]) -> list[str]:
     """Return the columns that hold scores."""
     return [name for name in names if name not in PLAIN and not name.startswith(FACT)]
+
+
+def times_by_item_s(samples: Path) -> Mapping[int, tuple[float | None, float | None]]:
+    """Return the time to the first token, from the actual send, and the latency, from the intended send, of each item
+    in samples.parquet, in seconds; None where there is none. Raises OSError or ValueError for a damaged file."""
+    table = pq.read_table(samples, columns=["index", "due_ns", "sent_ns", "first_ns", "last_ns"])
+
+    def since(begun: int, at: int | None) -> float | None:
+        return None if at is None or at < begun else (at - begun) / 1e9
+
+    return {
+        row["index"]: (since(row["sent_ns"], row["first_ns"]), since(row["due_ns"], row["last_ns"]))
+        for row in table.to_pylist()
+    }
 
 
 def read_scored(path: Path) -> ScoredItems | None:

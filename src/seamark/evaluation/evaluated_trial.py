@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import score_columns
+from seamark.analysis.answers import score_columns, times_by_item_s
 from seamark.config.forms.table import label_of
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
@@ -109,7 +108,7 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
     times in seconds. Raises OSError or ValueError where the files cannot be read, and UserError where a question has
     changed since it was asked."""
     asked = asked_of(trial.trial.settings)
-    times = _times_s(trial.folder)
+    times = times_by_item_s(trial.folder.samples)
     table = pq.read_table(trial.folder.answers)
     scores = score_columns(table.column_names)
     for row in table.to_pylist():
@@ -151,19 +150,6 @@ def micro_metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, An
         facts = read_kept(row["reply"]).facts if row["reply"] is not None else {}
         if found := {name: facts[name] for name in ATTENTION_FIELDS if name in facts}:
             yield {"id": row["id"], **found}
-
-
-def _times_s(folder: TrialFolder) -> Mapping[int, tuple[float | None, float | None]]:
-    """Return time to the first token and latency by item, None where they are missing."""
-    table: pa.Table = pq.read_table(folder.samples, columns=["index", "due_ns", "first_ns", "last_ns"])
-
-    def since(due: int, at: int | None) -> float | None:
-        return None if at is None or at < due else (at - due) / 1e9
-
-    return {
-        row["index"]: (since(row["due_ns"], row["first_ns"]), since(row["due_ns"], row["last_ns"]))
-        for row in table.to_pylist()
-    }
 
 
 def setting_name(trial: Trial, name: str) -> str:

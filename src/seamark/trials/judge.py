@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import FACT, PLAIN, said_by_item
+from seamark.analysis.answers import FACT, PLAIN, TIMES, said_by_item, times_by_item_s
 from seamark.config.forms.table import scored_by
 from seamark.load.driver import Target
 from seamark.load.workers.judging import TEXTS, JudgingError, judge_replies
@@ -262,6 +262,8 @@ def _table(
     kinds = [None if kind is None or kind >= len(load.kinds) else load.kinds[kind] for kind in of_sample("kind")]
     failures = [None if not failure else Failure(failure).name.lower() for failure in of_sample("failure")]
     nothing: Sequence[None] = [None] * len(items)
+    times = times_by_item_s(folder.samples)
+    times_s = {name: [times.get(item, (None, None))[at] for item in items] for at, name in enumerate(TIMES)}
     return pa.table(
         {
             "item": pa.array(items, pa.int64()),
@@ -270,6 +272,7 @@ def _table(
             "kind": pa.array(kinds, pa.string()),
             "units": pa.array(of_sample("units"), pa.int64()),
             "failure": pa.array(failures, pa.string()),
+            **{name: pa.array(values, pa.float64()) for name, values in times_s.items()},
             **({"error": pa.array(texts["error"], pa.string())} if texts["error"] else {}),
             "finish": pa.array(texts["finish"] or nothing, pa.string()),
             "answer": pa.array(texts["answer"] or nothing, pa.string()),
