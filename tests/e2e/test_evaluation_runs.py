@@ -78,6 +78,7 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
 
     text = (study.root / "reports/try/report.md").read_text()
     assert "## Quality against cost" in text
+    assert "Device-hours for quality" in text
     exported = study.bench("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "out")
     assert exported.returncode == 0, exported.stderr
     assert "4 tasks of 4 trials" in exported.stdout

@@ -3,8 +3,8 @@
 import pytest
 
 from seamark.errors import UserError
+from seamark.stats.pass_at_k import pass_at_k
 from seamark.tasks.benchmark import Benchmark, Question, Source, Subset, Value
-from seamark.tasks.scoring.boxed import pass_at_k
 from seamark.tasks.scoring.choices import retrieval
 from seamark.tasks.scoring.table import SCORERS, score
 

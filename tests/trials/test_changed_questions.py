@@ -1,6 +1,7 @@
 """Scores of tasks after a change: another scorer scores kept replies again, other questions score none of them."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -43,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
     """A trial of three questions on data in a file, with a scorer of the user's own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_scorer", raising=False)  # of another test
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(questions, "CACHE", tmp_path / "questions")

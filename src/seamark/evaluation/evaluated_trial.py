@@ -88,6 +88,7 @@ class EvaluatedTrial:
             "questions": answers.answers,
             "contexts": answers.clusters,
             "scores": {name: encode(each) for name, each in answers.scores.items()},
+            **({"published": dict(answers.published)} if answers.published else {}),
             **{name: encode(value) for name in figures if (value := getattr(metrics, name)) is not None},
         }
 

@@ -33,6 +33,8 @@ from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
 from seamark.storage.codec import encode, parse
 from seamark.storage.paths import TrialFolder, read_or_none, replacing, write
+from seamark.tasks.scoring.published import published_figures
+from seamark.tasks.task import task_of_document
 
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
@@ -138,6 +140,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         clusters=len(set(clusters)) if clusters is not None else None,
         scores={name: score_of(values, clusters) for name, values in scores.items()},
         errors=Counter(error for error in errors or () if error is not None),
+        published=_published(trial, scores, batches),
     )
     texts = {"id": ids, "cluster": clusters, "error": errors, "finish": finish, "answer": said}
     table = _table(folder, load, kept, items, texts, scores, facts).sort_by("item")
@@ -202,6 +205,23 @@ def score_of(values: Sequence[float | None], clusters: Sequence[str | None] | No
     return Score(mean=mean.difference, standard_error=mean.standard_error, scored=len(scored))
 
 
+def _published(
+    trial: Trial, scores: Mapping[str, Sequence[float | None]], batches: Sequence[Mapping[str, Any]]
+) -> Mapping[str, float]:
+    """Return the figures of a trial's task as its benchmark publishes them; none without a task."""
+    if not trial.settings.get("task"):
+        return {}
+    benchmark, subset = task_of_document(json.loads(str(trial.settings["task"])))
+    names = dict.fromkeys(name for batch in batches for name in batch["facts"])
+    facts = {name: [value for batch in batches for value in _column(batch, name)] for name in names}
+    return published_figures(benchmark.task(subset), subset.scorer, scores, facts)
+
+
+def _column(batch: Mapping[str, Any], fact: str) -> Sequence[Any]:
+    values: Sequence[Any] = batch["facts"].get(fact, [None] * len(batch["items"]))
+    return values
+
+
 def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quality]) -> dict[str, list[float | None]]:
     """Return the scores by name. Raises ValueError for a name or a value that the recipe does not allow."""
     names = list(dict.fromkeys(name for batch in batches for name in batch["scores"]))
@@ -227,7 +247,7 @@ def _facts(batches: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
     """Return the columns of facts of the items. Raises ValueError for values of several types."""
     columns = {}
     for name in dict.fromkeys(name for batch in batches for name in batch["facts"]):
-        values = [value for batch in batches for value in batch["facts"].get(name, [None] * len(batch["items"]))]
+        values = [value for batch in batches for value in _column(batch, name)]
         try:
             columns[f"{FACT}{name}"] = pa.array(values)
         except pa.ArrowException as error:

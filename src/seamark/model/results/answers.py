@@ -25,7 +25,8 @@ class AnswersRecord:
     `quality_version` is the dotted path of the scoring function with a digest of its module, then those of what else
     scores, such as a task's scorer; `answers_sha256` is a digest of what was answered to each item. `answered` counts the items with a good reply, None in older files. `errors`
     counts replies by the code that the server gave their error. Where it gave most of a failed load's one that is a
-    category of the recipe, that is `category`, with its `remedy`.
+    category of the recipe, that is `category`, with its `remedy`. `published` are figures of a task as its benchmark
+    publishes them, where they are no means of scores.
     """
 
     schema_version: int = 1
@@ -38,6 +39,7 @@ class AnswersRecord:
     answers_sha256: Word = field(default=None, metadata=OPTIONAL)
     scores: Mapping[str, Score] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)
+    published: Mapping[str, float] = field(default_factory=dict, metadata=OPTIONAL)
     category: Word = field(default=None, metadata=OPTIONAL)
     remedy: Word = field(default=None, metadata=OPTIONAL)
 

@@ -6,6 +6,7 @@ from seamark.model.results.comparison import Comparisons, SubsetAverage
 from seamark.report.answers_of import SideBySide, side_by_side
 from seamark.report.compared_answers import score_text
 from seamark.report.numbers import level
+from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Block, Section, Table, Text, column, figures
 from seamark.report.source import Results
 from seamark.storage.paths import TrialFolder
@@ -14,16 +15,17 @@ MOST_CHANGED, MOST_CHARACTERS, MOST_FACT_TABLES = 20, 200, 12
 
 
 def answers_section(results: Results) -> Section | None:
-    """Return where answers go wrong; None without comparisons of answers or averages over subsets."""
+    """Return what answers cost and where they go wrong; None without scored answers."""
     found = results.summary.comparisons
+    costs = answer_cost_blocks(results)
     if found is None:
-        return None
+        return Section(id="answers", title="Answers", blocks=tuple(costs)) if costs else None
 
     def trials(treatment: str) -> Sequence[tuple[int, TrialFolder]]:
         return [(each.block, each.folder) for each in results.by_treatment.get(treatment, ())]
 
     pairs = list(side_by_side(found, trials, trials))
-    blocks = [*_averages(found), *_facts(found, pairs), *_changed(pairs)]
+    blocks = [*_averages(found), *costs, *_facts(found, pairs), *_changed(pairs)]
     return Section(id="answers", title="Answers", blocks=tuple(blocks)) if blocks else None
 
 

@@ -1,4 +1,4 @@
-r"""Whole numbers in `\boxed{...}`, the answers to AIME problems, and pass@k over several samples.
+r"""Whole numbers in `\boxed{...}`, the answers to AIME problems.
 
 Sources: benchmark/AIME2024 and benchmark/AIME2025 of xAlg-ai/sparse-attention-hub, which read an answer in two ways;
 the unbiased estimator of Chen et al. 2021, https://arxiv.org/abs/2107.03374. Published quirk: a box ends at its first
@@ -6,7 +6,6 @@ closing brace.
 """
 
 import re
-from math import comb
 
 from seamark.tasks.scoring.matching import plain_digits
 
@@ -70,13 +69,3 @@ def _boxed_or_stated(answer: str) -> str | None:
 def _is_answer(number: str) -> bool:
     """Return whether a number is one of 0 to 999."""
     return len(plain_digits(number)) <= 3
-
-
-def pass_at_k(samples: int, right: int, k: int) -> float:
-    """Return the probability that at least one of k of the samples is right: 1 - C(n - c, k) / C(n, k).
-
-    Unbiased for k up to the number of samples. Raises ValueError for other numbers.
-    """
-    if not 0 <= right <= samples or not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} of {samples} samples with {right} right is not defined.")
-    return 1 - comb(samples - right, k) / comb(samples, k)

@@ -1,0 +1,162 @@
+"""Tables of scored answers beside their scores: device-hours for a percent of quality, pass@k, published figures."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from seamark.model.results.answers import AnswersRecord
+from seamark.model.service import Value
+from seamark.model.trial import levels_of
+from seamark.report.compared_answers import score_text
+from seamark.report.numbers import level, number
+from seamark.report.page.content import Block, Table, column, figures
+from seamark.report.source import Results, TrialRecord
+from seamark.stats.pass_at_k import pass_at_k
+from seamark.storage.paths import read_or_none
+
+TASK = "task"
+MOST_K = 64
+
+
+@dataclass(kw_only=True)
+class _Group:
+    """Treatments that differ by their task alone: time on devices, and scores of their first quality."""
+
+    device_s: float = 0.0
+    blocks: set[int] = field(default_factory=set)
+    scores: list[tuple[float, int]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def answer_cost_blocks(results: Results) -> list[Block]:
+    """Return the tables that a scenario's answers have; none without scored answers."""
+    records = {
+        trial.id: record
+        for trial in results.trials
+        if trial.ok
+        and (record := read_or_none(trial.folder.answers_record, AnswersRecord)) is not None
+        and record.status == "ok"
+        and record.scores
+    }
+    if not records:
+        return []
+    return [*_device_hours(results, records), *_pass_at_k(results, records), *_published(results, records)]
+
+
+def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
+    levels = levels_of(results.plan)
+    gpus = {each.id: max(1, each.gpus) for each in (*results.plan.deployments, *results.plan.served)}
+    groups: dict[tuple[str, tuple[tuple[str, Value], ...]], _Group] = {}
+    for trial in results.trials:
+        own = levels.get(trial.treatment, {})
+        key = trial.workload, tuple((name, value) for name, value in own.items() if name != TASK)
+        group = groups.setdefault(key, _Group())
+        record = records.get(trial.id)
+        if record is None or trial.load_s is None:
+            group.missing.append(level(own.get(TASK), TASK) if own.get(TASK) is not None else trial.treatment)
+            continue
+        score = next(iter(record.scores.values()))
+        group.device_s += trial.load_s * gpus.get(trial.deployment, 1)
+        group.blocks.add(trial.block)
+        if score.mean is not None:
+            group.scores.append((score.mean, score.scored))
+    whole = {key: group for key, group in groups.items() if group.scores and not group.missing}
+    if not whole:
+        return []
+    names = list(dict.fromkeys(name for _, own in whole for name, _ in own))
+    several = len({workload for workload, _ in whole}) > 1
+    hours = [group.device_s / 3600 / len(group.blocks) for group in whole.values()]
+    percents = [
+        100 * sum(mean * scored for mean, scored in group.scores) / sum(scored for _, scored in group.scores)
+        for group in whole.values()
+    ]
+    columns = (
+        *((column("workload", [workload for workload, _ in whole]),) if several else ()),
+        *(column(name, [_shown(dict(own).get(name), name) for _, own in whole]) for name in names),
+        figures("score", [number(each) for each in percents], "%"),
+        figures("device-hours", [number(each) for each in hours]),
+        figures(
+            "device-hours for a percent",
+            [number(hour / percent) if percent else None for hour, percent in zip(hours, percents, strict=True)],
+            why="no score",
+        ),
+    )
+    others = len(groups) - len(whole)
+    left_out = [f"{others} more lack scores of a task."] if others else []
+    note = "Loads of one repetition of all tasks, without starts of servers. The score is the mean of all questions."
+    return [Table(columns=columns, caption="Device-hours for quality", footnotes=(note, *left_out))]
+
+
+def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
+    """Return pass@k of treatments whose repetitions drew several samples of each question, right or wrong."""
+    from seamark.analysis.answers import read_scored  # imports pyarrow
+
+    drawn = {
+        trial.treatment
+        for trial in results.plan.measured
+        if float(trial.settings.get("temperature") or 0) > 0 and trial.settings.get(TASK)
+    }
+    rows: list[tuple[str, int, Mapping[int, float]]] = []
+    for treatment, trials in results.by_treatment.items():
+        own = [trial for trial in trials if trial.id in records]
+        if treatment not in drawn or len(own) < 2:
+            continue
+        scored = [(next(iter(records[trial.id].scores)), read_scored(trial.folder.answers)) for trial in own]
+        values: dict[str, list[float]] = {}
+        for name, items in scored:
+            for (item, _), value in (items.by_item(name) if items is not None else {}).items():
+                values.setdefault(item, []).append(value)
+        samples = min(map(len, values.values()), default=0)
+        if samples < 2 or any(value not in (0, 1) for each in values.values() for value in each):
+            continue
+        found = {
+            k: fmean(pass_at_k(len(each), round(sum(each)), k) for each in values.values())
+            for k in range(1, min(samples, MOST_K) + 1)
+            if k == samples or k & (k - 1) == 0  # 1, 2, 4, ... and all of them
+        }
+        rows.append((treatment, samples, found))
+    if not rows:
+        return []
+    every = sorted({k for _, _, found in rows for k in found})
+    columns = (
+        column("treatment", [treatment for treatment, _, _ in rows], "code"),
+        figures("samples", [str(samples) for _, samples, _ in rows]),
+        *(
+            figures(
+                f"pass@{k}",
+                [score_text(found[k]) if k in found else None for _, _, found in rows],
+                why="fewer samples",
+            )
+            for k in every
+        ),
+    )
+    note = "Repetitions are samples. Unbiased over all of them: 1 - C(n - c, k) / C(n, k), mean over the questions."
+    return [Table(columns=columns, caption="pass@k", footnotes=(note,))]
+
+
+def _published(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
+    rows = [
+        (trial, name, value)
+        for trial in results.trials
+        if trial.id in records
+        for name, value in records[trial.id].published.items()
+    ]
+    if not rows:
+        return []
+    repeated = Counter(trial.treatment for trial, _, _ in rows)
+    columns = (
+        column("treatment", [_named(trial, repeated) for trial, _, _ in rows], "code"),
+        column("figure", [name for _, name, _ in rows]),
+        figures("value", [score_text(value) for _, _, value in rows]),
+    )
+    note = "As the benchmark's own program sums a task up; published tables show them times 100."
+    return [Table(columns=columns, caption="Figures as published", footnotes=(note,))]
+
+
+def _named(trial: TrialRecord, repeated: Mapping[str, int]) -> str:
+    return trial.id if repeated[trial.treatment] > 1 else trial.treatment
+
+
+def _shown(value: Value, name: str) -> str | None:
+    return None if value is None else level(value, name)

@@ -1,0 +1,123 @@
+"""Tables beside scores: device-hours for a percent of quality, pass@k and published figures, from files by hand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from samples import a_trial
+
+from seamark.model.results.answers import AnswersRecord, Score
+from seamark.model.trial import Deployment, Plan, Trial
+from seamark.report.page.answer_costs import answer_cost_blocks
+from seamark.report.page.content import Table
+from seamark.storage.paths import TrialFolder, write
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A trial by hand: its levels, the time of its load, and the scores of its items."""
+
+    method: str
+    task: str
+    repetition: int
+    load_s: float
+    scores: Sequence[float]
+    temperature: float = 0.0
+    published: Mapping[str, float] | None = None
+
+
+def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Table]:
+    """Return the tables of some trials by their captions."""
+    trials, records = [], []
+    for each in scored:
+        treatment = f"d--{each.method}-{each.task}"
+        settings = {"method": each.method, "task": each.task, "temperature": each.temperature}
+        trial: Trial = a_trial(settings, id=f"{treatment}--r{each.repetition}", deployment="d", group="w")
+        trials.append(trial)
+        folder = TrialFolder(root=root / trial.id)
+        mean = sum(each.scores) / len(each.scores)
+        record = AnswersRecord(
+            status="ok",
+            scores={"score": Score(mean=mean, scored=len(each.scores))},
+            published=each.published or {},
+        )
+        folder.root.mkdir()
+        write(folder.answers_record, record)
+        ids = [f"{each.task}/{item}" for item in range(len(each.scores))]
+        columns: dict[str, Any] = {"id": ids, "cluster": ids, "failure": [None] * len(ids), "score": each.scores}
+        pq.write_table(pa.table(columns), folder.answers)
+        records.append(
+            SimpleNamespace(
+                id=trial.id,
+                treatment=treatment,
+                workload="w",
+                deployment="d",
+                block=each.repetition,
+                ok=True,
+                load_s=each.load_s,
+                folder=folder,
+            )
+        )
+    served = Deployment(id="d", service="s", settings={}, nodes=1, gpus=gpus, cpus_per_task=1, mem_gb=1)
+    plan = Plan(
+        scenario="s",
+        source="s.yaml",
+        seed=0,
+        repetitions=max(each.repetition for each in scored),
+        max_retries=0,
+        factors={},
+        deployments=(served,),
+        trials=tuple(trials),
+    )
+    by_treatment: dict[str, list[SimpleNamespace]] = {}
+    for record in records:
+        by_treatment.setdefault(record.treatment, []).append(record)
+    results: Any = SimpleNamespace(plan=plan, trials=tuple(records), by_treatment=by_treatment)
+    return {str(block.caption): block for block in answer_cost_blocks(results) if isinstance(block, Table)}
+
+
+def cells(table: Table) -> dict[str, list[Any]]:
+    return {each.name: [cell.text for cell in each.cells] for each in table.columns}
+
+
+@pytest.mark.covers("B17")
+def test_device_hours_are_those_of_all_tasks_of_a_method_over_its_percent(tmp_path: Path) -> None:
+    scored = [
+        Scored(method="dense", task="a", repetition=1, load_s=1800, scores=[1, 1]),
+        Scored(method="dense", task="b", repetition=1, load_s=1800, scores=[1, 0, 0, 1, 0, 0]),
+        Scored(method="sparse", task="a", repetition=1, load_s=360, scores=[1, 0]),
+        Scored(method="sparse", task="b", repetition=1, load_s=360, scores=[0, 0, 0, 1, 0, 0]),
+    ]
+    found = cells(tables(tmp_path, scored, gpus=2)["Device-hours for quality"])
+    assert found["method"] == ["dense", "sparse"]
+    assert found["score"] == ["50.0", "25.0"]
+    assert found["device-hours"] == ["2.00", "0.400"], "two GPUs each"
+    assert found["device-hours for a percent"] == ["0.0400", "0.0160"]
+
+
+@pytest.mark.covers("B13")
+def test_repetitions_that_are_drawn_give_pass_at_k_and_others_do_not(tmp_path: Path) -> None:
+    drawn = [
+        Scored(method="m", task="aime", repetition=number, load_s=1, scores=scores, temperature=0.6)
+        for number, scores in enumerate([[1, 0], [0, 0], [1, 0], [0, 1]], 1)
+    ]
+    found = cells(tables(tmp_path, drawn)["pass@k"])
+    assert found["samples"] == ["4"]
+    assert found["pass@1"] == ["0.375"], "2 of 4 and 1 of 4"
+    assert found["pass@2"] == ["0.667"], "1 - 1/6 and 1 - 3/6"
+    assert found["pass@4"] == ["1.000"]
+    again = tmp_path / "again"
+    again.mkdir()
+    greedy = [Scored(method="m", task="t", repetition=number, load_s=1, scores=[1, 0]) for number in (1, 2)]
+    assert "pass@k" not in tables(again, greedy)
+
+
+def test_published_figures_have_a_row_each(tmp_path: Path) -> None:
+    scored = [Scored(method="m", task="e", repetition=1, load_s=1, scores=[1], published={"0-4k": 0.5, "8k+": 0.25})]
+    found = cells(tables(tmp_path, scored)["Figures as published"])
+    assert (found["figure"], found["value"]) == (["0-4k", "8k+"], ["0.500", "0.250"])
