@@ -24,8 +24,10 @@ def comparing_of(
     services: Mapping[str, Service],
     own: Sequence[str],
     mistakes: Mistakes,
+    whole: bool = True,
 ) -> Comparing | None:
-    """Return what a scenario declares to compare, None after noting a mistake. `own` are its own metrics."""
+    """Return what a scenario declares to compare, None after noting a mistake. `own` are its own metrics. Where
+    `workloads` are not the `whole` ones, as after a mistake in them, names are not looked up in what they vary."""
     if not is_mapping(item, mistakes):
         return None
     before = mistakes.count
@@ -33,11 +35,11 @@ def comparing_of(
     factors = _factors(workloads, resources)
     metrics = _metrics(workloads, services, own)
     given: dict[str, Any] = {}
-    if "baseline" in item.value:
+    if whole and "baseline" in item.value:
         given["baseline"] = _baseline(item.value["baseline"], factors, mistakes)
-    if "metrics" in item.value:
+    if whole and "metrics" in item.value:
         given["metrics"] = _names(item.value["metrics"], metrics, "metric", mistakes)
-    if "family" in item.value:
+    if whole and "family" in item.value:
         given["family"] = _names(item.value["family"], (*factors, *metrics), "factor or metric", mistakes)
     if "margin" in item.value:
         given["margin"] = margin = decode(item.value["margin"], float, mistakes)
@@ -49,7 +51,7 @@ def comparing_of(
             mistakes.add(
                 item.value["quality_margin"], f"{least:g} is no margin: give a number above 0, in units of the score."
             )
-    if "costs" in item.value:
+    if whole and "costs" in item.value:
         given["costs"] = _names(item.value["costs"], metrics, "metric", mistakes)
     return Comparing(**given) if mistakes.count == before else None
 

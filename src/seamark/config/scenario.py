@@ -60,6 +60,7 @@ def scenario_of(
     if "checks" in tree.value:
         fields["checks"] = tuple(_own_objects(tree.value["checks"], FunctionType, mistakes))
     resources = fields.get("resources", Resources())
+    noted = mistakes.count
     fields["workloads"] = workloads_of(tree, resources, services, mistakes, preset_folder, own)
     if "repetitions" not in tree.value and _repeats_itself(fields["workloads"], services):
         fields["repetitions"] = 1
@@ -67,7 +68,7 @@ def scenario_of(
         from seamark.config.compare import comparing_of  # few scenarios have it
 
         fields["compare"] = comparing_of(
-            tree.value["compare"], fields["workloads"], resources, services, own, mistakes
+            tree.value["compare"], fields["workloads"], resources, services, own, mistakes, mistakes.count == noted
         )
     if "prediction" in tree.value:
         from seamark.config.prediction import prediction_of  # few scenarios have it
