@@ -94,29 +94,55 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
     assert len(samples) == 20
 
 
-@pytest.mark.covers("B9")
-def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(study: StudyFolder) -> None:
-    write(study, max_requests=2000, measure_error_ratio=1.0, method="sink_local")
+def killed_in_a_task(study: StudyFolder, victim: str, *options: str) -> None:
+    """Start a run, and kill a part of it with SIGKILL while it asks questions of the task `needles`."""
 
     def replies() -> int:
-        return sum(path.stat().st_size for path in study.results.glob("*--r1/.sessions/*/worker-*.replies"))
+        return sum(path.stat().st_size for path in study.results.glob("*needles*--r1/.sessions/*/worker-*.replies"))
 
-    run = study.start()
-    until(lambda: replies() > 60_000, within_s=120)
-    [snakemake] = [each for each in psutil.Process(run.pid).children() if "snakemake" in " ".join(each.cmdline())]
-    for process in (snakemake, run):
-        process.kill()
+    run = study.start(*options)
+    until(lambda: replies() > 60_000, within_s=180)
+    if victim == "run":
+        [snakemake] = [each for each in psutil.Process(run.pid).children() if "snakemake" in " ".join(each.cmdline())]
+        for process in (snakemake, run):
+            process.kill()
+    elif victim == "server":
+        [server] = study.processes(lambda each: "seamark.servers.attention.serve" in each.cmdline())
+        server.kill()
+    else:
+        lanes = study.processes(lambda each: each.name() == "rules_api:lane")
+        [lane] = [each for each in lanes if any("needles" in " ".join(own.cmdline()) for own in each.children())]
+        lane.kill()
     run.wait()
     until(lambda: not study.processes(), within_s=60)
-    done = study.submit()
+
+
+@pytest.mark.covers("B2", "B9")
+@pytest.mark.parametrize("victim", ["run", "server", "lane"])
+def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(study: StudyFolder, victim: str) -> None:
+    lanes = ("--cpus", "0,1", "--parallel", "2") if victim == "lane" else ()
+    write(study, max_requests=2000, measure_error_ratio=1.0, method="sink_local")
+    if victim == "lane":  # two servers of the model, one for each of two tasks
+        document = json.loads((study.root / "config/scenarios/try.yaml").read_text())
+        short = {**document["workload"], "name": "short", "task": "mock_benchmark", "length_words": None}
+        document |= {"replicas": 2, "workloads": [{**document.pop("workload"), "name": "long"}, short]}
+        (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    killed_in_a_task(study, victim, *lanes)
+    verb = "retry" if victim == "server" else "submit"
+    done = study.bench(verb, "-c", "config/scenarios/try.yaml", *lanes)
     assert done.returncode == 0, done.stdout + done.stderr
-    [trial] = study.trials()
+    [trial] = [each for each in study.trials() if "needles" in each.name]
     load = study.json(f"{trial.name}/load.json")
     first, second = load["sessions"]
     assert first["items"] > 0
     assert first["items"] + second["items"] == 2000
-    assert len(answers(trial)) == 2000, "no question is asked twice"
+    rows = sorted(answers(trial).values(), key=lambda row: int(row["item"]))
+    assert len(rows) == 2000, "no question is asked twice"
     assert study.json(f"{trial.name}/answers.json")["answers"] == 2000
+    planned = Study.at(study.root, scenario="config/scenarios/try.yaml").trial("try", trial.name)
+    method = read_method(json.loads(str(planned.settings["method"])), "method")
+    undisturbed = [float(expected_right(each.facts, method, "question")) for each in asked_of(planned.settings)]
+    assert [row["score"] for row in rows] == undisturbed
 
 
 @pytest.mark.covers("B2", "B12")

@@ -61,10 +61,10 @@ class StudyFolder:
         """Run `bench submit` of the scenario."""
         return self.bench("submit", "-c", "config/scenarios/try.yaml")
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self, *options: str) -> "subprocess.Popen[bytes]":
         """Start `bench submit` and leave it running."""
         return subprocess.Popen(
-            [*BENCH, "submit", "-c", "config/scenarios/try.yaml"],
+            [*BENCH, "submit", "-c", "config/scenarios/try.yaml", *options],
             cwd=self.root,
             env=self.environment,
             stdout=subprocess.DEVNULL,

@@ -30,11 +30,18 @@ def trial(**changes: object) -> Trial:
     return replace(a_trial({"items": 8, "limit_s": 60.0}), **changes)
 
 
-def write_segment(path: Path, items: Sequence[int], *, cancelled: Sequence[int] = (), cut: bool = False) -> Path:
-    """One item after another, each of a second; those in `cancelled` at the end."""
+def write_segment(
+    path: Path,
+    items: Sequence[int],
+    *,
+    cancelled: Sequence[int] = (),
+    failed: Failure = Failure.CANCELLED,
+    cut: bool = False,
+) -> Path:
+    """One item after another, each of a second; those in `cancelled` have `failed`."""
     rows = samples_of(np.arange(len(items)), None, np.arange(len(items)) + 1.0)
     rows["index"] = items
-    rows["failure"] = np.where(np.isin(items, cancelled), Failure.CANCELLED, Failure.NONE)
+    rows["failure"] = np.where(np.isin(items, cancelled), failed, Failure.NONE)
     with Segment(path) as segment:
         segment.append(memoryview(rows.tobytes()), len(rows))
     if cut:
@@ -79,6 +86,20 @@ def test_the_next_session_has_what_is_left_of_items_and_of_the_time_limit(folder
     rest = Sessions.of(folder, trial(), SERVER).rest_of(job)
     assert np.flatnonzero(done_items(rest.done, 8)).tolist() == [0, 3, 6]
     assert rest.load.limit_s == pytest.approx(60 - 3 - 1)
+
+
+@pytest.mark.parametrize("failed", [Failure.RESET, Failure.CONNECT, Failure.PROTOCOL])
+def test_after_the_death_of_a_server_items_that_lost_their_connection_are_left_where_items_are_independent(
+    folder: TrialFolder, failed: Failure
+) -> None:
+    own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=failed)
+    sessions = Sessions.of(folder, trial(), SERVER)
+    assert np.flatnonzero(sessions.done).tolist() == [0, 3, 5], "a failed request is a result"
+    assert not sessions.goes_on("server_died", own, independent=False), "the server's data went with it"
+    assert sessions.goes_on("server_died", own, independent=True)
+    assert np.flatnonzero(Sessions.of(folder, trial(), SERVER).done).tolist() == [0, 3]
+    assert sessions.goes_on("interrupted", own, independent=False)
+    assert not sessions.goes_on("timeout", own, independent=True)
 
 
 def test_whole_records_of_a_segment_that_was_cut_count(folder: TrialFolder) -> None:

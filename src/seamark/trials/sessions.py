@@ -20,6 +20,8 @@ from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.storage.paths import TrialFolder, read_or_none, write
 
+GOES_ON = ("interrupted", "client_died", "disk_full")
+"""Categories of a failed finite load after which the next one does only what is left."""
 SHORTEST_S = 0.1
 """Least time limit of a session: one that is out of time ends as such, and not for a wrong setting."""
 
@@ -154,6 +156,17 @@ class Sessions:
         offsets_ns = accumulate((session.length_ns for session in self.made), initial=0)
         return zip(self.made, offsets_ns, strict=False)
 
+    def goes_on(self, category: str | None, parts: Path, *, independent: bool) -> bool:
+        """Return whether the next load does only what is left after a failure of that `category` in `parts`.
+
+        After the death of a server that is so for items which are `independent` of each other, as questions are: what
+        a new server holds does not matter to them.
+        """
+        if category == "server_died" and independent and parts.is_dir():
+            (parts / SERVER_DIED).touch()
+            return True
+        return category in GOES_ON
+
     def remove(self) -> None:
         """Remove the files of all sessions: their samples are gathered, or of no use."""
         shutil.rmtree(self.root, ignore_errors=True)
@@ -165,6 +178,8 @@ def _moment(unix_ns: int) -> str:
 
 MARK = "session.json"
 """Configuration and server of a session, in its folder."""
+SERVER_DIED = "server_died"
+"""File in the folder of a session whose server ended under it: requests without a connection were not answered."""
 NOTHING = np.zeros(0, dtype=np.bool_)
 
 
@@ -177,7 +192,7 @@ def _session(folder: Path) -> Session | None:
     done, length_ns = NOTHING, 0
     for path in sorted(folder.glob("worker-*.samples")):
         with suppress(ValueError):  # cut before its first record
-            items = items_in(path)
+            items = items_in(path, server_died=(folder / SERVER_DIED).exists())
             done = np.pad(done, (0, max(0, items.size - done.size)))
             done[: items.size] |= items
             length_ns = max([length_ns, *(int(records["last_ns"].max()) for records in read_segment(path))])

@@ -21,6 +21,8 @@ from seamark.load.workers.assignment import ENDLESS, WorkerAssignment, seed_for
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import MISSING_NS, Failure
 
+CUT_OFF = (Failure.CONNECT, Failure.RESET, Failure.PROTOCOL)
+"""Failures of requests to a server that is no longer there."""
 LARGEST_BYTES = 1 << 30
 """Memory limit for the encoded items of one worker: none of them is sent twice."""
 
@@ -142,13 +144,17 @@ def _share(
     return [item for item in order.tolist() if int(groups[item]) in own]
 
 
-def items_in(segment: Path, count: int | None = None) -> npt.NDArray[np.bool_]:
-    """Return which items have ended in a segment, of `count` or up to the last of them. A cancelled one has not.
-    Without `count`, indexes of further passes count as items: `done_items` leaves them out. Raises ValueError for a
-    file that is no segment."""
+def items_in(segment: Path, count: int | None = None, *, server_died: bool = False) -> npt.NDArray[np.bool_]:
+    """Return which items have ended in a segment, of `count` or up to the last of them.
+
+    A cancelled one has not, and neither has one whose connection failed where the `server_died`. Without `count`,
+    indexes of further passes count as items: `done_items` leaves them out. Raises ValueError for a file that is no
+    segment.
+    """
+    unfinished = [Failure.CANCELLED, *(CUT_OFF if server_died else ())]
     done = np.zeros(count or 0, dtype=np.bool_)
     for records in read_segment(segment):
-        ended = records["index"][(records["sent_ns"] != MISSING_NS) & (records["failure"] != Failure.CANCELLED)]
+        ended = records["index"][(records["sent_ns"] != MISSING_NS) & ~np.isin(records["failure"], unfinished)]
         done = np.pad(done, (0, max(0, int(ended.max(initial=-1)) + 1 - done.size)))
         done[ended] = True
     return done if count is None else done[:count]

@@ -44,9 +44,6 @@ from seamark.trials.trial_record import keep_samples, record_of, write_config, w
 if TYPE_CHECKING:
     from seamark.trials.sessions import Sessions  # imports numpy
 
-GOES_ON = ("interrupted", "client_died", "disk_full")
-"""Categories of a failed finite load after which the next one does only what is left."""
-
 
 Attempt = Callable[[DeploymentContext, Trial, TrialFolder, int, int], LoadRecord]
 """Measures a trial once: its folder, the number of the attempt, the process of the run."""
@@ -146,7 +143,8 @@ def _attempt(
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
-    if load.category not in GOES_ON:
+    independent = context.service.judge is not None
+    if sessions is None or not sessions.goes_on(load.category, parts, independent=independent):
         shutil.rmtree(folder.sessions, ignore_errors=True)
     shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written, because the disk may be full
     write_meta(context, trial, folder, before, load.workers, endpoint)
