@@ -6,15 +6,20 @@ The server is tests/support/scripted_model.py, as nothing here has a device whos
 import json
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from study_folder import BENCH
 
 from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionResults
 
 pytestmark = pytest.mark.e2e
+
+MOCK = BenchmarkConfig(benchmark_name="mock_benchmark")
 
 SERVER = Path(__file__).parents[1] / "support" / "scripted_model.py"
 RECIPE = f"""\
@@ -53,11 +58,28 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMARK_RUNTIME_DIR", str(tmp_path / "locks"))
 
 
-def run(models: list[str], at_once: int = 2, **settings: Any) -> ExecutionResults:
+def run(
+    models: list[str], at_once: int = 2, tasks: Sequence[BenchmarkConfig] = (MOCK,), **settings: Any
+) -> ExecutionResults:
     executor = BenchmarkExecutor(sorted(os.sched_getaffinity(0))[:2], at_once, "out", device_kind="cpu")
     adapter = AdapterConfig(adapter_name="on_demand", model_kwargs=settings)
-    task = [BenchmarkConfig(benchmark_name="mock_benchmark")]
-    return executor.run_benchmark_matrix(models, [("dense", None)], task, adapter, {"max_new_tokens": 4})
+    asked = {"generation_kwargs": {"max_new_tokens": 4}, "request_kwargs": {"max_requests": 5}}
+    return executor.run_benchmark_matrix(models, [("dense", None)], tasks, adapter, **asked)
+
+
+@pytest.mark.covers("B2", "B11", "B12")
+def test_of_twelve_stubs_one_fails_with_its_category_and_eleven_succeed() -> None:
+    tasks = [MOCK, BenchmarkConfig(benchmark_name="ruler", subsets=["vt", "fwe"])]
+    results = run(["picky", "good", "better", "best"], at_once=4, tasks=tasks)
+    assert len(results.individual_results) == results.execution_summary["completed_stubs"] == 11
+    [failed] = results.failed_executions
+    assert (failed.stub.title, failed.error_type) == ("picky/dense/ruler_vt", "gpu_out_of_memory")
+    [summary] = Path("out").glob("execution_*/execution_summary.json")
+    assert [each["stub"] for each in json.loads(summary.read_text())["failures"]] == ["picky/dense/ruler_vt"]
+    again = subprocess.run(
+        [*BENCH, "submit", "-c", "config/scenarios/matrix.yaml"], cwd="out/.seamark", check=False, capture_output=True
+    )
+    assert again.returncode == 1, "one stub has failed"
 
 
 @pytest.mark.covers("B2", "B12")

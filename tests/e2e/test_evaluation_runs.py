@@ -16,6 +16,8 @@ from seamark.attention.known_answers import expected_density, expected_right
 from seamark.attention.method import read_method
 from seamark.drivers.questions import asked_of
 from seamark.planning.study import Study
+from seamark.tasks.scoring.table import score
+from seamark.tasks.task import task_of_document
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -155,3 +157,37 @@ def test_a_model_that_is_not_there_fails_with_its_category_and_leaves_the_others
     assert failed["category"] == "model_not_found"
     assert "no/such-model" in failed["reason"]
     assert len(loads) == 2
+
+
+@pytest.mark.covers("B13", "B17")
+def test_vllm_is_asked_tasks_and_has_scores_and_times_of_the_same_answers(study: StudyFolder) -> None:
+    asked = {"component": "evaluation", "service": "vllm_questions", "model": "tiny", "max_requests": 10}
+    asked |= {"max_model_len": 1024, "max_num_seqs": 4, "kv_cache_bytes": 1 << 27, "enforce_eager": True}
+    document = {
+        "scenario": "try",
+        "workloads": [
+            {**asked, "name": "short", "task": "mock_benchmark"},
+            {**asked, "name": "lookup", "task": "needles", "length_words": 40},
+        ],
+    }
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    done = study.bench("submit", "-c", "config/scenarios/try.yaml", timeout=1200)  # its first start is slow
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = Study.at(study.root, scenario="config/scenarios/try.yaml").plan
+    assert len(plan.deployments) == 1, "both tasks on one server"
+    for trial in plan.trials:
+        rows = sorted(answers(study.results / trial.id).values(), key=lambda row: int(row["item"]))
+        benchmark, subset = task_of_document(json.loads(str(trial.settings["task"])))
+        questions = asked_of(trial.settings)
+        assert len(rows) == len(questions) > 4
+        assert all(row["answer"] for row in rows), "random weights say something"
+        right = [
+            score(benchmark, subset, each, row["answer"])["score"] for each, row in zip(questions, rows, strict=True)
+        ]
+        assert [row["score"] for row in rows] == right
+        metrics = study.json(f"{trial.id}/metrics.json")
+        assert metrics["quality"]["score"] == pytest.approx(sum(right) / len(right))
+        assert metrics["ttft_ms"]["p50"] > 0
+        assert all(row["ttft_s"] < row["latency_s"] for row in rows)
+    [short] = [trial for trial in plan.trials if trial.group == "short"]
+    assert study.json(f"{short.id}/metrics.json")["tpot_ms"]["p50"] > 0

@@ -1,6 +1,7 @@
 """What `bench plan` says of the items of a scored load."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from seamark.config.benchmark_files import task_of
 from seamark.planning.plan_answers import answer_lines, detectable_scores, items_of
 from seamark.planning.plan_text import describe
 from seamark.planning.study import SHIPPED, Study
+from seamark.tasks.benchmark import Benchmark, Source, Subset
 from seamark.tasks.task import task_document
 
 
@@ -50,3 +52,18 @@ def test_the_number_of_questions_is_that_of_the_task_as_far_as_the_plan_knows_it
     benchmark, subset = task_of(task, [SHIPPED / "config/benchmarks"])
     document = json.dumps(task_document(benchmark, subset))
     assert items_of({"task": document, "max_requests": limit}) == items
+
+
+def test_questions_in_a_file_of_others_are_counted_where_they_are_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seamark.planning.plan_answers.CACHE", tmp_path / "questions")
+    source = Source(file="rows.jsonl")
+    subset = Subset(name="", source=source, template="{question}", scorer="qa_f1")
+    subset = replace(subset, columns=replace(subset.columns, context=None))
+    benchmark = Benchmark(name="own", summary="", licence="", references=(), subsets={"": subset})
+    task = json.dumps(task_document(benchmark, subset))
+    assert items_of({"task": task}) is None, "the data may come before the run"
+    rows = [json.dumps({"question": str(number), "references": ["a"]}) for number in range(7)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    assert items_of({"task": task}) == 7
+    assert items_of({"task": task, "max_requests": 3}) == 3

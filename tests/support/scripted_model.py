@@ -1,8 +1,8 @@
 """A completions server that fails on demand: `python scripted_model.py HOST PORT MODEL [FLAG]`.
 
 By its model's name it answers every request (`good`), says that it is out of memory (`oom`), says so of every other
-request (`half`), never answers (`hangs`) or ends with the first request (`dies`). A model `until` is out of memory
-until the file `FLAG` is there. A model in the folder `absent` is not found.
+request (`half`) or of those about a variable (`picky`), never answers (`hangs`) or ends with the first request
+(`dies`). A model `until` is out of memory until the file `FLAG` is there. One in the folder `absent` is not found.
 """
 
 import json
@@ -28,7 +28,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer, or fail as the model says."""
-        self.rfile.read(int(self.headers["Content-Length"]))
+        asked = self.rfile.read(int(self.headers["Content-Length"]))
         model, number = sys.argv[3], next(self.numbers)
         if model == "hangs":
             time.sleep(3600)
@@ -37,6 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         full = (
             model == "oom"
             or (model == "half" and number % 2)
+            or (model == "picky" and b"variable" in asked)
             or (model == "until" and not Path(sys.argv[4]).exists())
         )
         if full:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from seamark.attention.method import read_method
@@ -20,12 +19,10 @@ from seamark.model import service
 from seamark.storage.paths import expanded
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
 from seamark.tasks.loading import category_of
-from seamark.tasks.question_files import questions
+from seamark.tasks.question_files import CACHE, questions
 from seamark.tasks.scoring.table import score
 from seamark.tasks.task import at, item_id, task_of_document
 
-CACHE = Path("~/.cache/seamark/questions")
-"""Folder of the questions of every task, made or loaded once."""
 METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_context_tokens", "measure_error_ratio")
 """Settings that the server attention takes with each request."""
 OPTIONS = ("model_options", "tokenizer_options")

@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from seamark.errors import UserError
 from seamark.model.service import Value
 from seamark.stats.paired_proportions import ALPHA, MOST_PAIRS, POWER, detectable_difference
+from seamark.tasks.question_files import CACHE, questions
 from seamark.tasks.task import task_of_document
 
 SHARES = (0.05, 0.1, 0.2)
@@ -12,17 +15,22 @@ SHARES = (0.05, 0.1, 0.2)
 
 
 def items_of(settings: Mapping[str, Value]) -> int | None:
-    """Return the number of items of a trial as far as its settings say: `items`, or the questions of a made `task`,
-    of which `max_requests` are asked. None for data of others, whose number only the data say."""
+    """Return the number of items of a trial: `items`, or the questions of its `task`, of which `max_requests` are
+    asked. Data in a file or folder are counted; None for those of the hub, and where they are not there yet."""
     if isinstance(items := settings.get("items"), int):
         return items
     if not settings.get("task"):
         return None
-    _, subset = task_of_document(json.loads(str(settings["task"])))
-    if subset.source.kind != "made":
+    benchmark, subset = task_of_document(json.loads(str(settings["task"])))
+    asked = settings.get("max_requests")
+    limit = asked if isinstance(asked, int) else None
+    if subset.source.kind == "hub":
         return None
-    limit = settings.get("max_requests")
-    if not isinstance(limit, int):
+    if subset.source.kind != "made":
+        with suppress(UserError, OSError):
+            return len(questions(benchmark, subset, limit=limit, cache=CACHE.expanduser()))
+        return None
+    if limit is None:
         return subset.questions
     has_texts_of_its_own = subset.length_words is None
     return min(limit, subset.questions or limit) if has_texts_of_its_own else limit

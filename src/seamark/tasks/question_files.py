@@ -20,6 +20,9 @@ from seamark.tasks.benchmark import Benchmark, Question, Row, Subset, Value
 from seamark.tasks.loading import data_file, rows_of
 from seamark.tasks.templates import filled, parts, places
 
+CACHE = Path("~/.cache/seamark/questions")
+"""Folder of the questions of every task, made or loaded once."""
+
 
 def questions(
     benchmark: Benchmark,
