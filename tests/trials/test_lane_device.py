@@ -5,15 +5,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from shlex import quote
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from seamark.errors import UserError
 from seamark.model.site import Devices, Site
+from seamark.platform import cuda_allocation
+from seamark.platform.cuda_allocation import allocation_error, cuda_problem
 from seamark.platform.fork_server.client import fork
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
-from seamark.trials.lane_device import kept_to, pool_here, share_of
+from seamark.trials import lane_device
+from seamark.trials.lane_device import kept_to, pool_here, require_gpus, seen_to_be_free, share_of
 
 SITE = Site(name="mine", summary="", parallel=2)
 CORES = [(0, 8), (1, 9), (2, 10), (3, 11), (4, 12), (5, 13), (6, 14), (7, 15)]
@@ -78,3 +81,64 @@ def test_children_and_jobs_of_a_fork_server_see_the_device_of_their_unit(capfd: 
         child = subprocess.run([sys.executable, "-S", "-c", SEES], capture_output=True, text=True, check=True)
     assert child.stdout.split()[-1] == "3"
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
+
+
+class Driver:
+    """A CUDA driver by hand: every call succeeds but `failing`, with the error OUT_OF_MEMORY."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.failing = failing
+        self.called: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            self.called.append(name)
+            if name == "cuGetErrorName":
+                arguments[1]._obj.value = b"CUDA_ERROR_OUT_OF_MEMORY"
+            return 2 if name == self.failing else 0
+
+        return call
+
+
+def test_a_gpu_is_tried_by_an_allocation_that_is_given_back() -> None:
+    good, full = Driver(), Driver("cuMemAlloc_v2")
+    assert allocation_error(good) is None
+    assert good.called[-3:] == ["cuMemAlloc_v2", "cuMemFree_v2", "cuDevicePrimaryCtxRelease_v2"]
+    assert allocation_error(full) == "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+def test_a_machine_without_the_driver_tells_nothing_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cuda_problem("0") is None or "CUDA_ERROR" in str(cuda_problem("0"))
+    monkeypatch.setattr(cuda_allocation, "__file__", "/nonexistent.py")
+    assert "No such file" in str(cuda_problem("0")), "a process that fails is a problem"
+
+
+@pytest.mark.covers("B8")
+def test_gpus_on_which_nothing_can_be_allocated_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_device, "cuda_problem", lambda gpu: "CUDA_ERROR_NO_DEVICE" if gpu != "1" else None)
+    with pytest.raises(UserError) as caught:
+        require_gpus(pool_of("gpu", "0,1,2"), "mine")
+    assert [line.partition(": ")[2] for line in caught.value.mistakes] == [
+        f"GPU {gpu} cannot be used: CUDA_ERROR_NO_DEVICE. Look at nvidia-smi, or name others with --gpus."
+        for gpu in (0, 2)
+    ]
+    require_gpus(pool_of("gpu", "1"), "mine")
+    require_gpus(pool_of("cpu", "0"), "mine")
+
+
+@pytest.mark.covers("B2")
+def test_the_memory_of_a_gpu_is_seen_to_be_free_before_the_next_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, ended = os.getpid(), 2**22 + 1  # above the greatest id of a process
+    seen = iter([{own}, {own, ended}, {own, ended}, {own}])
+    monkeypatch.setattr(lane_device, "computing_on", lambda gpu: frozenset(next(seen)))
+    said: list[str] = []
+    with seen_to_be_free(DeviceSlot(device=Device(kind="gpu", id="3"), number=0), said.append):
+        pass
+    assert not said
+    assert next(seen, None) is None, "looked at until the ended process was gone"
+    monkeypatch.setattr(lane_device, "RELEASE_S", 0.1)
+    held = iter([frozenset[int]()])
+    monkeypatch.setattr(lane_device, "computing_on", lambda gpu: next(held, frozenset({ended})))
+    with seen_to_be_free(DeviceSlot(device=Device(kind="gpu", id="3"), number=0), said.append):
+        pass
+    assert said == [f"gpu 3: memory of ended processes is still held after 0.1 s: [{ended}]"]

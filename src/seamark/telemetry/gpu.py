@@ -33,6 +33,20 @@ def visible_gpus() -> tuple[str, ...]:
         return ()
 
 
+def computing_on(gpu: str) -> frozenset[int] | None:
+    """Return the ids of processes that hold memory of a GPU, by index or UUID; None where NVML cannot tell. They are
+    ids of the host, which a container may not know."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        get = pynvml.nvmlDeviceGetHandleByIndex if gpu.isdigit() else pynvml.nvmlDeviceGetHandleByUUID
+        handle = get(int(gpu) if gpu.isdigit() else gpu)
+        return frozenset(each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    except Exception:  # no library, no driver or no such GPU: each has an exception of its own
+        return None
+
+
 class Gpus:
     """Utilisation, memory, power, energy, temperature and clock of the GPUs of a deployment."""
 

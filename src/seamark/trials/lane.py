@@ -28,7 +28,7 @@ from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import DevicePool, DeviceSlot, SlotHolder
 from seamark.storage.paths import ScenarioFolder, write_text
 from seamark.trials.conflicts import CommitMarks
-from seamark.trials.lane_device import kept_to, pool_here
+from seamark.trials.lane_device import kept_to, pool_here, require_gpus, seen_to_be_free
 from seamark.trials.load_lock import write_waiting
 from seamark.trials.measure import LoadFailure
 from seamark.trials.permissions import user_named
@@ -144,7 +144,7 @@ def require_lanes(study: Study) -> None:
         )
     if mistakes:
         raise UserError(*mistakes)
-    pool_here(site)
+    require_gpus(pool_here(site), site.name)
 
 
 def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequence[str]) -> None:
@@ -162,7 +162,7 @@ def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequ
             raise SystemExit("The run of this lane has ended.")
 
     def run_unit(unit: Unit, slot: DeviceSlot) -> None:
-        with kept_to(slot, pool):
+        with kept_to(slot, pool), seen_to_be_free(slot, partial(print, file=sys.stderr, flush=True)):
             servers.stop(results.deployment(unit.id), "evicted")  # of a lane that was killed
             given_up = LoadFailure(category="lane_died", reason=LANE_DIED) if unit.lost >= MOST_LOST else None
             try:

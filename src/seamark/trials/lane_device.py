@@ -2,17 +2,25 @@
 cores."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from seamark.errors import UserError
 from seamark.model.site import Site
+from seamark.platform.cuda_allocation import cuda_problem
 from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.pinning import Core, cores_here
 from seamark.platform.process_variables import CUDA, ORDER, THREADS
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
-from seamark.telemetry.gpu import visible_gpus
+from seamark.telemetry.gpu import computing_on, visible_gpus
+
+RELEASE_S = 30.0
+"""Longest wait for the memory of a GPU to be given back by the driver."""
+RELEASE_POLL_S = 0.05
 
 
 def pool_here(site: Site) -> DevicePool:
@@ -32,6 +40,41 @@ def pool_here(site: Site) -> DevicePool:
         raise UserError(f"devices.{kind} of site '{site.name}': {lacking}; {known}. {remedy}")
     devices = [Device(kind="gpu" if kind == "gpu" else "cpu", id=each) for each in ids]
     return DevicePool(devices, site.devices.per_device)
+
+
+def require_gpus(pool: DevicePool, site_name: str) -> None:
+    """Raise UserError with a line for each GPU of a pool on which nothing can be allocated."""
+    gpus = [device.id for device in pool.devices if device.kind == "gpu"]
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        problems = dict(zip(gpus, threads.map(cuda_problem, gpus), strict=True))
+    mistakes = [
+        f"devices.gpu of site '{site_name}': GPU {gpu} cannot be used: {why}. Look at nvidia-smi, or name others with"
+        " --gpus."
+        for gpu, why in problems.items()
+        if why is not None
+    ]
+    if mistakes:
+        raise UserError(*mistakes)
+
+
+@contextmanager
+def seen_to_be_free(slot: DeviceSlot, say: Callable[[str], object]) -> Iterator[None]:
+    """Wait at the end until the driver has taken back the memory of processes that used the slot's GPU meanwhile, so
+    that the next unit finds what this one found; no longer than RELEASE_S, which is then said."""
+    before = computing_on(slot.device.id) if slot.device.kind == "gpu" else None
+    yield
+    if before is None:
+        return
+    end_s = time.monotonic() + RELEASE_S
+    while left := [pid for pid in (computing_on(slot.device.id) or ()) if pid not in before and not _lives(pid)]:
+        if time.monotonic() > end_s:
+            say(f"{slot.device}: memory of ended processes is still held after {RELEASE_S:g} s: {left}")
+            return
+        time.sleep(RELEASE_POLL_S)
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 @dataclass(frozen=True, kw_only=True)
