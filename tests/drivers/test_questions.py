@@ -161,7 +161,9 @@ def test_questions_on_one_context_are_a_group_and_the_seed_of_the_trial_changes_
 
 def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_question(tmp_path: Path) -> None:
     asked = asked_of(target(tmp_path).settings)
-    right = reply(piece(asked[1].references[0], "length"), {"choices": [], "seamark": {"density_mean": 0.25}})
+    layers = {"question": [0.5, 0.2], "answer": [0.3, 0.4]}
+    measured = {"density_mean": 0.25, "density": layers}
+    right = reply(piece(asked[1].references[0], "length"), {"choices": [], "seamark": measured})
     wrong = reply(piece("no"), piece("thing", "stop"), {"choices": [], "seamark": {"density_mean": 0.75}})
     damaged = reply({"error": {"message": "gone"}})
     judged = judge(target(tmp_path), [1, 4, 0], [right, wrong, damaged])
@@ -176,6 +178,7 @@ def test_an_answer_is_scored_with_the_figures_of_its_reply_and_the_facts_of_its_
     assert judged.clusters == [asked[item].cluster for item in (1, 4, 0)]
     assert judged.facts is not None
     assert judged.facts["depth_ratio"] == [asked[item].facts["depth_ratio"] for item in (1, 4, 0)]
+    assert judged.facts["least_layer_density"] == [0.2, None, None]
 
 
 def test_answers_whose_context_lost_tokens_are_counted(tmp_path: Path) -> None:

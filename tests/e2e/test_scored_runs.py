@@ -133,6 +133,31 @@ def score(answer, question):
 """
 
 
+OTHER = """\
+name: {name}
+summary: Data that are not there.
+licence: own
+references: []
+source: {{file: {file}}}
+columns: {{context: null}}
+template: "{{question}}"
+scorer: exact_word
+"""
+
+
+def write_own_task(study: StudyFolder, *others: str, **more: object) -> None:
+    """Write a scenario that asks a task of the user's own, whose data are in rows.jsonl, and `others`."""
+    (study.root / "config/benchmarks").mkdir(parents=True, exist_ok=True)
+    (study.root / "config/services/asked.yaml").write_text(TASKS)
+    benchmark = {"name": "own", "summary": "Own.", "licence": "own", "references": [], "template": "{question}"}
+    source = {"source": {"file": str(study.root / "rows.jsonl")}, "columns": {"context": None}}
+    document = {**benchmark, **source, "scorer": "own_scorer:score"}
+    (study.root / "config/benchmarks/own.yaml").write_text(json.dumps(document))
+    workload = {"service": "asked", "ttft_ms": 1, "task": ["own", *others], "max_new_tokens": 4}
+    scenario = {"scenario": "try", "repetitions": 1, **more, "workload": workload}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(scenario))
+
+
 def asked_rows(study: StudyFolder, first: str) -> None:
     rows = [{"question": first, "references": ["t\u00f8ken"]}, {"question": "Where?", "references": ["Oslo"]}]
     (study.root / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -142,15 +167,7 @@ def asked_rows(study: StudyFolder, first: str) -> None:
 def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_changed_questions(
     study: StudyFolder,
 ) -> None:
-    (study.root / "config/benchmarks").mkdir(parents=True, exist_ok=True)
-    (study.root / "config/services/asked.yaml").write_text(TASKS)
-    benchmark = {"name": "own", "summary": "Own.", "licence": "own", "references": [], "template": "{question}"}
-    source = {"source": {"file": str(study.root / "rows.jsonl")}, "columns": {"context": None}}
-    document = {**benchmark, **source, "scorer": "own_scorer:score"}
-    (study.root / "config/benchmarks/own.yaml").write_text(json.dumps(document))
-    workload = {"service": "asked", "ttft_ms": 1, "task": "own", "max_new_tokens": 4}
-    scenario = {"scenario": "try", "repetitions": 1, "workload": workload}
-    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(scenario))
+    write_own_task(study)
     (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " in nothing_of_that_name"))
     asked_rows(study, "What?")
     done = study.submit()
@@ -216,3 +233,19 @@ def test_a_wrong_recipe_is_one_line(study: StudyFolder, before: str, after: str,
     assert refused.returncode == 2
     [said] = [text for text in refused.stderr.splitlines() if line in text]
     assert Path(said.split(":")[0]).name == "items.yaml"
+
+
+@pytest.mark.covers("B12")
+def test_a_trial_whose_failure_nothing_but_a_change_mends_is_not_repeated(study: StudyFolder) -> None:
+    for name in ("second", "third"):  # three tasks fail alike, and the fourth is asked all the same
+        (study.root / f"config/benchmarks/{name}.yaml").write_text(
+            OTHER.format(name=name, file=study.root / "none.jsonl")
+        )
+    write_own_task(study, "second", "third", "mock_benchmark", max_retries=3)
+    (study.root / "own_scorer.py").write_text(SCORER)
+    done = study.submit()
+    assert done.returncode == 1, done.stdout + done.stderr
+    loads = [study.json(f"{trial.name}/load.json") for trial in study.trials()]
+    assert sorted(str(load["category"]) for load in loads) == ["None", *["dataset_error"] * 3]
+    assert {load["attempt"] for load in loads} == {1}
+    assert not list(study.results.glob("*/attempts"))

@@ -204,6 +204,10 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     if target.settings.get("kernel") == "masked" and _is_sparse(target.settings.get("method")):
         figures["speed_not_of_method"] = [1.0] * len(kept)
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
+    facts = {name: [_plain(asked[item].facts.get(name)) for item in items] for name in named}
+    least: list[str | float | None] = [_least_density(reply) for reply in kept]
+    if any(each is not None for each in least):
+        facts["least_layer_density"] = least
     return Judged(
         scores=scores | {name: each for name, each in figures.items() if any(value is not None for value in each)},
         ids=ids,
@@ -212,7 +216,7 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
         finish=[reply.finish for reply in kept],
         errors=[reply.error for reply in kept],
         answers=[reply.text for reply in kept],
-        facts={name: [_plain(asked[item].facts.get(name)) for item in items] for name in named},
+        facts=facts,
     )
 
 
@@ -235,6 +239,13 @@ def _is_halved(reply: KeptReply, settings: Mapping[str, service.Value]) -> float
     little memory; None where this is not known."""
     chunk, wanted = _figure(reply, "prefill_chunk"), settings.get("prefill_chunk")
     return None if chunk is None or wanted is None else float(chunk < whole(settings, "prefill_chunk"))
+
+
+def _least_density(reply: KeptReply) -> float | None:
+    """Return the density of the layer that read the least of what it might have, in question or answer."""
+    by_phase = reply.facts.get("density")
+    every = [each for layers in by_phase.values() for each in layers] if isinstance(by_phase, dict) else []
+    return min(every, default=None)
 
 
 def _figure(reply: KeptReply, place: str) -> float | None:

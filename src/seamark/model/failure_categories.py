@@ -28,6 +28,7 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
     "dataset_error": FailureCategory(
         help="The data of a task cannot be had, or are not of the form that its benchmark describes.",
         remedy="Put the data where the benchmark's `source` says, or correct it; then `bench retry`.",
+        can_pass=False,
     ),
     "network_error": FailureCategory(
         help="The source of a task's data could not be reached.",
@@ -64,10 +65,12 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
     "wrong_record": FailureCategory(
         help="A program or driver recorded a sample, event or figure that cannot be.",
         remedy="Correct the driver; then `bench retry`.",
+        can_pass=False,
     ),
     "figure_missing": FailureCategory(
         help="A figure of a command cannot be read from its output or files.",
         remedy="See the trial's files, and correct `figures`; then `bench retry`.",
+        can_pass=False,
     ),
     "call_failed": FailureCategory(
         help="A model server answered a call of a workflow's node with an error, or with no reply that can be read.",
@@ -98,3 +101,9 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         remedy="See search.json: its probes have the reasons.",
     ),
 }
+
+
+def can_pass(category: str | None, own: Mapping[str, FailureCategory]) -> bool:
+    """Return whether another attempt may succeed after a failure of that category; `own` are those of the recipe."""
+    known = own.get(category or "") or FAILURE_CATEGORIES.get(category or "")
+    return known is None or known.can_pass

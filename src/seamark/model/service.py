@@ -203,10 +203,12 @@ class GpuMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureCategory:
-    """One way in which a trial as a whole fails: what it means, and what the user can do."""
+    """One way in which a trial as a whole fails: what it means, and what the user can do. Where nothing but a change
+    of the user's helps, it `can_pass` not, and the trial is not repeated by `max_retries`."""
 
     help: str
     remedy: str
+    can_pass: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ def failure_of(error: Exception, server: Server | None = None) -> LoadFailure:
     """Return why a load did not begin, or was not kept, by the exception that ended it."""
     if isinstance(error, LoadError):
         ended = server and server.end_reason(END_RECORDED_S)
-        category, reason = ("server_died", ended) if ended else ("client_died", error.reason)
+        category, reason = ("server_died", ended) if ended else (error.category or "client_died", error.reason)
         return LoadFailure(category=category, reason=reason, log_tail=error.log_tail)
     if not isinstance(error, OSError):
         return LoadFailure(category="setup_failed", reason=str(error))

@@ -20,7 +20,10 @@ from seamark.storage.paths import ScenarioFolder, put_away, read, write
 
 NOT_TRIED = "not_tried"
 """Category of a trial that was not tried, and of a server that was not started, after repeated failures."""
-UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
+UNCOUNTED = (
+    *(NOT_TRIED, "interrupted", "disk_full", "port_taken"),
+    *("dataset_error", "network_error", "filesystem_error"),  # of one task: others have data of their own
+)
 """Categories that do not count: their cause is not the service."""
 MOST = 3
 CHANGING = re.compile(r"\d+|\S*/\S*")

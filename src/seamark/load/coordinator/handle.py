@@ -32,13 +32,16 @@ READ_BYTES = 1 << 18
 
 class LoadError(Exception):
     """The load could not begin: a worker failed or was not ready before the clock started. `load` is its name, which
-    the reason has too, where several loads were to begin."""
+    the reason has too, where several loads were to begin. `category` is that of its driver, if that has one."""
 
-    def __init__(self, reason: str, log_tail: Sequence[str] = (), load: str | None = None) -> None:
+    def __init__(
+        self, reason: str, log_tail: Sequence[str] = (), load: str | None = None, category: str | None = None
+    ) -> None:
         self.reason = reason if load is None else f"{load}: {reason}"
         super().__init__(self.reason)
         self.log_tail = tuple(log_tail)
         self.load = load
+        self.category = category
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +95,9 @@ class WorkerProcess(Protocol):
 class WorkerHandle:
     """One worker of a load, as seen by the coordinator.
 
-    `ready` is the content of its `ready` line, `failed` a reason to give it up, `progress` the latest of its load, if
-    that was requested. `is_repeating`: it sends the items of a work list again. `has_loaded`: its requests have
-    ended. `has_finished`: everything it sends has been received.
+    `ready` is the content of its `ready` line, `failed` a reason to give it up, with the `category` that its driver
+    knows of it, `progress` the latest of its load, if that was requested. `is_repeating`: it sends the items of a
+    work list again. `has_loaded`: its requests have ended. `has_finished`: everything it sends has been received.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class WorkerHandle:
         self.process = process
         self.ready: dict[str, Any] | None = None
         self.failed: str | None = None
+        self.category: str | None = None
         self.progress: Progress | None = None
         self.is_repeating = self.has_loaded = self.has_finished = False
         self._carrier = carrier
@@ -308,6 +312,8 @@ class WorkerHandle:
                 self.ready = json.loads(rest)
             case "failed":
                 self.failed = rest
+            case "category":
+                self.category = rest
             case "again":
                 self.is_repeating = True
             case "loaded":

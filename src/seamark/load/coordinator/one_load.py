@@ -235,12 +235,13 @@ class Coordinator:
     def _client_csv(self) -> Path:
         return self.parts / "client.csv"
 
-    def _error(self, reason: str, log_tail: Sequence[str]) -> LoadError:
-        return LoadError(reason, log_tail, self._name)
+    def _error(self, reason: str, log_tail: Sequence[str], category: str | None = None) -> LoadError:
+        return LoadError(reason, log_tail, self._name, category)
 
     def _require_no_failure(self, worker: WorkerHandle) -> None:
         if worker.failed is not None:
-            raise self._error(f"worker {worker.assignment.worker}: {worker.failed}", worker.stderr_tail())
+            reason = f"worker {worker.assignment.worker}: {worker.failed}"
+            raise self._error(reason, worker.stderr_tail(), worker.category)
 
     def _since_epoch_s(self) -> float:
         return (time.monotonic_ns() - self._epoch_ns) / 1e9

@@ -3,9 +3,10 @@
 The stream is a socket pair on one machine, a TCP connection between two; the protocol is the same. The coordinator
 sends `assignment`, `ping`, `go EPOCH_NS`, `stop`, `enough` where the items of a work list need not be sent again,
 then `judge` to worker 0 and `bye` to all when no worker has a request in flight. A worker sends `apart` if it cannot
-write into the coordinator's folder, `ready` or `failed`, `pong`, `progress`, `again` when it begins to send its items
-again, `report` and `loaded` at the end of its load, `report` again with the quality of the replies, `file` with what
-the coordinator lacks, `tail` of its stderr, and `done`.
+write into the coordinator's folder, `ready` or `failed`, the latter after `category` where its driver names one,
+`pong`, `progress`, `again` when it begins to send its items again, `report` and `loaded` at the end of its load,
+`report` again with the quality of the replies, `file` with what the coordinator lacks, `tail` of its stderr, and
+`done`.
 """
 
 import contextlib

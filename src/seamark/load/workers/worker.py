@@ -85,6 +85,10 @@ def work(assignment: WorkerAssignment, channel: Channel) -> int:
     """Run one assignment and deliver what it leaves; return the exit code, 0 for success."""
     try:
         report = measure(assignment, channel)
+    except TaskFailure as failure:
+        channel.send("category", failure.category)
+        channel.send("failed", " ".join(str(failure).split()))
+        return 1
     except Exception as error:
         traceback.print_exc()
         channel.send_stderr_tail()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.workers.assignment import FILES
-from seamark.model.failure_categories import ALL_FAILED
+from seamark.model.failure_categories import ALL_FAILED, can_pass
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
@@ -79,7 +79,7 @@ def measured_with_retries(
     for attempt in range(1, max_retries + 2):
         write_config(folder, trial, context)
         load = attempt_once(context, trial, folder, attempt, parent_pid)
-        if load.ok or attempt > max_retries:
+        if load.ok or attempt > max_retries or not can_pass(load.category, context.service.failures):
             break
         put_aside(folder)
         _pause(context, 2 ** (attempt - 1), parent_pid)
