@@ -96,6 +96,6 @@ def test_the_unit_of_a_killed_process_alone_returns_to_the_list(tmp_path: Path) 
     lane.wait()
     returned = claims.claim(in_order)
     assert returned is not None
-    assert (returned.unit.id, returned.unit.lost) == ("u1", 1)
-    assert [unit.lost for unit in claims.units()] == [0, 1, 0]
+    assert (returned.unit.id, returned.unit.killed_lanes) == ("u1", 1)
+    assert [unit.killed_lanes for unit in claims.units()] == [0, 1, 0]
     assert [unit.state for unit in claims.units()] == ["running", "running", "waiting"]

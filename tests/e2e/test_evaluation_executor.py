@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import until
 from study_folder import StudyFolder
 
 from seamark.errors import UserError
@@ -148,6 +151,47 @@ def test_replicas_of_one_model_share_its_tasks_on_all_devices_and_one_lane_measu
     again = run("alone", ["m1", "m2"], at_once=1)
     assert not again.failed_executions
     assert {name: at for name, at in loads("alone").items() if name in before} == before
+
+
+SCRIPT = """
+from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
+
+adapter = AdapterConfig(adapter_name="scripted", model_kwargs={"ttft_ms": 400})
+task = BenchmarkConfig(benchmark_name="ruler", subsets=["vt"])
+ASKED = {"max_requests": 40}
+executor = BenchmarkExecutor([%d], 1, "killed", device_kind="cpu")
+results = executor.run_benchmark_matrix(["m"], [("dense", None)], [task], adapter, {"max_new_tokens": 4}, ASKED)
+print(len(results.individual_results), "whole")
+"""
+
+
+@pytest.mark.covers("B2", "B9")
+def test_after_kill_9_of_python_its_run_ends_and_the_next_execution_asks_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seamark.evaluation.executor.ENDS_S", 0.1)
+    script = [sys.executable, "-c", SCRIPT % min(os.sched_getaffinity(0))]
+    results = Path("killed/.seamark/results/matrix")
+
+    def replies() -> int:
+        return sum(path.stat().st_size for path in results.glob("*/.sessions/*/worker-*.replies"))
+
+    with subprocess.Popen(script) as python:
+        until(lambda: replies() > 2_000, within_s=60)
+        scenario = Path("killed/.seamark/config/scenarios/matrix.yaml")
+        before = scenario.read_bytes()
+        with pytest.raises(UserError, match="another execution is at work here"):
+            BenchmarkExecutor([0], 1, "killed", device_kind="cpu").run_benchmark_matrix(
+                ["other"], [("dense", None)], TASKS, ADAPTER
+            )
+        assert scenario.read_bytes() == before
+        python.kill()
+    again = subprocess.run(script, capture_output=True, text=True, check=False, timeout=120)
+    assert again.stdout.splitlines()[-1] == "1 whole", again.stdout + again.stderr
+    [load] = [json.loads(path.read_text()) for path in results.glob("*/load.json")]
+    first, second = load["sessions"]
+    assert first["items"] > 0
+    assert first["items"] + second["items"] == 40
 
 
 @pytest.mark.covers("B2", "B12")

@@ -97,10 +97,10 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
 
 
 def killed_in_a_task(study: StudyFolder, victim: str, *options: str) -> None:
-    """Start a run, and kill a part of it with SIGKILL while it asks questions of the task `needles`."""
+    """Start a run, and kill a part of it with SIGKILL while it asks questions of a given length."""
 
     def replies() -> int:
-        return sum(path.stat().st_size for path in study.results.glob("*needles*--r1/.sessions/*/worker-*.replies"))
+        return sum(path.stat().st_size for path in study.results.glob("*length_words*--r1/.sessions/*/worker-*.replies"))
 
     run = study.start(*options)
     until(lambda: replies() > 60_000, within_s=180)
@@ -113,7 +113,7 @@ def killed_in_a_task(study: StudyFolder, victim: str, *options: str) -> None:
         server.kill()
     else:
         lanes = study.processes(lambda each: each.name() == "rules_api:lane")
-        [lane] = [each for each in lanes if any("needles" in " ".join(own.cmdline()) for own in each.children())]
+        [lane] = [each for each in lanes if any("length_words" in " ".join(own.cmdline()) for own in each.children())]
         lane.kill()
     run.wait()
     until(lambda: not study.processes(), within_s=60)
@@ -133,7 +133,7 @@ def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(stud
     verb = "retry" if victim == "server" else "submit"
     done = study.bench(verb, "-c", "config/scenarios/try.yaml", *lanes)
     assert done.returncode == 0, done.stdout + done.stderr
-    [trial] = [each for each in study.trials() if "needles" in each.name]
+    [trial] = [each for each in study.trials() if "length_words" in each.name]
     load = study.json(f"{trial.name}/load.json")
     first, second = load["sessions"]
     assert first["items"] > 0

@@ -1,11 +1,14 @@
 """Questions read from files and makers, kept in a cache folder; whatever does not load is an error."""
 
+import errno
 import json
 import re
+import ssl
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import URLError
 
 import pyarrow
 import pyarrow.parquet
@@ -273,6 +276,9 @@ def test_data_that_cannot_be_loaded_have_a_category_by_the_type_of_the_cause(mon
     reason = UserError("cannot be loaded")
     reason.__cause__ = KeyError("as httpx.ConnectError, which is no OSError")
     assert category_of(reason) == "network_error"
+    for cause in (OSError(errno.ENETUNREACH, "unreachable"), ssl.SSLError(1, "certificate"), URLError("refused")):
+        reason.__cause__ = cause
+        assert category_of(reason) == "network_error", cause
 
 
 def block(page: str, begin: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
-from seamark.load.driver import Body
+from seamark.load.driver import Body, declared
 from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.records import read_segments
 from seamark.load.workers.work_list import as_text, done_items, items_in, work_list
@@ -48,6 +48,15 @@ def test_the_workers_share_one_seeded_order_of_all_items() -> None:
     assert [alone[worker::3] for worker in range(3)] == shares
     assert items_of(assigned()) == alone
     assert items_of(assigned(seed=2)) != alone
+
+
+def test_a_driver_of_neither_kind_has_no_ids_of_items_unless_it_names_them() -> None:
+    assert declared(Listed(3)).item_ids is None
+    named = Listed(3)
+    named.item_ids = lambda: ["a", "b", "c"]  # type: ignore[attr-defined]
+    ids = declared(named).item_ids
+    assert ids is not None
+    assert ids() == ["a", "b", "c"]
 
 
 def test_items_that_are_done_are_left_out_and_the_others_keep_their_order() -> None:

@@ -67,3 +67,6 @@ def test_questions_in_a_file_of_others_are_counted_where_they_are_there(tmp_path
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
     assert items_of({"task": task}) == 7
     assert items_of({"task": task, "max_requests": 3}) == 3
+    (tmp_path / "bad.csv").write_text('question,references\n"a"b,c\n')
+    bad = replace(subset, source=Source(file="bad.csv"))
+    assert items_of({"task": json.dumps(task_document(benchmark, bad))}) is None

@@ -55,7 +55,7 @@ def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Tab
             SimpleNamespace(
                 id=trial.id,
                 treatment=treatment,
-                workload="w",
+                workload=f"{each.method}-{each.task}-0abc",
                 deployment="d",
                 block=each.repetition,
                 ok=True,

@@ -53,7 +53,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
     put(ROWS)
     folder = TrialFolder(root=tmp_path / "trial")
     due_s = np.arange(3) * 0.1
-    write_samples(folder.samples, samples_of(due_s, None, due_s + 0.05))
+    samples = samples_of(due_s, None, due_s + 0.05)
+    samples["sent_ns"], samples["first_ns"] = samples["due_ns"] + 10**7, samples["due_ns"] + 3 * 10**7
+    write_samples(folder.samples, samples)
     replies = [whole(text) for text in SAID]
     pq.write_table(pa.table({"index": pa.array(range(3)), "reply": pa.array(replies, pa.binary())}), folder.replies)
     folder.load.write_text(json.dumps(encode(a_load(items=3, epoch_unix_ns=1_800_000_000_000_000_000))))
@@ -184,5 +186,5 @@ def test_answers_have_their_times_beside_their_scores(folder: TrialFolder) -> No
     judged(folder)
     table = pq.read_table(folder.answers)
     assert table["latency_s"].to_pylist() == pytest.approx([0.05] * 3)
-    assert "ttft_s" in table.column_names
+    assert table["ttft_s"].to_pylist() == pytest.approx([0.02] * 3), "from the actual send"
     assert [row["latency_s"] for row in answer_rows(evaluated(trial_of(), folder))] == table["latency_s"].to_pylist()

@@ -88,18 +88,29 @@ def test_the_next_session_has_what_is_left_of_items_and_of_the_time_limit(folder
     assert rest.load.limit_s == pytest.approx(60 - 3 - 1)
 
 
+def done_by(folder: TrialFolder, *, independent: bool) -> list[int]:
+    return np.flatnonzero(Sessions.of(folder, trial(), SERVER, independent=independent).done).tolist()
+
+
 @pytest.mark.parametrize("failed", [Failure.RESET, Failure.CONNECT, Failure.PROTOCOL])
-def test_after_the_death_of_a_server_items_that_lost_their_connection_are_left_where_items_are_independent(
+def test_items_that_lost_their_server_are_left_where_items_are_independent(
     folder: TrialFolder, failed: Failure
 ) -> None:
     own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=failed)
+    assert done_by(folder, independent=False) == [0, 3, 5], "a failed request is a result"
+    assert done_by(folder, independent=True) == [0, 3]
     sessions = Sessions.of(folder, trial(), SERVER)
-    assert np.flatnonzero(sessions.done).tolist() == [0, 3, 5], "a failed request is a result"
     assert not sessions.goes_on("server_died", own, independent=False), "the server's data went with it"
     assert sessions.goes_on("server_died", own, independent=True)
-    assert np.flatnonzero(Sessions.of(folder, trial(), SERVER).done).tolist() == [0, 3]
     assert sessions.goes_on("interrupted", own, independent=False)
     assert not sessions.goes_on("timeout", own, independent=True)
+
+
+def test_errors_of_a_server_count_unless_it_died(folder: TrialFolder) -> None:
+    own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=Failure.SERVER_ERROR)
+    assert done_by(folder, independent=True) == [0, 3, 5]
+    Sessions.of(folder, trial(), SERVER, independent=True).goes_on("server_died", own, independent=True)
+    assert done_by(folder, independent=True) == [0, 3]
 
 
 def test_whole_records_of_a_segment_that_was_cut_count(folder: TrialFolder) -> None:

@@ -1,22 +1,26 @@
 """Devices of a site's lanes on this machine, and what a unit's processes see of theirs."""
 
+import ctypes
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import replace
+from pathlib import Path
 from shlex import quote
+from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
 from seamark.errors import UserError
 from seamark.model.site import Devices, Site
-from seamark.platform import cuda_allocation
 from seamark.platform.cuda_allocation import allocation_error, cuda_problem
 from seamark.platform.fork_server.client import fork
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
 from seamark.trials import lane_device
-from seamark.trials.lane_device import kept_to, pool_here, require_gpus, seen_to_be_free, share_of
+from seamark.trials.lane_device import kept_to, memory_released, pool_here, require_gpus, share_of
 
 SITE = Site(name="mine", summary="", parallel=2)
 CORES = [(0, 8), (1, 9), (2, 10), (3, 11), (4, 12), (5, 13), (6, 14), (7, 15)]
@@ -107,38 +111,70 @@ def test_a_gpu_is_tried_by_an_allocation_that_is_given_back() -> None:
     assert allocation_error(full) == "CUDA_ERROR_OUT_OF_MEMORY"
 
 
-def test_a_machine_without_the_driver_tells_nothing_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cuda_problem("0") is None or "CUDA_ERROR" in str(cuda_problem("0"))
-    monkeypatch.setattr(cuda_allocation, "__file__", "/nonexistent.py")
-    assert "No such file" in str(cuda_problem("0")), "a process that fails is a problem"
+LIBRARY = """
+int cuInit(unsigned f) { return 0; }
+int cuDeviceGet(int *d, int n) { *d = 0; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { *c = 0; return 0; }
+int cuCtxSetCurrent(void *c) { return 0; }
+int cuMemAlloc_v2(unsigned long long *p, unsigned long n) { return OUTCOME; }
+int cuMemFree_v2(unsigned long long p) { return 0; }
+int cuDevicePrimaryCtxRelease_v2(int d) { return 0; }
+int cuGetErrorName(int e, const char **s) { *s = "CUDA_ERROR_OUT_OF_MEMORY"; return 0; }
+"""
 
 
-@pytest.mark.covers("B8")
-def test_gpus_on_which_nothing_can_be_allocated_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_device, "cuda_problem", lambda gpu: "CUDA_ERROR_NO_DEVICE" if gpu != "1" else None)
-    with pytest.raises(UserError) as caught:
-        require_gpus(pool_of("gpu", "0,1,2"), "mine")
-    assert [line.partition(": ")[2] for line in caught.value.mistakes] == [
-        f"GPU {gpu} cannot be used: CUDA_ERROR_NO_DEVICE. Look at nvidia-smi, or name others with --gpus."
-        for gpu in (0, 2)
-    ]
-    require_gpus(pool_of("gpu", "1"), "mine")
-    require_gpus(pool_of("cpu", "0"), "mine")
+@pytest.fixture
+def no_driver() -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    pytest.skip("this machine has a CUDA driver")
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize(("code", "problem"), [(0, None), (2, "CUDA_ERROR_OUT_OF_MEMORY")])
+def test_a_process_of_its_own_tries_a_gpu_by_the_driver(
+    code: int, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is a library of the test's own, found as the real one is."""
+    assert cuda_problem("0") is None, "without a driver nothing is known"
+    (tmp_path / "cuda.c").write_text(LIBRARY.replace("OUTCOME", str(code)))
+    library = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "cuda.c")]
+    subprocess.run(library, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert cuda_problem("0") == problem
+    if problem:
+        with pytest.raises(UserError) as caught:
+            require_gpus(pool_of("gpu", "0,1"), "mine")
+        assert [line.partition(": ")[2] for line in caught.value.mistakes] == [
+            f"GPU {gpu} cannot be used: {problem}. Look at nvidia-smi, or name others with --gpus." for gpu in (0, 1)
+        ]
+    else:
+        require_gpus(pool_of("gpu", "0,1"), "mine")
 
 
 @pytest.mark.covers("B2")
 def test_the_memory_of_a_gpu_is_seen_to_be_free_before_the_next_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, ended = os.getpid(), 2**22 + 1  # above the greatest id of a process
-    seen = iter([{own}, {own, ended}, {own, ended}, {own}])
-    monkeypatch.setattr(lane_device, "computing_on", lambda gpu: frozenset(next(seen)))
+    """NVML lists a process for a while after its end; that of a neighbour, which lives, and foreign ids stay."""
+    nvml = ModuleType("pynvml")
+    listed = [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=2**22 + 1)]  # the latter of another container
+    nvml.nvmlInit = lambda: None  # type: ignore[attr-defined]
+    nvml.nvmlDeviceGetHandleByIndex = int  # type: ignore[attr-defined]
+    nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: list(listed)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(lane_device, "WATCH_S", 0.02)
+    monkeypatch.setattr(lane_device, "RELEASE_S", 0.4)
     said: list[str] = []
-    with seen_to_be_free(DeviceSlot(device=Device(kind="gpu", id="3"), number=0), said.append):
-        pass
-    assert not said
-    assert next(seen, None) is None, "looked at until the ended process was gone"
-    monkeypatch.setattr(lane_device, "RELEASE_S", 0.1)
-    held = iter([frozenset[int]()])
-    monkeypatch.setattr(lane_device, "computing_on", lambda gpu: next(held, frozenset({ended})))
-    with seen_to_be_free(DeviceSlot(device=Device(kind="gpu", id="3"), number=0), said.append):
-        pass
-    assert said == [f"gpu 3: memory of ended processes is still held after 0.1 s: [{ended}]"]
+    slot = DeviceSlot(device=Device(kind="gpu", id="3"), number=0)
+    for held_s in (0.1, 60.0):
+        with memory_released(slot, said.append), subprocess.Popen(["sleep", "0.3"]) as unit:
+            own = SimpleNamespace(pid=unit.pid)
+            listed.append(own)
+            given_back = threading.Timer(0.3 + held_s, listed.remove, [own])
+            given_back.daemon = True
+            given_back.start()
+        assert bool(said) == (held_s == 60.0)
+    given_back.cancel()
+    assert said == [f"gpu 3: memory of ended processes is still held after 0.4 s: [{own.pid}]"]

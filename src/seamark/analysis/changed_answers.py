@@ -61,7 +61,8 @@ def changed_answers(
         other = others.get((row["id"], row["cluster"]))
         if other is None or row.get(score) is None or other.get(score) is None or row[score] == other[score]:
             continue
-        facts = {name.removeprefix(FACT): value for name, value in row.items() if name.startswith(FACT)}
+        # facts of an item are the same on both sides; those of a reply are the new side's
+        facts = {name.removeprefix(FACT): value for name, value in other.items() if name.startswith(FACT)}
         found.append(
             ChangedAnswer(
                 id=row["id"],

@@ -17,7 +17,7 @@ from seamark.dispatch.claim_policies import ClaimPolicy, Unit, UnitState
 from seamark.storage.paths import read, write
 
 STATES: tuple[UnitState, ...] = get_args(UnitState)
-LOST = "lost"
+KILLED = "killed"
 """Folder of units whose lanes were killed, each a file with a byte for every such lane."""
 LIST = "units.json"
 CHOOSING = ".choosing.lock"
@@ -49,7 +49,7 @@ class ClaimList:
     @classmethod
     def make(cls, root: Path, units_now: Callable[[], Sequence[Unit]]) -> "ClaimList":
         """Write a list of waiting units into a folder, unless one is there: its states stay."""
-        for state in (*STATES, LOST):
+        for state in (*STATES, KILLED):
             (root / state).mkdir(parents=True, exist_ok=True)
         with _locked(root / CHOOSING):
             if not (root / LIST).exists():
@@ -87,9 +87,9 @@ class ClaimList:
     def units(self) -> tuple[Unit, ...]:
         """Return every unit with its present state, in the order of the plan."""
         states: dict[str, UnitState] = {name: state for state in STATES for name in self._names(state)}
-        lost = {name: self._path(name, LOST).stat().st_size for name in self._names(LOST)}
+        killed = {name: self._path(name, KILLED).stat().st_size for name in self._names(KILLED)}
         return tuple(
-            replace(unit, state=states.get(unit.id, unit.state), lost=lost.get(unit.id, 0))
+            replace(unit, state=states.get(unit.id, unit.state), killed_lanes=killed.get(unit.id, 0))
             for unit in self._units.values()
         )
 
@@ -105,7 +105,7 @@ class ClaimList:
             try:
                 with suppress(BlockingIOError):
                     if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                        with self._path(name, LOST).open("ab") as count:
+                        with self._path(name, KILLED).open("ab") as count:
                             count.write(b"+")
                         self._path(name, "running").rename(self._path(name, "waiting"))
             finally:

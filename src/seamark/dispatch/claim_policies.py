@@ -20,13 +20,13 @@ UnitState = Literal["waiting", "running", "done"]
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """Work of one lane on one device. `estimated_s` is its expected time, `levels` are those of its factors, and
-    `lost` is the number of lanes that died while they ran it."""
+    `killed_lanes` is the number of lanes that were killed while they held it."""
 
     id: str
     estimated_s: float = 0.0
     levels: Mapping[str, Value] = field(default_factory=dict)
     state: UnitState = "waiting"
-    lost: int = 0
+    killed_lanes: int = 0
 
 
 ClaimPolicy = Callable[[Sequence[Unit]], Unit | None]

@@ -5,6 +5,7 @@ again; after the run the finished ones are exported to the result tree in `base_
 """
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -33,12 +34,16 @@ from seamark.evaluation.matrix import (
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
 from seamark.evaluation.result_tree import is_current, is_whole, write_whole
 from seamark.planning.study import Study
+from seamark.platform.process_tree import set_parent_death_signal
+from seamark.services.supervisor.control_files import acquire_lock
 from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.paths import write_text
 from seamark.trials.progress import Progress, Seen, State, progress_of
 from seamark.trials.trial_files import put_aside
 
 POLL_S = 0.5
+ENDS_S = 20.0
+"""Wait for the run of an execution that was killed a moment ago: it ends its servers first."""
 UNFINISHED = "not_finished"
 """Category of a stub that the run left without a result."""
 
@@ -96,6 +101,7 @@ class BenchmarkExecutor:
         )
         options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
         base, lanes = Path(self.base_result_dir), self._lanes()
+        _require_no_run(base)
         study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
         trials = trials_by_stub(study, stubs)
         folder = study.folder(SCENARIO)
@@ -179,7 +185,13 @@ class BenchmarkExecutor:
         seen: Seen = {}
         with (
             TemporaryFile("w+", encoding="utf-8", errors="replace") as said,  # a pipe that is not read fills up
-            subprocess.Popen(command, cwd=study.root, stdout=subprocess.DEVNULL, stderr=said) as run,
+            subprocess.Popen(
+                command,
+                cwd=study.root,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                preexec_fn=_end_with_parent,
+            ) as run,
         ):
             try:
                 while run.poll() is None:
@@ -212,6 +224,22 @@ class BenchmarkExecutor:
         ]
         document = {**results.execution_summary, "failures": failures}
         write_text(folder / "execution_summary.json", f"{json.dumps(document, indent=1)}\n")
+
+
+def _end_with_parent() -> None:
+    """Have a run end in order when this process is killed, so that the next execution can go on where it was."""
+    set_parent_death_signal(signal.SIGTERM)
+
+
+def _require_no_run(base: Path) -> None:
+    """Raise UserError while another execution is at work in this folder, before any file of it changes."""
+    lock = base / ".seamark" / ".seamark" / "run" / "run.lock"
+    if not lock.exists():
+        return
+    held = acquire_lock(lock, wait_s=ENDS_S)
+    if held is None:
+        raise UserError(f"{base}: another execution is at work here. Wait for its end, or name another folder.")
+    held.close()
 
 
 def new_folder(wanted: Path) -> Path:

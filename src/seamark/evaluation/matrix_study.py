@@ -23,7 +23,7 @@ from seamark.evaluation.matrix import (
 from seamark.model.service import Service, Value
 from seamark.model.trial import Trial
 from seamark.planning.study import Study, config_folder
-from seamark.storage.paths import write_text
+from seamark.storage.paths import expanded, write_text
 
 SCENARIO = "matrix"
 FOLDERS = ("benchmarks", "methods", "services", "sites")
@@ -102,13 +102,26 @@ def _level(name: str, config: Sparse) -> Mapping[str, Any]:
     """Return a level of `method` under the configuration's name: dense for None, a preset, or maskers. Raises
     UserError for an unknown preset."""
     if not isinstance(config, str):
-        return {**(config or {"maskers": []}), "name": name}
+        return _with_whole_paths({**(config or {"maskers": []}), "name": name})
     folder = config_folder(Path.cwd(), "methods")
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     if config not in known:
         guess = did_you_mean(config, known) or f" Known: {', '.join(known)}."
         raise UserError(f"sparse_attention_configs: '{config}' is no method.{guess}")
-    return {**yaml.safe_load((folder / f"{config}.yaml").read_text(encoding="utf-8")), "name": name}
+    preset = yaml.safe_load((folder / f"{config}.yaml").read_text(encoding="utf-8"))
+    return _with_whole_paths({**preset, "name": name})
+
+
+def _with_whole_paths(level: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a level of `method` whose weights are named from the root: the run works in another folder."""
+    maskers = level["maskers"] if isinstance(level.get("maskers"), list) else []
+    whole = [
+        {**each, "weights": str(expanded(each["weights"]))}
+        if isinstance(each, dict) and each.get("weights")
+        else each
+        for each in maskers
+    ]
+    return {**level, **({"maskers": whole} if maskers else {})}
 
 
 def tasks_in(config: BenchmarkConfig) -> list[tuple[str, str | None]]:

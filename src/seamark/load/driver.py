@@ -123,13 +123,9 @@ class Driver(ABC):
     work_groups: Sequence[int] | None = None
     """Group of each item, such as the document of a question: items of one group are sent in a row, by one worker."""
 
-    def item_ids(self) -> Sequence[str] | None:
-        """Return what identifies the content of each item; None where nothing does. Called before the clock starts.
-
-        A scorer returns the same as `Judged.asked`, so that kept replies are never scored against items that have
-        changed since.
-        """
-        return None
+    item_ids: "Callable[[], Sequence[str]] | None" = None
+    """`item_ids()` returns what identifies the content of each item, before the clock starts. A scorer returns the
+    same as `Judged.asked`, so that kept replies are never scored against items that have changed since."""
 
     row_body: "Callable[[int, Row, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in

@@ -203,8 +203,8 @@ class GpuMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureCategory:
-    """One way in which a trial as a whole fails: what it means, and what the user can do. Where nothing but a change
-    of the user's helps, it `can_pass` not, and the trial is not repeated by `max_retries`."""
+    """One way in which a trial as a whole fails: what it means, and what the user can do. `can_pass` False: only a
+    change by the user helps, so `max_retries` does not repeat the trial."""
 
     help: str
     remedy: str

@@ -187,7 +187,8 @@ class Plan:
     @property
     def factors_without_p(self) -> tuple[str, ...]:
         """The factors whose levels have one server start each, so that time and level are confounded."""
-        return () if self.restarts == "each" else tuple(self.factors.get("deployment") or ())
+        replicas = any(each.replica is not None for each in self.deployments)
+        return () if self.restarts == "each" or replicas else tuple(self.factors.get("deployment") or ())
 
     @property
     def divided(self) -> bool:

@@ -10,6 +10,8 @@ from seamark.stats.paired_proportions import ALPHA, MOST_PAIRS, POWER, detectabl
 from seamark.tasks.question_files import CACHE, questions
 from seamark.tasks.task import task_of_document
 
+ITEMS_BY = ("items", "task", "max_requests")
+"""Settings on which the number of items depends."""
 SHARES = (0.05, 0.1, 0.2)
 """Shares of items that two methods answer with another score: few where one hardly changes the other."""
 

@@ -15,7 +15,7 @@ from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
-from seamark.planning.plan_answers import answer_lines, detectable_scores, items_of
+from seamark.planning.plan_answers import ITEMS_BY, answer_lines, detectable_scores, items_of
 from seamark.planning.plan_time import starts_of, time_of
 from seamark.stats.compare import Method, method_of, reachable_p
 from seamark.stats.decision import detectable_shift, repetitions_for
@@ -235,7 +235,8 @@ def _items(trials: Sequence[Trial], service: Service | None) -> tuple[int, ...]:
     """Return the numbers of items of a service's trials, where their answers are scored; nothing where not known."""
     if service is None or service.judge is None:
         return ()
-    counts = {items_of(trial.settings) for trial in trials}
+    kinds = {tuple(trial.settings.get(name) for name in ITEMS_BY): trial.settings for trial in trials}
+    counts = {items_of(settings) for settings in kinds.values()}
     return tuple(sorted(each for each in counts if each))
 
 
@@ -243,7 +244,8 @@ def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     """Return what both kinds of restarts cost, where a factor needs another server."""
     if not plan.factors.get("deployment") or plan.repetitions == 1:
         return []
-    counts = {"each": facts.deployments * plan.repetitions, "once": facts.deployments}
+    once = sum(each.block in (None, 1) for each in plan.deployments)  # with all replicas
+    counts = {"each": once * plan.repetitions, "once": once}
     words = {
         "each": "every block starts each server anew: a p value for every factor",
         "once": f"all blocks on one start: no p value for {', '.join(plan.factors['deployment'])}",

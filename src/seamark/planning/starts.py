@@ -67,8 +67,7 @@ def divided_among_replicas(plan: Plan, count: int, services: Mapping[str, Servic
     """Return a plan in which the tasks of each start are divided among up to `count` replicas of it.
 
     All trials of one task and repetition, which differ by what needs no other server, such as methods, stay together.
-    Each goes, in the order of the plan, to the replica with the least load so far, so that a task which is added
-    changes no other.
+    Each goes, in the order of the plan, to the replica with the least load so far.
     """
     if count == 1:
         return plan

@@ -20,20 +20,16 @@ def cuda_problem(gpu: str) -> str | None:
     """Return why nothing can be allocated on a GPU, by index (in the order of bus ids) or UUID; None if it can, and
     where this cannot be told."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    command = [sys.executable, "-I", __file__]
+    attempt = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", __file__],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        text, _ = attempt.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
+        attempt.kill()  # and no wait for its end: a driver that hangs may hold it in the kernel
         return f"it did not answer within {TIMEOUT_S:g} s"
-    if done.returncode in (0, NO_DRIVER):
+    if attempt.returncode in (0, NO_DRIVER):
         return None
-    return (done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+    return (text.strip() or f"exit code {attempt.returncode}").splitlines()[-1]
 
 
 def allocation_error(driver: Any) -> str | None:

@@ -7,6 +7,7 @@ import csv
 import errno
 import json
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from inspect import signature
@@ -15,6 +16,7 @@ from pathlib import Path
 from random import Random
 from types import FunctionType
 from typing import Any
+from urllib.error import URLError
 
 from seamark.errors import UserError
 from seamark.model.dotted import resolved
@@ -23,6 +25,7 @@ from seamark.tasks.benchmark import Benchmark, Row, Source, Subset
 
 NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 """Codes of OSErrors for a path that is no file: a mistake in the benchmark's source, and none of the file system."""
+UNREACHABLE = (errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN)
 FORMATS = (".jsonl", ".json", ".csv", ".parquet")
 """Endings of files that are read, in the order in which a folder is searched."""
 
@@ -42,7 +45,7 @@ def rows_of(benchmark: Benchmark, subset: Subset, *, seed: int, length_words: in
     for number, row in enumerate(_read(task, subset), 1):
         try:
             yield from split(row) if split else (row,)
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{task}: row {number} {what}") from None
     if number == 0:
@@ -80,7 +83,7 @@ def _read(task: str, subset: Subset) -> Iterator[Row]:
         raise UserError(f"{task}: no such file: {_shown(path)}. Correct 'source', or put the data there.") from None
     except OSError as error:
         raise UserError(f"{task}: {_shown(path)}: cannot be read: {error.strerror}.") from error
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, csv.Error) as error:
         raise UserError(f"{task}: {_shown(path)}: {error}") from None
 
 
@@ -91,7 +94,7 @@ def category_of(error: BaseException) -> str:
     while cause is not None and cause not in causes:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if any(isinstance(each, _network_errors()) for each in causes):
+    if any(isinstance(each, _network_errors()) or getattr(each, "errno", None) in UNREACHABLE for each in causes):
         return "network_error"
     if any(isinstance(each, OSError) and each.errno not in NO_FILE for each in causes):
         return "filesystem_error"
@@ -102,7 +105,14 @@ def _network_errors() -> tuple[type[BaseException], ...]:
     """Return the types of errors of a network, those of packages that download if they are in use."""
     of_packages = (("httpx", "TransportError"), ("requests", "ConnectionError"), ("requests", "Timeout"))
     found = (getattr(sys.modules.get(package), name, None) for package, name in of_packages)
-    return (ConnectionError, TimeoutError, socket.gaierror, *(each for each in found if each is not None))
+    return (
+        ConnectionError,
+        TimeoutError,
+        socket.gaierror,
+        ssl.SSLError,
+        URLError,
+        *(each for each in found if each is not None),
+    )
 
 
 def data_file(task: str, subset: Subset) -> Path | None:
@@ -168,7 +178,7 @@ def _from_parquet(path: Path) -> list[Row]:
 
     try:
         return pyarrow.parquet.read_table(path).to_pylist()  # type: ignore[no-any-return]
-    except pyarrow.ArrowInvalid as error:
+    except pyarrow.ArrowException as error:
         raise ValueError(f"is no Parquet file: {error}.") from None
 
 

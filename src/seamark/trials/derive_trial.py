@@ -32,7 +32,7 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
         load = LoadRecord(status="failed")
     if not _is_newer(own.telemetry, own.load):
         cut_telemetry(
-            scenario.deployment(deployment.id).telemetry,
+            measured_on(scenario, load, deployment.id).telemetry,
             own.client_telemetry,
             load,
             own,
@@ -67,9 +67,16 @@ def _beside(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> l
     ]
 
 
-def derive_telemetry(trial: TrialFolder, deployment: DeploymentFolder) -> None:
+def measured_on(scenario: ScenarioFolder, load: LoadRecord, planned: str) -> DeploymentFolder:
+    """Return the folder of the deployment that a load ran on: the plan may divide trials otherwise by now."""
+    started = scenario.deployment((load.server_start or "").rpartition(" at ")[0] or planned)
+    return started if started.telemetry.exists() else scenario.deployment(planned)
+
+
+def derive_telemetry(scenario: ScenarioFolder, trial: TrialFolder, planned: str) -> None:
     """Write the telemetry of one trial: the part of its deployment's, and of its own load's, during its load."""
-    cut_telemetry(deployment.telemetry, trial.client_telemetry, read(trial.load, LoadRecord), trial)
+    load = read(trial.load, LoadRecord)
+    cut_telemetry(measured_on(scenario, load, planned).telemetry, trial.client_telemetry, load, trial)
 
 
 def is_derived(folder: TrialFolder, trial: Trial) -> bool:

@@ -209,9 +209,10 @@ def _published(
     trial: Trial, scores: Mapping[str, Sequence[float | None]], batches: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, float]:
     """Return the figures of a trial's task as its benchmark publishes them; none without a task."""
-    if not trial.settings.get("task"):
+    try:
+        benchmark, subset = task_of_document(json.loads(str(trial.settings.get("task"))))
+    except (ValueError, TypeError, KeyError):  # none, or a setting of the same name in a recipe of the user's own
         return {}
-    benchmark, subset = task_of_document(json.loads(str(trial.settings["task"])))
     names = dict.fromkeys(name for batch in batches for name in batch["facts"])
     facts = {name: [value for batch in batches for value in _column(batch, name)] for name in names}
     return published_figures(benchmark.task(subset), subset.scorer, scores, facts)

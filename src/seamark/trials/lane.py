@@ -28,7 +28,7 @@ from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import DevicePool, DeviceSlot, SlotHolder
 from seamark.storage.paths import ScenarioFolder, write_text
 from seamark.trials.conflicts import CommitMarks
-from seamark.trials.lane_device import kept_to, pool_here, require_gpus, seen_to_be_free
+from seamark.trials.lane_device import kept_to, memory_released, pool_here, require_gpus
 from seamark.trials.load_lock import write_waiting
 from seamark.trials.measure import LoadFailure
 from seamark.trials.permissions import user_named
@@ -37,9 +37,12 @@ from seamark.trials.trial_files import finite_lengths_s
 
 POLL_S = 0.02
 """Interval of looks at the list while no unit may begin."""
-MOST_LOST = 2
+MOST_KILLED = 2
 """A unit that so many lanes died of is not begun again: it would end all lanes of the run, one after another."""
-LANE_DIED = "two lanes died while they ran this deployment, so it was not begun a third time"
+LANE_DIED = LoadFailure(
+    category="lane_died",
+    reason="two lanes were killed while they held this deployment, so it was not begun a third time",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +165,9 @@ def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequ
             raise SystemExit("The run of this lane has ended.")
 
     def run_unit(unit: Unit, slot: DeviceSlot) -> None:
-        with kept_to(slot, pool), seen_to_be_free(slot, partial(print, file=sys.stderr, flush=True)):
+        with kept_to(slot, pool), memory_released(slot, partial(print, file=sys.stderr, flush=True)):
             servers.stop(results.deployment(unit.id), "evicted")  # of a lane that was killed
-            given_up = LoadFailure(category="lane_died", reason=LANE_DIED) if unit.lost >= MOST_LOST else None
+            given_up = LANE_DIED if unit.killed_lanes >= MOST_KILLED else None
             try:
                 run_deployment(study, scenario, unit.id, arguments, failed=False, anew=False, given_up=given_up)
             except UserError as mistake:

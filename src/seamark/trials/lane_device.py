@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 
 from seamark.errors import UserError
 from seamark.model.site import Site
@@ -15,12 +16,14 @@ from seamark.platform.cuda_allocation import cuda_problem
 from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.pinning import Core, cores_here
 from seamark.platform.process_variables import CUDA, ORDER, THREADS
-from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
+from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot, held_here
 from seamark.telemetry.gpu import computing_on, visible_gpus
 
 RELEASE_S = 30.0
 """Longest wait for the memory of a GPU to be given back by the driver."""
 RELEASE_POLL_S = 0.05
+WATCH_S = 1.0
+"""Interval of looks at the processes of a GPU while a unit runs."""
 
 
 def pool_here(site: Site) -> DevicePool:
@@ -43,8 +46,10 @@ def pool_here(site: Site) -> DevicePool:
 
 
 def require_gpus(pool: DevicePool, site_name: str) -> None:
-    """Raise UserError with a line for each GPU of a pool on which nothing can be allocated."""
-    gpus = [device.id for device in pool.devices if device.kind == "gpu"]
+    """Raise UserError with a line for each GPU of a pool on which nothing can be allocated. GPUs that lanes of any
+    run use now are known to work, and are left alone."""
+    used = {name.partition(" slot ")[0] for name, _ in held_here()}
+    gpus = [device.id for device in pool.devices if device.kind == "gpu" and str(device) not in used]
     with ThreadPoolExecutor(max_workers=8) as threads:
         problems = dict(zip(gpus, threads.map(cuda_problem, gpus), strict=True))
     mistakes = [
@@ -58,19 +63,44 @@ def require_gpus(pool: DevicePool, site_name: str) -> None:
 
 
 @contextmanager
-def seen_to_be_free(slot: DeviceSlot, say: Callable[[str], object]) -> Iterator[None]:
-    """Wait at the end until the driver has taken back the memory of processes that used the slot's GPU meanwhile, so
-    that the next unit finds what this one found; no longer than RELEASE_S, which is then said."""
-    before = computing_on(slot.device.id) if slot.device.kind == "gpu" else None
-    yield
-    if before is None:
+def memory_released(slot: DeviceSlot, report: Callable[[str], object]) -> Iterator[None]:
+    """Wait at the end until the driver has taken back the memory of processes that have ended on the slot's GPU, so
+    that the next unit finds what this one found; after RELEASE_S go on, with a report.
+
+    A process counts as ended if it was seen alive here: ids of other containers are never those of this /proc.
+    """
+    if slot.device.kind != "gpu":
+        yield
         return
+    with _watched(slot.device.id) as alive:
+        yield
     end_s = time.monotonic() + RELEASE_S
-    while left := [pid for pid in (computing_on(slot.device.id) or ()) if pid not in before and not _lives(pid)]:
+    while left := [pid for pid in computing_on(slot.device.id) or () if pid in alive and not _lives(pid)]:
         if time.monotonic() > end_s:
-            say(f"{slot.device}: memory of ended processes is still held after {RELEASE_S:g} s: {left}")
+            report(f"{slot.device}: memory of ended processes is still held after {RELEASE_S:g} s: {left}")
             return
         time.sleep(RELEASE_POLL_S)
+
+
+@contextmanager
+def _watched(gpu: str) -> Iterator[set[int]]:
+    """Collect, in a thread, the ids of processes on a GPU that are alive on this machine."""
+    alive: set[int] = set()
+    ended = Event()
+
+    def watch() -> None:
+        while True:
+            alive.update(pid for pid in computing_on(gpu) or () if _lives(pid))
+            if ended.wait(WATCH_S):
+                return
+
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield alive
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _lives(pid: int) -> bool:

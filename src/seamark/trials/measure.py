@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seamark.load.coordinator.coordinator import OVERDUE, LoadError, LoadJob, LoadOutcome, run_load
 from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.model.results.load_record import EnergyRecord
-from seamark.model.sample import CHUNK
+from seamark.model.sample import CHUNK, Failure
 from seamark.telemetry.energy import after_load, before_load
 from seamark.telemetry.provenance import now
 
@@ -138,9 +138,22 @@ def not_done(job: LoadJob, outcome: LoadOutcome) -> LoadFailure | None:
     return LoadFailure(category="timeout", reason=reason)
 
 
+def _lost_connections(outcome: LoadOutcome) -> bool:
+    """Return whether items of a finite load lost their connection: its server may have died with the last ones."""
+    if outcome.items is None:
+        return False
+    from seamark.load.workers.records import read_segment
+
+    return any(
+        bool(np.isin(records["failure"], (Failure.CONNECT, Failure.RESET)).any())
+        for segment in outcome.segments
+        for records in read_segment(segment)
+    )
+
+
 def _failure(job: LoadJob, outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
     no_worker_left = outcome.died == len(outcome.reports)
-    ended = server and server.end_reason(END_RECORDED_S if no_worker_left else 0.0)
+    ended = server and server.end_reason(END_RECORDED_S if no_worker_left or _lost_connections(outcome) else 0.0)
     if reason := outcome.aborted or ended:
         category = "interrupted" if reason.startswith("interrupted") else "server_died"
         return LoadFailure(category=category, reason=reason, log_tail=server.log_tail() if server else ())

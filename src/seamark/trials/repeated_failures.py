@@ -20,11 +20,10 @@ from seamark.storage.paths import ScenarioFolder, put_away, read, write
 
 NOT_TRIED = "not_tried"
 """Category of a trial that was not tried, and of a server that was not started, after repeated failures."""
-UNCOUNTED = (
-    *(NOT_TRIED, "interrupted", "disk_full", "port_taken"),
-    *("dataset_error", "network_error", "filesystem_error"),  # of one task: others have data of their own
-)
+UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
 """Categories that do not count: their cause is not the service."""
+OF_DATA = ("dataset_error", "network_error", "filesystem_error")
+"""Categories of loads that do not count either: other trials of the service have data of their own."""
 MOST = 3
 CHANGING = re.compile(r"\d+|\S*/\S*")
 """Parts that differ between failures of one cause: numbers and paths."""

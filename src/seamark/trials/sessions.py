@@ -1,7 +1,7 @@
 """Sessions of a finite load: what a killed or interrupted load has done, so that the next one does the rest only."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from seamark.load.workers.records import read_segment
 from seamark.load.workers.segments import PlacedSegment
 from seamark.load.workers.work_list import as_text, items_in
 from seamark.model.results.load_record import LoadRecord, LoadSession, Measurement
+from seamark.model.sample import Failure
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.storage.paths import TrialFolder, read_or_none, write
@@ -56,14 +57,19 @@ class Sessions:
     made: tuple[Session, ...] = ()
 
     @staticmethod
-    def of(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> "Sessions":
+    def of(folder: TrialFolder, trial: Trial, server: ServerIdentity, *, independent: bool = False) -> "Sessions":
         """Return the sessions that a trial's unfinished load has left. Those of another configuration or server, and
-        those that have done nothing, are removed."""
+        those that have done nothing, are removed.
+
+        Where items are `independent` of each other, as questions are, those that lost their server are left to do.
+        """
         found = []
         for path in sorted(folder.sessions.glob("[0-9]*"), key=lambda path: int(path.name)):
             mark = read_or_none(path / MARK, Measurement)
             usable = trial.load.finite and mark is not None and mark.config_hash is not None
-            session = _session(path) if usable and mark and belongs(mark, trial.config_hash, server) else None
+            unanswered = (DYING if (path / SERVER_DIED).exists() else CUT_OFF) if independent else ()
+            known = usable and mark and belongs(mark, trial.config_hash, server)
+            session = _session(path, unanswered) if known else None
             if session is None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -179,12 +185,17 @@ def _moment(unix_ns: int) -> str:
 MARK = "session.json"
 """Configuration and server of a session, in its folder."""
 SERVER_DIED = "server_died"
-"""File in the folder of a session whose server ended under it: requests without a connection were not answered."""
+"""File in the folder of a session whose server ended under it."""
+CUT_OFF = (Failure.CONNECT, Failure.RESET, Failure.PROTOCOL)
+"""Failures of requests to a server that is no longer there: in a load that was broken off, no results of theirs."""
+DYING = (*CUT_OFF, Failure.SERVER_ERROR)
+"""The same where the server died, which may have answered so before its end."""
 NOTHING = np.zeros(0, dtype=np.bool_)
 
 
-def _session(folder: Path) -> Session | None:
-    """Read a session from its files; None if it has done nothing."""
+def _session(folder: Path, unanswered: Collection[Failure] = ()) -> Session | None:
+    """Read a session from its files; None if it has done nothing. Requests with a failure that is `unanswered` are
+    left to the next one."""
     try:
         epoch_unix_ns = int((folder / EPOCH).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -192,7 +203,7 @@ def _session(folder: Path) -> Session | None:
     done, length_ns = NOTHING, 0
     for path in sorted(folder.glob("worker-*.samples")):
         with suppress(ValueError):  # cut before its first record
-            items = items_in(path, server_died=(folder / SERVER_DIED).exists())
+            items = items_in(path, unanswered=unanswered)
             done = np.pad(done, (0, max(0, items.size - done.size)))
             done[: items.size] |= items
             length_ns = max([length_ns, *(int(records["last_ns"].max()) for records in read_segment(path))])

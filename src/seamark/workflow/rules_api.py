@@ -148,7 +148,7 @@ def monitor(record: str) -> None:
     scenario = ScenarioFolder(root=Path(record).parents[1])
     folder = scenario.trial(Path(record).parent.name)
     [trial] = trial_for(folder, scenario.plan).trials
-    derive_telemetry(folder, scenario.deployment(trial.deployment))
+    derive_telemetry(scenario, folder, trial.deployment)
 
 
 def metrics(plan_file: str, record: str, exposition: str = "") -> None:

@@ -6,7 +6,7 @@ plus pass times the number of items, so that indexes below that number are every
 
 import base64
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count as counted_from
 from pathlib import Path
@@ -21,8 +21,6 @@ from seamark.load.workers.assignment import ENDLESS, WorkerAssignment, seed_for
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import MISSING_NS, Failure
 
-CUT_OFF = (Failure.CONNECT, Failure.RESET, Failure.PROTOCOL)
-"""Failures of requests to a server that is no longer there."""
 LARGEST_BYTES = 1 << 30
 """Memory limit for the encoded items of one worker: none of them is sent twice."""
 
@@ -144,14 +142,15 @@ def _share(
     return [item for item in order.tolist() if int(groups[item]) in own]
 
 
-def items_in(segment: Path, count: int | None = None, *, server_died: bool = False) -> npt.NDArray[np.bool_]:
+def items_in(
+    segment: Path, count: int | None = None, *, unanswered: Collection[Failure] = ()
+) -> npt.NDArray[np.bool_]:
     """Return which items have ended in a segment, of `count` or up to the last of them.
 
-    A cancelled one has not, and neither has one whose connection failed where the `server_died`. Without `count`,
-    indexes of further passes count as items: `done_items` leaves them out. Raises ValueError for a file that is no
-    segment.
+    A cancelled one has not, and neither has one with a failure that is `unanswered`. Without `count`, indexes of
+    further passes count as items: `done_items` leaves them out. Raises ValueError for a file that is no segment.
     """
-    unfinished = [Failure.CANCELLED, *(CUT_OFF if server_died else ())]
+    unfinished = [Failure.CANCELLED, *unanswered]
     done = np.zeros(count or 0, dtype=np.bool_)
     for records in read_segment(segment):
         ended = records["index"][(records["sent_ns"] != MISSING_NS) & ~np.isin(records["failure"], unfinished)]

@@ -190,7 +190,8 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         bodies = ()
     elif job.load.finite:
         assignment, bodies = work_list(assignment, driver, lambda: channel.send("again"))
-        if assignment.replies is not None and (ids := driver.item_ids()) is not None:
+        if assignment.replies is not None and driver.item_ids is not None:
+            ids = driver.item_ids()
             asked = {item: ids[item] for item in sorted(bodies.own)}
             assignment.path("asked").write_text(json.dumps(asked), encoding="utf-8")
         if isinstance(assignment.items, Passes):

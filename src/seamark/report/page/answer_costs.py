@@ -15,7 +15,7 @@ from seamark.report.source import Results, TrialRecord
 from seamark.stats.pass_at_k import pass_at_k
 from seamark.storage.paths import read_or_none
 
-TASK = "task"
+TASK, SCORE = "task", "score"
 MOST_K = 64
 
 
@@ -37,7 +37,7 @@ def answer_cost_blocks(results: Results) -> list[Block]:
         if trial.ok
         and (record := read_or_none(trial.folder.answers_record, AnswersRecord)) is not None
         and record.status == "ok"
-        and record.scores
+        and SCORE in record.scores
     }
     if not records:
         return []
@@ -48,15 +48,18 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
     levels = levels_of(results.plan)
     gpus = {each.id: max(1, each.gpus) for each in (*results.plan.deployments, *results.plan.served)}
     groups: dict[tuple[str, tuple[tuple[str, Value], ...]], _Group] = {}
+    named = {trial.treatment: trial.group for trial in results.plan.measured if trial.settings.get(TASK)}
     for trial in results.trials:
+        if trial.treatment not in named:
+            continue
         own = levels.get(trial.treatment, {})
-        key = trial.workload, tuple((name, value) for name, value in own.items() if name != TASK)
+        key = named[trial.treatment], tuple((name, value) for name, value in own.items() if name != TASK)
         group = groups.setdefault(key, _Group())
         record = records.get(trial.id)
         if record is None or trial.load_s is None:
             group.missing.append(level(own.get(TASK), TASK) if own.get(TASK) is not None else trial.treatment)
             continue
-        score = next(iter(record.scores.values()))
+        score = record.scores[SCORE]
         group.device_s += trial.load_s * gpus.get(trial.deployment, 1)
         group.blocks.add(trial.block)
         if score.mean is not None:
@@ -84,7 +87,10 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
     )
     others = len(groups) - len(whole)
     left_out = [f"{others} more lack scores of a task."] if others else []
-    note = "Loads of one repetition of all tasks, without starts of servers. The score is the mean of all questions."
+    note = (
+        "Loads of one repetition of all tasks, without starts of servers; a device that lanes share counts for each."
+        " The score is the mean of all questions."
+    )
     return [Table(columns=columns, caption="Device-hours for quality", footnotes=(note, *left_out))]
 
 
@@ -102,10 +108,10 @@ def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
         own = [trial for trial in trials if trial.id in records]
         if treatment not in drawn or len(own) < 2:
             continue
-        scored = [(next(iter(records[trial.id].scores)), read_scored(trial.folder.answers)) for trial in own]
         values: dict[str, list[float]] = {}
-        for name, items in scored:
-            for (item, _), value in (items.by_item(name) if items is not None else {}).items():
+        for trial in own:
+            items = read_scored(trial.folder.answers)
+            for (item, _), value in (items.by_item(SCORE) if items is not None else {}).items():
                 values.setdefault(item, []).append(value)
         samples = min(map(len, values.values()), default=0)
         if samples < 2 or any(value not in (0, 1) for each in values.values() for value in each):

@@ -175,7 +175,10 @@ def _environment(
 def leave_out(
     deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
 ) -> None:
-    """Write an endpoint.json with the reason why no server is started."""
+    """Write an endpoint.json with the reason why no server is started; the end of an earlier one is no reason."""
+    control = control_files_of(folder)
+    for old in (control.exit_record, control.answer, control.stop_request, control.published, control.ports):
+        old.unlink(missing_ok=True)
     write(folder.endpoint, replace(_no_answer(deployment, service, site, reason), category=category))
 
 

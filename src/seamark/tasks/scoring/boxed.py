@@ -1,8 +1,7 @@
 r"""Whole numbers in `\boxed{...}`, the answers to AIME problems.
 
-Sources: benchmark/AIME2024 and benchmark/AIME2025 of xAlg-ai/sparse-attention-hub, which read an answer in two ways;
-the unbiased estimator of Chen et al. 2021, https://arxiv.org/abs/2107.03374. Published quirk: a box ends at its first
-closing brace.
+Sources: benchmark/AIME2024 and benchmark/AIME2025 of xAlg-ai/sparse-attention-hub, which read an answer in two ways.
+Published quirk: a box ends at its first closing brace.
 """
 
 import re

@@ -30,6 +30,7 @@ from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
 from seamark.trials.repeated_failures import (
     NOT_TRIED,
+    OF_DATA,
     UNCOUNTED,
     counted_of,
     note_death,
@@ -161,7 +162,7 @@ def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder
     from seamark.trials.sessions import Sessions
 
     folder.own_parts.mkdir(parents=True)  # the trial is at work
-    sessions = Sessions.of(folder, trial, context.server)
+    sessions = Sessions.of(folder, trial, context.server, independent=context.service.judge is not None)
     return sessions, sessions.begin()
 
 
@@ -200,7 +201,7 @@ def count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) -
     counted = counted_of(context.service.name, context.deployment.settings)
     if load.ok or load.sent:
         note_life(context.results, counted)
-    elif load.category not in UNCOUNTED and context.endpoint().ok:
+    elif load.category not in (*UNCOUNTED, *OF_DATA) and context.endpoint().ok:
         note_death(
             context.results,
             counted,
