@@ -24,6 +24,8 @@ def test_changed_items_are_those_with_another_score_the_greatest_loss_first():
         ("q2", 0.0, 1.0),
     ]
     assert found[0].facts == {"depth": 0.1}
+    dense, sparse = (rows([score], fact_density=[density]) for score, density in ((1.0, 1.0), (0.0, 0.2)))
+    assert changed_answers(dense, sparse, "score")[0].facts == {"density": 0.2}, "a fact of the new reply"
 
 
 def test_scores_by_a_fact_have_a_row_for_each_value_and_a_mean_for_each_level():

@@ -100,7 +100,9 @@ def killed_in_a_task(study: StudyFolder, victim: str, *options: str) -> None:
     """Start a run, and kill a part of it with SIGKILL while it asks questions of a given length."""
 
     def replies() -> int:
-        return sum(path.stat().st_size for path in study.results.glob("*length_words*--r1/.sessions/*/worker-*.replies"))
+        return sum(
+            path.stat().st_size for path in study.results.glob("*length_words*--r1/.sessions/*/worker-*.replies")
+        )
 
     run = study.start(*options)
     until(lambda: replies() > 60_000, within_s=180)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
@@ -54,7 +55,14 @@ def test_a_trial_is_derived_again_after_another_load_or_with_other_objectives(sc
 
 def test_telemetry_that_is_newer_than_its_load_is_not_cut_again(scenario):
     trial, own = a_trial(), scenario.trial(a_trial().id)
-    derive_telemetry(own, scenario.deployment(DEPLOYMENT.id))
+    derive_telemetry(scenario, own, DEPLOYMENT.id)
     scenario.deployment(DEPLOYMENT.id).telemetry.unlink()
     derive_trial(scenario, trial, DEPLOYMENT)
+    assert len(own.telemetry_csv.read_text().splitlines()) == 1 + 11
+
+
+def test_telemetry_is_that_of_the_start_that_a_load_ran_on(scenario):
+    trial, own = a_trial(), scenario.trial(a_trial().id)
+    write(own.load, replace(read(own.load, LoadRecord), server_start=f"{DEPLOYMENT.id} at 2026-01-01T00:00:00"))
+    derive_trial(scenario, trial, replace(DEPLOYMENT, id=f"{DEPLOYMENT.id}.replica1", replica=1))
     assert len(own.telemetry_csv.read_text().splitlines()) == 1 + 11

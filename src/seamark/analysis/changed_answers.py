@@ -62,7 +62,8 @@ def changed_answers(
         if other is None or row.get(score) is None or other.get(score) is None or row[score] == other[score]:
             continue
         # facts of an item are the same on both sides; those of a reply are the new side's
-        facts = {name.removeprefix(FACT): value for name, value in other.items() if name.startswith(FACT)}
+        both = {**row, **other}
+        facts = {name.removeprefix(FACT): value for name, value in both.items() if name.startswith(FACT)}
         found.append(
             ChangedAnswer(
                 id=row["id"],
