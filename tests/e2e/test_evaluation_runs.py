@@ -190,6 +190,6 @@ def test_vllm_is_asked_tasks_and_has_scores_and_times_of_the_same_answers(study:
         metrics = study.json(f"{trial.id}/metrics.json")
         assert metrics["quality"]["score"] == pytest.approx(sum(right) / len(right))
         assert metrics["ttft_ms"]["mean"] > 0
-        assert all(row["ttft_s"] < row["latency_s"] for row in rows)
+        assert all(0 < row["ttft_s"] <= row["latency_s"] for row in rows)
     [short] = [trial for trial in plan.trials if trial.group == "short"]
     assert study.json(f"{short.id}/metrics.json")["tpot_ms"]["mean"] > 0
