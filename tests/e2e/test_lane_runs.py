@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from processes import until
-from study_folder import BENCH, StudyFolder
+from study_folder import StudyFolder
 
 from seamark.planning.study import Study
 
@@ -123,13 +123,7 @@ def test_a_failed_trial_of_a_lane_is_a_result(study: StudyFolder) -> None:
 @pytest.mark.covers("B2", "B7")
 def test_a_lane_that_is_killed_is_started_again_and_its_unit_alone_runs_again(study: StudyFolder) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 1.5, "delay_ms": [1, 2, 3, 4, 5, 6]})
-    run = subprocess.Popen(
-        [*BENCH, "submit", "-c", "config/scenarios/try.yaml", "--cpus", "0,1", "--parallel", "2"],
-        cwd=study.root,
-        env=dict(study.environment or {}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    run = study.start("--cpus", "0,1", "--parallel", "2")
     until(lambda: len(lanes_of(study)) == 2 and list(study.results.glob("*--*/.parts/*")))
     measured = {path: path.stat().st_mtime_ns for path in study.results.glob("*--*/samples.json")}
     lanes_of(study)[0].kill()
@@ -147,13 +141,7 @@ def test_a_lane_that_is_killed_is_started_again_and_its_unit_alone_runs_again(st
 def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study: StudyFolder) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 0.5, "delay_ms": [1, 2, 3, 4]})
     lethal = Study.at(study.root, scenario="config/scenarios/try.yaml").plan.deployments[1].id
-    run = subprocess.Popen(
-        [*BENCH, "submit", "-c", "config/scenarios/try.yaml", "--cpus", "0,1", "--parallel", "2"],
-        cwd=study.root,
-        env=dict(study.environment or {}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    run = study.start("--cpus", "0,1", "--parallel", "2")
 
     def loading() -> list[psutil.Process]:  # its server is up: the lane that comes next finds it
         lanes = lanes_of(study) if list(study.results.glob(f"{lethal}--*/.parts/*")) else []
@@ -175,13 +163,7 @@ def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyFolder, number: int) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 1.5, "delay_ms": [1, 2, 3, 4]})
-    run = subprocess.Popen(
-        [*BENCH, "submit", "-c", "config/scenarios/try.yaml", "--cpus", "0,1", "--parallel", "2"],
-        cwd=study.root,
-        env=dict(study.environment or {}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    run = study.start("--cpus", "0,1", "--parallel", "2")
     until(lambda: list(study.results.glob("*--*/samples.json")))
     if number == signal.SIGKILL:
         [snakemake] = study.processes(
@@ -206,13 +188,7 @@ def test_a_server_that_killed_lanes_left_on_a_device_ends_before_the_next_run_ta
 ) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 60, "delay_ms": [1, 2]})
     options = ("--cpus", "0,1", "--parallel", "2")
-    run = subprocess.Popen(
-        [*BENCH, "submit", "-c", "config/scenarios/try.yaml", *options],
-        cwd=study.root,
-        env=dict(study.environment or {}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    run = study.start(*options)
     until(lambda: len(list(study.results.glob("*--*/.parts/*"))) == 2)
     for wanted in ("seamark.cli.main", "snakemake"):
         for process in study.processes(lambda process, name=wanted: name in process.cmdline()):  # type: ignore[misc]

@@ -99,17 +99,17 @@ def test_items_that_lost_their_server_are_left_where_items_are_independent(
     own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=failed)
     assert done_by(folder, independent=False) == [0, 3, 5], "a failed request is a result"
     assert done_by(folder, independent=True) == [0, 3]
-    sessions = Sessions.of(folder, trial(), SERVER)
-    assert not sessions.goes_on("server_died", own, independent=False), "the server's data went with it"
-    assert sessions.goes_on("server_died", own, independent=True)
-    assert sessions.goes_on("interrupted", own, independent=False)
-    assert not sessions.goes_on("timeout", own, independent=True)
+    alike, apart = (Sessions.of(folder, trial(), SERVER, independent=each) for each in (False, True))
+    assert not alike.keep_for_next("server_died", own), "the server's data went with it"
+    assert apart.keep_for_next("server_died", own)
+    assert alike.keep_for_next("interrupted", own)
+    assert not apart.keep_for_next("timeout", own)
 
 
 def test_errors_of_a_server_count_unless_it_died(folder: TrialFolder) -> None:
     own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=Failure.SERVER_ERROR)
     assert done_by(folder, independent=True) == [0, 3, 5]
-    Sessions.of(folder, trial(), SERVER, independent=True).goes_on("server_died", own, independent=True)
+    Sessions.of(folder, trial(), SERVER, independent=True).keep_for_next("server_died", own)
     assert done_by(folder, independent=True) == [0, 3]
 
 

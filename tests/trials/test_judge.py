@@ -76,7 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
 
 def judged(folder: TrialFolder, judge: str = "my_judge:exact", **service: object) -> AnswersRecord:
     made = SimpleNamespace(judge=judge, environment=None, qualities=QUALITIES, **service)
-    trial = a_trial({"factor": 2, "keep_replies": True, "task": "words"})  # a setting that is no task of ours
+    trial = a_trial({"factor": 2, "keep_replies": True, "task": "words"})  # plain text, not a benchmark's task
     study = SimpleNamespace(services={trial.service: made})
     return judge_trial(study, trial, folder)  # type: ignore[arg-type]
 

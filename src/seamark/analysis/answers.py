@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 from seamark.analysis.comparison.scored import ScoredItems
 
 TIMES = ("ttft_s", "latency_s")
+TIMED_BY = ["index", "due_ns", "sent_ns", "first_ns", "last_ns"]
+"""Columns of samples.parquet from which the times of an answer follow."""
 PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "error", "finish", "answer", "reply", *TIMES)
 """Columns of answers.parquet beside the scores and the facts."""
 FACT = "fact_"
@@ -21,17 +23,16 @@ def score_columns(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in PLAIN and not name.startswith(FACT)]
 
 
-def times_by_item_s(samples: Path) -> Mapping[int, tuple[float | None, float | None]]:
+def times_by_item_s(samples: pa.Table) -> Mapping[int, tuple[float | None, float | None]]:
     """Return the time to the first token, from the actual send, and the latency, from the intended send, of each item
-    in samples.parquet, in seconds; None where there is none. Raises OSError or ValueError for a damaged file."""
-    table = pq.read_table(samples, columns=["index", "due_ns", "sent_ns", "first_ns", "last_ns"])
+    in seconds; None where there is none. `samples` has the columns TIMED_BY of samples.parquet."""
 
     def since(begun: int, at: int | None) -> float | None:
         return None if at is None or at < begun else (at - begun) / 1e9
 
     return {
         row["index"]: (since(row["sent_ns"], row["first_ns"]), since(row["due_ns"], row["last_ns"]))
-        for row in table.to_pylist()
+        for row in samples.select(TIMED_BY).to_pylist()
     }
 
 

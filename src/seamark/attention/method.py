@@ -4,7 +4,7 @@ No torch: every environment imports this module. `attend.py` computes a method.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -114,6 +114,16 @@ def read_method(document: Any, where: str) -> Method:
         summary=document.get("summary", ""),
         source=document.get("source", ""),
     )
+
+
+def with_weights_at(document: Mapping[str, Any], place: Callable[[str], str]) -> Mapping[str, Any]:
+    """Return a document with `place(name)` for each file of weights that it names. It may have mistakes."""
+    maskers = document.get("maskers")
+    if not isinstance(maskers, list | tuple):
+        return document
+    named = [isinstance(each, Mapping) and each.get("weights") for each in maskers]
+    whole = [{**each, "weights": place(name)} if name else each for each, name in zip(maskers, named, strict=True)]
+    return {**document, "maskers": whole}
 
 
 def method_mistakes(document: Any) -> Iterator[MethodMistake]:

@@ -1,11 +1,11 @@
 """Files that settings name: their content is part of a trial's identity, their path is not."""
 
-import hashlib
 from collections.abc import Iterable
 from os.path import expandvars
 
 from seamark.config.load_profile_checks import texts_of
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.digest import sha256_of
 from seamark.model.scenario import Workload
 from seamark.model.service import Setting
 from seamark.patterns.trace_file import file_of
@@ -22,8 +22,7 @@ def file_contents(item: Item, workload: Workload, settings: Iterable[Setting], m
             if "$" in expandvars(text):
                 continue
             try:
-                with file_of(text).open("rb") as file:
-                    digests[text] = hashlib.file_digest(file, "sha256").hexdigest()
+                digests[text] = sha256_of(file_of(text))
             except FileNotFoundError:
                 where = "Correct the path; it begins in the folder where bench is called."
                 mistakes.add(at, f"no such file: {text}. {where}")

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any
 
-from seamark.attention.method import read_method
+from seamark.attention.method import read_method, with_weights_at
 from seamark.drivers.openai.driver import OpenAi, compact
 from seamark.drivers.openai.kept import KeptReply, read_kept
 from seamark.drivers.openai.models import TINY, write_tiny
@@ -122,7 +122,10 @@ class Questions(OpenAi):
         fields = {name: value for name, value in given.items() if value is not None and name != "method"}
         if fields.get("chat_template") and not _task(self._task)[1].chat:
             fields["chat_template"] = False  # its published program leaves the template out
-        return {**fields, **({"attention": _with_whole_paths(str(given["method"]))} if given["method"] else {})}
+        if not given["method"]:
+            return fields
+        document = json.loads(str(given["method"]))  # the server works in another folder than the study
+        return {**fields, "attention": with_weights_at(document, lambda name: str(expanded(name).resolve()))}
 
 
 def _require_options(name: str, text: service.Value) -> None:
@@ -218,16 +221,6 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
         answers=[reply.text for reply in kept],
         facts=facts,
     )
-
-
-def _with_whole_paths(method: str) -> Mapping[str, Any]:
-    """Return the document of a method for a server, which works in another folder than the study."""
-    document = json.loads(method)
-    maskers = [
-        {**each, "weights": str(expanded(each["weights"]).resolve())} if each.get("weights") else each
-        for each in document["maskers"]
-    ]
-    return {**document, "maskers": maskers}
 
 
 def _is_sparse(method: service.Value) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import score_columns, times_by_item_s
+from seamark.analysis.answers import TIMED_BY, score_columns, times_by_item_s
 from seamark.config.forms.table import label_of
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
@@ -109,7 +109,7 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
     times in seconds. Raises OSError or ValueError where the files cannot be read, and UserError where a question has
     changed since it was asked."""
     asked = asked_of(trial.trial.settings)
-    times = times_by_item_s(trial.folder.samples)
+    times = times_by_item_s(pq.read_table(trial.folder.samples, columns=TIMED_BY))
     table = pq.read_table(trial.folder.answers)
     scores = score_columns(table.column_names)
     for row in table.to_pylist():

@@ -35,7 +35,7 @@ from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_i
 from seamark.evaluation.result_tree import is_current, is_whole, write_whole
 from seamark.planning.study import Study
 from seamark.platform.process_tree import set_parent_death_signal
-from seamark.services.supervisor.control_files import acquire_lock
+from seamark.services.supervisor.control_files import acquire_lock, run_lock
 from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.paths import write_text
 from seamark.trials.progress import Progress, Seen, State, progress_of
@@ -233,7 +233,7 @@ def _end_with_parent() -> None:
 
 def _require_no_run(base: Path) -> None:
     """Raise UserError while another execution is at work in this folder, before any file of it changes."""
-    lock = base / ".seamark" / ".seamark" / "run" / "run.lock"
+    lock = run_lock(base / ".seamark")
     if not lock.exists():
         return
     held = acquire_lock(lock, wait_s=ENDS_S)

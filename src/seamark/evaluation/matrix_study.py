@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from seamark.attention.method import with_weights_at
 from seamark.config.benchmark_files import tasks_of
 from seamark.config.read import Recipes
 from seamark.errors import UserError, did_you_mean
@@ -102,26 +103,15 @@ def _level(name: str, config: Sparse) -> Mapping[str, Any]:
     """Return a level of `method` under the configuration's name: dense for None, a preset, or maskers. Raises
     UserError for an unknown preset."""
     if not isinstance(config, str):
-        return _with_whole_paths({**(config or {"maskers": []}), "name": name})
+        own = {**(config or {"maskers": []}), "name": name}
+        return with_weights_at(own, lambda file: str(expanded(file)))  # the run works in another folder
     folder = config_folder(Path.cwd(), "methods")
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     if config not in known:
         guess = did_you_mean(config, known) or f" Known: {', '.join(known)}."
         raise UserError(f"sparse_attention_configs: '{config}' is no method.{guess}")
     preset = yaml.safe_load((folder / f"{config}.yaml").read_text(encoding="utf-8"))
-    return _with_whole_paths({**preset, "name": name})
-
-
-def _with_whole_paths(level: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a level of `method` whose weights are named from the root: the run works in another folder."""
-    maskers = level["maskers"] if isinstance(level.get("maskers"), list) else []
-    whole = [
-        {**each, "weights": str(expanded(each["weights"]))}
-        if isinstance(each, dict) and each.get("weights")
-        else each
-        for each in maskers
-    ]
-    return {**level, **({"maskers": whole} if maskers else {})}
+    return with_weights_at({**preset, "name": name}, lambda file: str(expanded(file)))
 
 
 def tasks_in(config: BenchmarkConfig) -> list[tuple[str, str | None]]:

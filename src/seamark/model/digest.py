@@ -1,8 +1,9 @@
-"""Digest of a document that does not depend on the order of its keys."""
+"""Digests: of a document, whatever the order of its keys, and of a file."""
 
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -10,3 +11,9 @@ def digest(document: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a document in canonical JSON: keys sorted, no blanks."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

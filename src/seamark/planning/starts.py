@@ -78,10 +78,6 @@ def divided_among_replicas(plan: Plan, count: int, services: Mapping[str, Servic
         groups: dict[tuple[Value, int], list[Trial]] = {}
         for trial in trials[start.id]:
             groups.setdefault((trial.settings.get(TASK), trial.repetition), []).append(trial)
-        if len(groups) == 1:
-            deployments.append(start)
-            moved += trials[start.id]
-            continue
         inside: list[list[Trial]] = [[] for _ in range(min(count, len(groups)))]
         loads_s = [0.0] * len(inside)
         for group in groups.values():
@@ -89,7 +85,7 @@ def divided_among_replicas(plan: Plan, count: int, services: Mapping[str, Servic
             inside[least] += group
             loads_s[least] += sum(load_of(trial, services.get(trial.service)).most for trial in group)
         for number, members in enumerate(inside, 1):
-            deployments.append(start.as_replica(number))
+            deployments.append(start.as_replica(number) if len(inside) > 1 else start)
             moved += (_moved(trial, deployments[-1]) for trial in members)
     return replace(plan, deployments=tuple(deployments), trials=tuple(moved))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.errors import UserError, did_you_mean
-from seamark.model.digest import digest
+from seamark.model.digest import digest, sha256_of
 from seamark.model.dotted import mark_of
 from seamark.storage.codec import encode, parse
 from seamark.storage.paths import replacing
@@ -87,12 +87,7 @@ def _content(task: str, subset: Subset) -> list[str]:
     source = subset.source
     marks = [mark_of(path) for path in (source.made_by, subset.rows) if path]
     path = data_file(task, subset)
-    return [*marks, f"{path.suffix} {_sha256(path)}"] if path is not None and path.is_file() else marks
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return [*marks, f"{path.suffix} {sha256_of(path)}"] if path is not None and path.is_file() else marks
 
 
 def _converted(task: str, subset: Subset, rows: Iterator[Row]) -> Iterator[Question]:

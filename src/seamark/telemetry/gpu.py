@@ -33,6 +33,11 @@ def visible_gpus() -> tuple[str, ...]:
         return ()
 
 
+def _handle_of(nvml: Any, gpu: str) -> Any:
+    """Return NVML's handle of a GPU by index or UUID."""
+    return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdigit() else nvml.nvmlDeviceGetHandleByUUID(gpu)
+
+
 def computing_on(gpu: str) -> frozenset[int] | None:
     """Return the ids of processes that hold memory of a GPU, by index or UUID; None where NVML cannot tell. They are
     ids of the host, which a container may not know."""
@@ -40,9 +45,8 @@ def computing_on(gpu: str) -> frozenset[int] | None:
         import pynvml
 
         pynvml.nvmlInit()
-        get = pynvml.nvmlDeviceGetHandleByIndex if gpu.isdigit() else pynvml.nvmlDeviceGetHandleByUUID
-        handle = get(int(gpu) if gpu.isdigit() else gpu)
-        return frozenset(each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        listed = pynvml.nvmlDeviceGetComputeRunningProcesses(_handle_of(pynvml, gpu))
+        return frozenset(each.pid for each in listed)
     except Exception:  # no library, no driver or no such GPU: each has an exception of its own
         return None
 
@@ -65,10 +69,7 @@ class Gpus:
     def _visible(self, count: int) -> Iterator[tuple[str, Any]]:
         """Yield name and handle of each GPU of the deployment."""
         for position, word in enumerate(chosen_gpus(count)):
-            if word.isdigit():
-                yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByIndex(int(word))
-            else:
-                yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByUUID(word)
+            yield f"gpu{position}", _handle_of(self._nvml, word)
 
     def read(self) -> Iterator[Reading]:
         """Yield the metrics of each GPU, without those that a model lacks."""

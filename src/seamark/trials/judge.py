@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamark.analysis.answers import FACT, PLAIN, TIMES, said_by_item, times_by_item_s
+from seamark.analysis.answers import FACT, PLAIN, TIMED_BY, TIMES, said_by_item, times_by_item_s
 from seamark.config.forms.table import scored_by
 from seamark.load.driver import Target
 from seamark.load.workers.judging import TEXTS, JudgingError, judge_replies
@@ -272,7 +272,7 @@ def _table(
     facts: Mapping[str, pa.Array],
 ) -> pa.Table:
     """Return the table of answers.parquet: a row for each reply."""
-    samples = pq.read_table(folder.samples, columns=["index", "kind", "units", "failure"])
+    samples = pq.read_table(folder.samples, columns=["kind", "units", "failure", *TIMED_BY])
     by_index = {number: place for place, number in enumerate(samples["index"].to_pylist())}
     places = [by_index.get(item) for item in items]
     about = {name: samples[name].to_pylist() for name in ("kind", "units", "failure")}
@@ -283,7 +283,7 @@ def _table(
     kinds = [None if kind is None or kind >= len(load.kinds) else load.kinds[kind] for kind in of_sample("kind")]
     failures = [None if not failure else Failure(failure).name.lower() for failure in of_sample("failure")]
     nothing: Sequence[None] = [None] * len(items)
-    times = times_by_item_s(folder.samples)
+    times = times_by_item_s(samples)
     times_s = {name: [times.get(item, (None, None))[at] for item in items] for at, name in enumerate(TIMES)}
     return pa.table(
         {

@@ -38,7 +38,7 @@ from seamark.trials.trial_files import finite_lengths_s
 POLL_S = 0.02
 """Interval of looks at the list while no unit may begin."""
 MOST_KILLED = 2
-"""A unit that so many lanes died of is not begun again: it would end all lanes of the run, one after another."""
+"""Limit of lanes that are killed while they hold a unit; begun again, it could end all lanes of the run in turn."""
 LANE_DIED = LoadFailure(
     category="lane_died",
     reason="two lanes were killed while they held this deployment, so it was not begun a third time",

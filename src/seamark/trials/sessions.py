@@ -55,6 +55,7 @@ class Sessions:
     root: Path
     mark: Measurement
     made: tuple[Session, ...] = ()
+    independent: bool = False
 
     @staticmethod
     def of(folder: TrialFolder, trial: Trial, server: ServerIdentity, *, independent: bool = False) -> "Sessions":
@@ -75,7 +76,7 @@ class Sessions:
             else:
                 found.append(session)
         mark = Measurement(config_hash=trial.config_hash, server_identity=server.record().brief())
-        return Sessions(root=folder.sessions, mark=mark, made=tuple(found))
+        return Sessions(root=folder.sessions, mark=mark, made=tuple(found), independent=independent)
 
     def begin(self) -> Path:
         """Make the folder of the next session; return it."""
@@ -162,13 +163,13 @@ class Sessions:
         offsets_ns = accumulate((session.length_ns for session in self.made), initial=0)
         return zip(self.made, offsets_ns, strict=False)
 
-    def goes_on(self, category: str | None, parts: Path, *, independent: bool) -> bool:
-        """Return whether the next load does only what is left after a failure of that `category` in `parts`.
+    def keep_for_next(self, category: str | None, parts: Path) -> bool:
+        """Return whether the next load does only what is left after a failure of that `category` in `parts`, and mark
+        a session there whose server died.
 
-        After the death of a server that is so for items which are `independent` of each other, as questions are: what
-        a new server holds does not matter to them.
+        After the death of a server that is so for independent items: what a new server holds does not matter to them.
         """
-        if category == "server_died" and independent and parts.is_dir():
+        if category == "server_died" and self.independent and parts.is_dir():
             (parts / SERVER_DIED).touch()
             return True
         return category in GOES_ON
@@ -187,7 +188,7 @@ MARK = "session.json"
 SERVER_DIED = "server_died"
 """File in the folder of a session whose server ended under it."""
 CUT_OFF = (Failure.CONNECT, Failure.RESET, Failure.PROTOCOL)
-"""Failures of requests to a server that is no longer there: in a load that was broken off, no results of theirs."""
+"""Connection failures. In an interrupted load they do not count as results: the server may have ended."""
 DYING = (*CUT_OFF, Failure.SERVER_ERROR)
 """The same where the server died, which may have answered so before its end."""
 NOTHING = np.zeros(0, dtype=np.bool_)

@@ -18,10 +18,11 @@ from seamark.errors import UserError
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import start_server
 from seamark.services.supervisor.control_files import (
-    ControlFiles,
     acquire_lock,
     is_alive,
     read_heartbeat,
+    run_files,
+    run_lock,
     write_heartbeat,
 )
 from seamark.trials.permissions import user_named
@@ -76,25 +77,21 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
 
 def beat(root: Path, pid: int) -> None:
     """Write the heartbeat of a run, Snakemake's process `pid`, for other machines that see this study."""
-    mark = _mark(root)
+    mark = run_files(root)
     mark.root.mkdir(parents=True, exist_ok=True)
     write_heartbeat(mark, pid)
 
 
 def rest(root: Path) -> None:
     """Remove the heartbeat of a run that has ended."""
-    _mark(root).heartbeat.unlink(missing_ok=True)
-
-
-def _mark(root: Path) -> ControlFiles:
-    return ControlFiles(root=root / ".seamark" / "run")
+    run_files(root).heartbeat.unlink(missing_ok=True)
 
 
 def release(root: Path) -> None:
     """Remove the lock of a killed Snakemake. Raises UserError when a live one, on any machine, holds it."""
-    running, heartbeat = runs_in(root), read_heartbeat(_mark(root))
+    running, heartbeat = runs_in(root), read_heartbeat(run_files(root))
     where = f"process {running[0].pid}" if running else None
-    if where is None and heartbeat and is_alive(_mark(root)):  # another user's process does not show its folder
+    if where is None and heartbeat and is_alive(run_files(root)):  # another user's process does not show its folder
         pid, here = heartbeat.pid, heartbeat.boot == boot_id()
         where = _process_of(pid) if here else f"process {pid} on {heartbeat.node}"
     if where:
@@ -115,7 +112,7 @@ def another_run(root: Path, where: str) -> str:
 @contextmanager
 def the_only_run(root: Path) -> Iterator[None]:
     """Hold the lock of a study for the length of a run. Raises UserError while another run holds it."""
-    path = _mark(root).root / "run.lock"
+    path = run_lock(root)
     held = acquire_lock(path)
     if held is None:
         raise UserError(another_run(root, _holder(path)))
@@ -138,8 +135,8 @@ def _holder(path: Path) -> str:
 
 def require_our_run(root: Path) -> None:
     """Raise UserError if another user's run is active in `root` on this machine: only that user can end it."""
-    heartbeat = read_heartbeat(_mark(root))
-    if not heartbeat or heartbeat.boot != boot_id() or not is_alive(_mark(root)) or os.geteuid() == 0:
+    heartbeat = read_heartbeat(run_files(root))
+    if not heartbeat or heartbeat.boot != boot_id() or not is_alive(run_files(root)) or os.geteuid() == 0:
         return
     with suppress(psutil.Error):
         user = psutil.Process(heartbeat.pid).uids().real

@@ -1,12 +1,12 @@
 """Methods of attention: a level of `method` is a preset of config/methods, or maskers written in place."""
 
-import hashlib
 from typing import Any
 
 from seamark.attention.masker_settings import MASKERS
 from seamark.attention.method import method_mistakes, read_method
 from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.digest import sha256_of
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
 from seamark.storage.paths import expanded
@@ -76,8 +76,7 @@ def _with_digest(masker: Document, item: Item, mistakes: Mistakes) -> Document:
         return masker
     at = item.at(("weights",))
     try:
-        with expanded(masker["weights"]).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = sha256_of(expanded(masker["weights"]))
     except OSError as error:
         mistakes.add(
             at,

@@ -26,7 +26,7 @@ class _Group:
     device_s: float = 0.0
     blocks: set[int] = field(default_factory=set)
     scores: list[tuple[float, int]] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    is_whole: bool = True
 
 
 def answer_cost_blocks(results: Results) -> list[Block]:
@@ -57,14 +57,14 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
         group = groups.setdefault(key, _Group())
         record = records.get(trial.id)
         if record is None or trial.load_s is None:
-            group.missing.append(level(own.get(TASK), TASK) if own.get(TASK) is not None else trial.treatment)
+            group.is_whole = False
             continue
         score = record.scores[SCORE]
         group.device_s += trial.load_s * gpus.get(trial.deployment, 1)
         group.blocks.add(trial.block)
         if score.mean is not None:
             group.scores.append((score.mean, score.scored))
-    whole = {key: group for key, group in groups.items() if group.scores and not group.missing}
+    whole = {key: group for key, group in groups.items() if group.scores and group.is_whole}
     if not whole:
         return []
     names = list(dict.fromkeys(name for _, own in whole for name, _ in own))

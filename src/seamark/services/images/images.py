@@ -11,6 +11,7 @@ import yaml
 
 from seamark.config.yaml_source import value_of
 from seamark.errors import SiteError, UserError
+from seamark.model.digest import sha256_of
 from seamark.model.results.deployment_record import ImageFacts, ImageRecord
 from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Service
@@ -105,12 +106,6 @@ def image_file(folder: Path, name: str, digest: str | None) -> Path:
     """Return the path of an image: `<name>-<digest>.sif`, or `<name>.sif` without a digest."""
     short = (digest or "").removeprefix("sha256:")[:DIGEST_LETTERS]
     return folder / f"{name}{short and '-' + short}.sif"
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def split_tag(source: str) -> tuple[str, str]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError
+from seamark.model.digest import sha256_of
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import ImageRecord
 from seamark.model.service import Service
 from seamark.planning.study import Study
 from seamark.services.images.engine_flags import unknown_flags
-from seamark.services.images.images import Image, LockEntry, client_lock, read_lock, sha256_of, write_lock
+from seamark.services.images.images import Image, LockEntry, client_lock, read_lock, write_lock
 from seamark.services.images.make_image import build, pull
 from seamark.services.images.registry import resolve_address
 from seamark.services.images.study_images import StudyImages

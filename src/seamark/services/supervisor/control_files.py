@@ -255,6 +255,16 @@ def open_lock_file(path: Path) -> TextIO:
         return open(os.open(path, os.O_RDONLY | flags))
 
 
+def run_files(study: Path) -> ControlFiles:
+    """Return the control files of the run that is at work in a study."""
+    return ControlFiles(root=study / ".seamark" / "run")
+
+
+def run_lock(study: Path) -> Path:
+    """Return the file that a run of a study holds the lock of while it is at work."""
+    return run_files(study).root / "run.lock"
+
+
 def acquire_lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     """Return the locked file, None while another process holds the lock after `wait_s`.
 

@@ -109,8 +109,7 @@ def serve(
     with acquire_lock(control.serve_lock, wait_s=600.0) or open(os.devnull):
         _make_room(folder, evict)
         folder.endpoint.unlink(missing_ok=True)
-        for old in (control.exit_record, control.answer, control.stop_request, control.published, control.ports):
-            old.unlink(missing_ok=True)
+        _forget_earlier(control)
         answer = replace(_start_and_wait(spec, control, parent_pid), server_identity=identity)
         write(folder.endpoint, answer)
         touch(control.published)
@@ -172,13 +171,17 @@ def _environment(
     return prepare_environment(lock, locks, expanded(site.paths.environments))
 
 
+def _forget_earlier(control: ControlFiles) -> None:
+    """Remove what an earlier server of the deployment has left of its start and end."""
+    for old in (control.exit_record, control.answer, control.stop_request, control.published, control.ports):
+        old.unlink(missing_ok=True)
+
+
 def leave_out(
     deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
 ) -> None:
     """Write an endpoint.json with the reason why no server is started; the end of an earlier one is no reason."""
-    control = control_files_of(folder)
-    for old in (control.exit_record, control.answer, control.stop_request, control.published, control.ports):
-        old.unlink(missing_ok=True)
+    _forget_earlier(control_files_of(folder))
     write(folder.endpoint, replace(_no_answer(deployment, service, site, reason), category=category))
 
 

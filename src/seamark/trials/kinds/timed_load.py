@@ -144,8 +144,7 @@ def _attempt(
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
-    independent = context.service.judge is not None
-    if sessions is None or not sessions.goes_on(load.category, parts, independent=independent):
+    if sessions is None or not sessions.keep_for_next(load.category, parts):
         shutil.rmtree(folder.sessions, ignore_errors=True)
     shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written, because the disk may be full
     write_meta(context, trial, folder, before, load.workers, endpoint)
