@@ -13,7 +13,9 @@ PARALLEL.quick := $(QUICK)
 SERIAL.test := serial and not sweep
 SERIAL.all := serial
 
-.PHONY: help demo test test-all test-sweep test-cluster test-here test-serial test-slurm test-apptainer coverage check format docs lock schemas clean
+unexport PYTHONDONTWRITEBYTECODE # each process of a test would compile all modules anew
+
+.PHONY: help demo test test-all test-sweep test-cluster test-here test-serial test-slurm test-apptainer coverage check lint format docs lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -40,6 +42,7 @@ test-serial: .venv/dev # what measures time runs while nothing else does
 
 test-sweep: .venv/dev
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "sweep and not serial"
+	$(BIN)/pytest $(HERE) -m "sweep and serial"
 	$(BIN)/pytest tests/cluster -m sweep
 
 test-slurm: .venv/dev
@@ -53,13 +56,15 @@ coverage: .venv/dev ## lines and branches that tests reach, also in processes th
 	test $(TIER) = quick || $(BIN)/pytest $(HERE) -m "$(SERIAL.$(TIER))" --cov --cov-append --cov-report=
 	$(BIN)/coverage report
 
-check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
+check: lint ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "$(QUICK)"
+
+lint: .venv/dev ## set-up, then what `check` does without tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint --quiet > /dev/null
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "$(QUICK)"
 
 format: .venv/dev ## put code into its form
 	$(BIN)/ruff format .

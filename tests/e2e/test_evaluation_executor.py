@@ -139,6 +139,7 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B1", "B7")
 def test_replicas_of_one_model_share_its_tasks_on_all_devices_and_one_lane_measures_nothing_again() -> None:
     done = run("alone", ["m1"], at_once=2)
@@ -194,6 +195,7 @@ def test_after_kill_9_of_python_its_run_ends_and_the_next_execution_asks_the_res
     assert first["items"] + second["items"] == 40
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B2", "B12")
 def test_a_stub_that_fails_has_a_category_and_leaves_the_others_alone() -> None:
     results = run("failing", ["good", "broken"])

@@ -27,7 +27,7 @@ extends: known.yaml
 name: on_demand
 component: evaluation
 load: finite
-limit_s: 20
+limit_s: 8
 typical_load_s: 1
 driver: seamark.drivers.questions:Questions
 judge: seamark.drivers.questions:judge
@@ -113,6 +113,7 @@ def test_three_models_that_are_not_there_do_not_stop_a_fourth() -> None:
     assert len(results.failed_executions) == 3
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B9", "B12")
 def test_a_stub_that_failed_is_evaluated_again_by_the_next_execution(tmp_path: Path) -> None:
     flag = tmp_path / "memory"

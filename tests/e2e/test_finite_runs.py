@@ -113,6 +113,7 @@ def test_items_that_are_left_at_the_time_limit_fail_the_trial_as_timeout(study: 
     assert not (folder / ".sessions").exists()
 
 
+@pytest.mark.sweep
 def test_a_command_whose_worker_is_killed_leaves_no_process(study: StudyFolder) -> None:
     script = "echo kept; setsid sleep 600 & sleep 600"
     workload = {"service": "command", "limit_s": 300, "command": {"argv": ["sh", "-c", script]}}

@@ -61,6 +61,7 @@ def test_a_gate_is_judged_again_without_measuring_and_counts_with_strict_alone(s
     assert set(study.measurements().values()) == {1}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR09")
 def test_trials_of_a_server_that_fails_most_requests_do_not_pass(study):
     """Of six requests three get an error and one a reset: two of three fail."""
@@ -177,7 +178,15 @@ def test_both_examples_install_first_and_have_the_same_variables():
     ("steps", "of_address", "limit_s", "codes", "why"),
     [
         pytest.param(github_steps(), "error_rate=1", 60, [0, 0, 0, 0], "Gate passed: 3 trials", id="GitHub, passed"),
-        pytest.param(gitlab_steps(), "error_rate=1", 60, [0], "Gate passed: 3 trials", id="GitLab, passed"),
+        pytest.param(
+            gitlab_steps(),
+            "error_rate=1",
+            60,
+            [0],
+            "Gate passed: 3 trials",
+            id="GitLab, passed",
+            marks=pytest.mark.sweep,
+        ),
         pytest.param(
             gitlab_steps(),
             "error_rate=1",
@@ -193,6 +202,7 @@ def test_both_examples_install_first_and_have_the_same_variables():
             [0, 1],
             "Gate not passed: latency_p50_s <= 1e-09 missed",
             id="GitHub, an address misses its objective",
+            marks=pytest.mark.sweep,
         ),
     ],
 )

@@ -88,7 +88,13 @@ def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study:
 
 @two_cpus
 @pytest.mark.covers("B8")
-@pytest.mark.parametrize(("kind", "devices", "ids"), [("cpu", "0,1", {"0", "1"}), ("gpu", "auto", {"5", "6"})])
+@pytest.mark.parametrize(
+    ("kind", "devices", "ids"),
+    [
+        pytest.param("cpu", "0,1", {"0", "1"}, marks=pytest.mark.sweep),
+        ("gpu", "auto", {"5", "6"}),
+    ],
+)
 def test_a_program_in_a_lane_sees_exactly_one_device(
     kind: str, devices: str, ids: set[str], study: StudyFolder
 ) -> None:
@@ -107,6 +113,7 @@ def test_a_program_in_a_lane_sees_exactly_one_device(
             assert (sees["cpus"], sees["OMP_NUM_THREADS"]) == ([int(device["id"])], "1")
 
 
+@pytest.mark.sweep
 @two_cpus
 def test_a_failed_trial_of_a_lane_is_a_result(study: StudyFolder) -> None:
     write_commands(study, 3, "raise SystemExit('broken')", limit_s=60)
@@ -136,6 +143,7 @@ def test_a_lane_that_is_killed_is_started_again_and_its_unit_alone_runs_again(st
     assert study.processes() == []
 
 
+@pytest.mark.sweep
 @two_cpus
 @pytest.mark.covers("B2", "B12")
 def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study: StudyFolder) -> None:
@@ -160,7 +168,7 @@ def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study:
 
 
 @two_cpus
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.sweep), signal.SIGKILL])
 def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyFolder, number: int) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 1.5, "delay_ms": [1, 2, 3, 4]})
     run = study.start("--cpus", "0,1", "--parallel", "2")
@@ -182,6 +190,7 @@ def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyF
     assert all(path.stat().st_mtime_ns == at_ns for path, at_ns in kept.items())
 
 
+@pytest.mark.sweep
 @two_cpus
 def test_a_server_that_killed_lanes_left_on_a_device_ends_before_the_next_run_takes_it(
     study: StudyFolder, tmp_path: Path
@@ -205,6 +214,7 @@ def test_a_server_that_killed_lanes_left_on_a_device_ends_before_the_next_run_ta
     assert [json.loads(path.read_text())["why"] for path in ends] == ["evicted"] * 2
 
 
+@pytest.mark.sweep
 def test_a_run_of_one_deployment_at_a_time_has_no_lane(study: StudyFolder) -> None:
     listed = submit(study, "--dry-run")
     assert listed.returncode == 0

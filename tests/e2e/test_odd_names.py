@@ -80,7 +80,7 @@ def test_results_may_lie_where_the_path_needs_quotes(tmp_path: Path) -> None:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("service", ["postgres", "s3"])
+@pytest.mark.parametrize("service", [in_sweep("postgres"), "s3"])
 def test_the_path_of_a_study_is_not_run_by_the_recipes_shells(tmp_path: Path, service: str) -> None:
     assert_measured(study_in(tmp_path / INJECTING, component="storage", service=service, duration_s=0.5))
 

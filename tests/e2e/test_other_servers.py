@@ -180,6 +180,7 @@ def test_trials_of_an_edited_recipe_are_measured_anew_and_those_of_the_first_kep
     assert measured_small.submit().returncode == 2, "the first recipe does not take the second one's trials either"
 
 
+@pytest.mark.sweep
 def test_failures_of_another_server_are_measured_anew_and_kept_in_attempts(small: StudyFolder) -> None:
     edit(small, "    timeout_s: 20\n", "    timeout_s: 1\n")
     external(small, "127.0.0.1:1")
@@ -200,6 +201,7 @@ def forget(study: StudyFolder) -> None:
             (trial / name).write_text(json.dumps(document))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR05")
 def test_results_that_know_no_server_stand_and_the_report_says_so_once(measured_small: StudyFolder) -> None:
     forget(measured_small)
@@ -213,6 +215,7 @@ def test_results_that_know_no_server_stand_and_the_report_says_so_once(measured_
     assert (server["place"], server["trials"]) == (None, 2)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR05", "E-FR12")
 def test_results_of_two_servers_are_marked_in_every_table(
     measured_small: StudyFolder, address: Callable[[int], str]

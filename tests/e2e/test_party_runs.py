@@ -57,6 +57,7 @@ def parties_of(study: StudyFolder, name: str = "metrics.json") -> dict[tuple[str
 
 
 @pytest.mark.serial
+@pytest.mark.sweep
 def test_parties_on_one_core_slow_each_other_as_arithmetic_says_in_every_repetition(study: StudyFolder) -> None:
     """Two users with 4 ms of CPU time each on one core take twice as long together; sleeping ones do not."""
     shutil.copy(Path(__file__).parent / "working_driver.py", study.root)
@@ -122,6 +123,7 @@ def test_each_party_has_servers_and_figures_of_its_own_and_nothing_is_measured_t
     assert study.processes() == []
 
 
+@pytest.mark.sweep
 def test_a_member_that_dies_fails_its_party_and_no_other_and_the_next_trial_has_a_new_one(study: StudyFolder) -> None:
     parties = {"one": {"service": "null", "concurrency": 1}, "two": {"service": "known", "ttft_ms": 2}}
     write(study, parties, duration_s=6, sets=[["one", "two"]])
@@ -154,6 +156,7 @@ def test_a_member_that_dies_fails_its_party_and_no_other_and_the_next_trial_has_
     assert study.processes() == []
 
 
+@pytest.mark.sweep
 def test_a_party_that_runs_out_ends_the_window_of_all_unless_it_is_kept_busy(study: StudyFolder) -> None:
     parties = {
         "short": {"service": "known", "ttft_ms": 5, "gen_tokens": 1, "requests": 150},
@@ -172,6 +175,7 @@ def test_a_party_that_runs_out_ends_the_window_of_all_unless_it_is_kept_busy(stu
     assert loads[True]["window_s"] == [0.25, 4.25]
 
 
+@pytest.mark.sweep
 def test_a_run_with_parties_that_is_killed_leaves_nothing_and_goes_on(study: StudyFolder) -> None:
     write(study, {"one": {"service": "null"}, "two": {"service": "known", "ttft_ms": 1}}, duration_s=1, repetitions=2)
     run = study.start()

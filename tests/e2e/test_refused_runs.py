@@ -41,6 +41,7 @@ def test_without_a_network_and_with_a_cold_cache_the_package_the_environment_and
     assert "Traceback" not in "".join(path.read_text() for path in study.root.rglob("*.json.log"))
 
 
+@pytest.mark.sweep
 def test_a_wheel_with_another_hash_than_the_locks_is_named_and_forgotten_by_the_next_run(
     study: StudyFolder, tmp_path: Path
 ) -> None:

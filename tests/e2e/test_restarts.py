@@ -56,6 +56,7 @@ def test_each_block_has_servers_of_its_own_and_a_second_submit_starts_none(study
     assert {name: each["started_at"] for name, each in records(study).items()} == started
 
 
+@pytest.mark.sweep
 def test_a_killed_run_goes_on_with_the_starts_that_are_left(study: StudyFolder) -> None:
     a_study(study, duration_s=1)
     run = study.start()
@@ -71,6 +72,7 @@ def test_a_killed_run_goes_on_with_the_starts_that_are_left(study: StudyFolder) 
     assert {name: (study.results / name / "samples.json").read_bytes() for name in before} == before
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPU 0 and CPU 1")
 def test_starts_of_one_deployment_are_units_of_lanes_on_several_devices(study: StudyFolder, tmp_path: Path) -> None:
     (tmp_path / "locks").mkdir()

@@ -130,6 +130,7 @@ def test_after_kill_9_of_snakemake_submit_completes_and_measures_nothing_twice(s
     assert max(study.measurements().values()) == 1
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR06", "E-NFR04")
 def test_after_kill_9_of_the_supervisor_no_server_is_left_and_the_run_completes(study):
     study.write(workload={"duration_s": 1.5})
@@ -144,6 +145,7 @@ def test_after_kill_9_of_the_supervisor_no_server_is_left_and_the_run_completes(
     until(lambda: not study.processes())
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR06", "E-NFR04")
 def test_after_kill_9_of_the_guard_the_running_trial_fails_the_others_are_measured_and_retry_completes(study):
     study.write(workload={"duration_s": 1.5})

@@ -88,6 +88,7 @@ def test_a_judge_that_fails_leaves_the_figures_and_says_so(study: StudyFolder) -
     assert max(study.measurements().values()) == 1
 
 
+@pytest.mark.sweep
 def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(study: StudyFolder) -> None:
     (study.root / "my_judge.py").write_text(JUDGE)
     (study.root / "config/services/items.yaml").write_text(RECIPE)
@@ -235,6 +236,7 @@ def test_a_wrong_recipe_is_one_line(study: StudyFolder, before: str, after: str,
     assert Path(said.split(":")[0]).name == "items.yaml"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B12")
 def test_a_trial_whose_failure_nothing_but_a_change_mends_is_not_repeated(study: StudyFolder) -> None:
     for name in ("second", "third"):  # three tasks fail alike, and the fourth is asked all the same

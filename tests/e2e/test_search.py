@@ -56,7 +56,7 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
         duration_s=3,
         warmup_s=0.5,
         slos=["latency_mean_s <= 0.01"],
-        search={"setting": "rate_rps", "from": 100, "to": 1200, "within": 0.15, "budget_s": 40},
+        search={"setting": "rate_rps", "from": 100, "to": 1200, "within": 0.15, "budget_s": 30},
     )
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -118,6 +118,7 @@ def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twic
     until(lambda: not study.processes())
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B9")
 def test_samples_that_were_removed_are_those_of_the_best_probe_again_and_nothing_is_measured(study):
     write(study)
@@ -139,6 +140,7 @@ def test_samples_that_were_removed_are_those_of_the_best_probe_again_and_nothing
     assert len(measured(trial)) == 5
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B12", "E-FR07")
 def test_an_objective_that_no_load_meets_is_a_result_with_a_reason_and_retry_searches_anew(study):
     write(study, slos=["latency_s <= 1e-7"], search=SEARCH | {"from": 160, "to": 400})
@@ -164,6 +166,7 @@ def test_an_objective_that_no_load_meets_is_a_result_with_a_reason_and_retry_sea
     assert list(measured(trial).values()) == [1] * probes
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR07", "E-NFR04")
 def test_a_server_that_dies_under_a_probe_is_started_anew_and_the_search_goes_on(study):
     write(study, duration_s=1.0)

@@ -61,6 +61,7 @@ def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFold
     assert names == {"process_name", "thread_name", "encode", "encode: wait", "search", "search: wait"}
 
 
+@pytest.mark.sweep
 def test_without_events_there_are_no_stages_and_the_export_says_how_to_get_them(study: StudyFolder) -> None:
     a_study(study)
     assert study.submit().returncode == 0

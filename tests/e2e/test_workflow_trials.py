@@ -136,6 +136,7 @@ def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same
     assert "makespan_s" in compared.stdout, compared.stderr
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C4", "E-NFR04")
 def test_a_changed_file_of_requests_is_noticed_before_anything_is_simulated_again(study: StudyFolder) -> None:
     a_scenario(study, cluster_gpus=[1, 2])
@@ -175,6 +176,7 @@ def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) ->
     assert not list(study.results.glob("*/.parts"))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: StudyFolder) -> None:
     a_scenario(study, cluster_gpus=[1, 2, 3])
@@ -220,6 +222,7 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     assert "60 executions. Open it" in exported.stdout
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 def test_a_full_disk_is_said_and_the_trials_complete_when_there_is_space(study: StudyFolder, tmp_path: Path) -> None:
     small = tmp_path / "small"

@@ -97,6 +97,7 @@ def test_how_a_shard_ended_is_told_by_its_task(
     assert measured.outcome.died == 1
 
 
+@pytest.mark.sweep
 @pytest.mark.services
 def test_a_cluster_that_cannot_carry_the_load_is_said_so(
     null_server: Callable, load: Callable, cluster: Cluster

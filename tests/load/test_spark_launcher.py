@@ -40,6 +40,7 @@ def test_a_spark_with_too_few_cores_is_said_so(null_server: Callable, load: Call
         load(port=null_server().port, concurrency=8, shards=3, launcher=on("local[2]"))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR25", "E-CLI05")
 def test_a_lost_executor_takes_its_shard_and_no_other(
     null_server: Callable, load: Callable, running_s: Callable[[], float], tmp_path: Path

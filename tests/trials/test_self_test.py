@@ -37,6 +37,7 @@ def test_doctor_prints_what_the_self_test_saw():
         assert {each["method"]: each["right"] for each in document["known_reader"]}["dense"] == QUESTIONS
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.covers("B13")
 def test_an_answer_of_the_known_reader_that_is_not_the_known_one_is_seen(monkeypatch):
