@@ -49,7 +49,7 @@ test-slurm: .venv/dev
 	$(BIN)/pytest -m "not sweep" tests/cluster/test_slurm_*.py
 
 test-apptainer: .venv/dev
-	$(BIN)/pytest tests/cluster/test_apptainer_*.py
+	$(BIN)/pytest -m "not sweep" tests/cluster/test_apptainer_*.py
 
 coverage: .venv/dev ## lines and branches that tests reach, also in processes that they start; TIER=quick for those of `check`
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.$(TIER))" --cov --cov-report=

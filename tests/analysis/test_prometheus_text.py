@@ -159,6 +159,7 @@ def with_metrics(study: StudyFolder, metrics: str) -> None:
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | more))
 
 
+@pytest.mark.sweep
 @pytest.mark.e2e
 @pytest.mark.covers("E-FR11", "E-MON03", "E-MON02")
 def test_each_trial_of_a_run_leaves_its_figures_and_series_in_the_sites_metrics_folder(

@@ -198,6 +198,7 @@ def test_a_job_that_is_cut_short_leaves_finished_trials_and_no_process_and_the_n
     assert len(jobs.records("metrics.json")) == 4
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR07", "E-CLI05")
 def test_a_failed_trial_fails_no_job_and_is_measured_again_when_that_is_asked_for(
     exported: Callable[..., Submitted],

@@ -175,6 +175,7 @@ def test_a_job_that_is_requeued_goes_on_where_it_was_and_its_run_with_it(harmed:
     assert record["trials"] == {"n": 2, "ok": 2}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04", "E-SVR06", "E-AC05", "E-MLX01")
 def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_nothing_is_measured_twice(
     harmed: Harmed,

@@ -113,6 +113,7 @@ def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -
     assert on_slurm.jobs() == []
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03", "E-NFR04")
 def test_a_job_whose_command_is_longer_than_an_argument_may_be_is_run(on_slurm: SlurmStudy) -> None:
     on_slurm.write(repetitions=1)
@@ -170,6 +171,7 @@ def test_many_short_deployments_go_into_one_job_one_after_another_in_the_sites_w
     assert job["MinMemoryNode"] == "3G"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03", "E-FR04")
 @pytest.mark.parametrize("together", [1, 2])
 def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy, together: int) -> None:

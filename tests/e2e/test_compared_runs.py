@@ -40,6 +40,7 @@ def test_a_run_is_compared_by_command_and_report_and_records_its_start_of_the_se
     assert (study.root / "reports" / "try" / "figures" / "comparisons.png").stat().st_size > 1000
 
 
+@pytest.mark.sweep
 @pytest.mark.e2e
 @pytest.mark.covers("E-FR29")
 def test_two_versions_of_a_service_are_levels_with_starts_of_their_own(study, tmp_path):

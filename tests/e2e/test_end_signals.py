@@ -80,7 +80,7 @@ def measuring(study: StudyFolder) -> bool:
     [
         ((signal.SIGINT, signal.SIGINT), 0.3),
         pytest.param((signal.SIGTERM,) * 4, 0.05, marks=pytest.mark.sweep),
-        ((signal.SIGHUP,), 0.0),
+        pytest.param((signal.SIGHUP,), 0.0, marks=pytest.mark.sweep),
     ],
     ids=["two interrupts", "four SIGTERM", "a hang-up"],
 )

@@ -206,6 +206,7 @@ def test_a_stub_that_fails_has_a_category_and_leaves_the_others_alone() -> None:
     assert results.execution_summary["failed_stubs"] == 3
 
 
+@pytest.mark.sweep
 def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder: Path) -> None:
     both = {"component": "evaluation", "service": "scripted", "model": "m", "max_requests": 2, "max_new_tokens": 4}
     needles = {"name": "needles", "task": "needles", "length_words": [24, 48]}

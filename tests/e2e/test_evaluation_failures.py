@@ -67,6 +67,7 @@ def run(
     return executor.run_benchmark_matrix(models, [("dense", None)], tasks, adapter, **asked)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B2", "B11", "B12")
 def test_of_twelve_stubs_one_fails_with_its_category_and_eleven_succeed() -> None:
     tasks = [MOCK, BenchmarkConfig(benchmark_name="ruler", subsets=["vt", "fwe"])]
@@ -103,6 +104,7 @@ def test_each_kind_of_failure_has_its_category_and_leaves_the_others_alone() -> 
     assert "of 5 questions have no scored answer" in said["half"][1]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B2", "B12")
 def test_three_models_that_are_not_there_do_not_stop_a_fourth() -> None:
     results = run(["absent/d", "absent/e", "absent/f", "good"], at_once=1)

@@ -121,10 +121,9 @@ def killed_in_a_task(study: StudyFolder, victim: str, *options: str) -> None:
     until(lambda: not study.processes(), within_s=60)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B2", "B9")
-@pytest.mark.parametrize(
-    "victim", ["run", *(pytest.param(each, marks=pytest.mark.sweep) for each in ("server", "lane"))]
-)
+@pytest.mark.parametrize("victim", ["run", "server", "lane"])
 def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(study: StudyFolder, victim: str) -> None:
     lanes = ("--cpus", "0,1", "--parallel", "2") if victim == "lane" else ()
     write(study, max_requests=1000, measure_error_ratio=1.0, method="sink_local")

@@ -6,7 +6,7 @@ import re
 import pytest
 from study_folder import StudyFolder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.sweep]
 
 LOAD = {"pattern": "poisson", "rate_rps": [6, 10, 14], "duration_s": 3, "warmup_s": 0.3}
 MEASURED = {"service": "known", "queue": "mm1", "ttft_ms": 40, "gen_tokens": 1, "concurrency": 256, **LOAD}

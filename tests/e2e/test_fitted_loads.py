@@ -116,8 +116,9 @@ def test_a_trace_of_tokens_gives_each_request_its_own_lengths(study: StudyFolder
         assert (table["last_ns"].to_numpy() == np.rint(served.completed_s * 1e9)).all()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14", "B2", "E-NFR04")
-@pytest.mark.parametrize("victim", ["everything", pytest.param("simulation", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("victim", ["everything", "simulation"])
 def test_after_kill_9_in_a_simulation_the_finished_one_is_kept_and_nothing_is_left(
     study: StudyFolder, victim: str
 ) -> None:

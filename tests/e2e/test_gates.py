@@ -32,6 +32,7 @@ def gate(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR09", "E-NFR04", "B9")
 def test_a_gate_is_judged_again_without_measuring_and_counts_with_strict_alone(study):
     study.write(workload=FEW | {"slos": ["latency_p50_s <= 60", "error_rate <= 0.5"]})
@@ -177,7 +178,15 @@ def test_both_examples_install_first_and_have_the_same_variables():
 @pytest.mark.parametrize(
     ("steps", "of_address", "limit_s", "codes", "why"),
     [
-        pytest.param(github_steps(), "error_rate=1", 60, [0, 0, 0, 0], "Gate passed: 3 trials", id="GitHub, passed"),
+        pytest.param(
+            github_steps(),
+            "error_rate=1",
+            60,
+            [0, 0, 0, 0],
+            "Gate passed: 3 trials",
+            id="GitHub, passed",
+            marks=pytest.mark.sweep,
+        ),
         pytest.param(
             gitlab_steps(),
             "error_rate=1",
@@ -194,6 +203,7 @@ def test_both_examples_install_first_and_have_the_same_variables():
             [1],
             "Gate not passed: null: latency_p99_s <= 1e-09 missed in 3 of 3 trials",
             id="GitLab, a scenario misses its objective",
+            marks=pytest.mark.sweep,
         ),
         pytest.param(
             github_steps(),
@@ -202,7 +212,6 @@ def test_both_examples_install_first_and_have_the_same_variables():
             [0, 1],
             "Gate not passed: latency_p50_s <= 1e-09 missed",
             id="GitHub, an address misses its objective",
-            marks=pytest.mark.sweep,
         ),
     ],
 )

@@ -126,6 +126,7 @@ def test_a_failed_trial_of_a_lane_is_a_result(study: StudyFolder) -> None:
     assert [len((path / "log.jsonl").read_text().splitlines()) for path in study.trials()] == [1] * 3
 
 
+@pytest.mark.sweep
 @two_cpus
 @pytest.mark.covers("B2", "B7")
 def test_a_lane_that_is_killed_is_started_again_and_its_unit_alone_runs_again(study: StudyFolder) -> None:

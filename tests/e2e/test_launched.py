@@ -12,6 +12,7 @@ from clusters import dask, environment
 pytestmark = [pytest.mark.services, pytest.mark.e2e]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR25", "E-CLI01")
 def test_trials_are_carried_by_the_cluster_of_their_site_and_say_where_they_were(study, tmp_path):
     load = {"pattern": "poisson", "rate_rps": 200, "concurrency": 8, "shards": 4, "duration_s": 2}

@@ -89,6 +89,7 @@ def place_of(study: StudyFolder) -> set[str]:
     return {json.loads((trial / "samples.json").read_text())["server_identity"]["site"] for trial in study.trials()}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR01", "B9", "D9")
 def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only_when_that_is_asked_for(
     small: StudyFolder, address: Callable[[int], str]

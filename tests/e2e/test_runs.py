@@ -166,10 +166,11 @@ def test_after_kill_9_of_the_guard_the_running_trial_fails_the_others_are_measur
     until(lambda: not study.processes())
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize(
     "part",
-    ["rules_api:load", *(pytest.param(part, marks=pytest.mark.sweep) for part in ("script", "fork server"))],
+    ["rules_api:load", "script", "fork server"],
 )
 def test_after_kill_9_of_a_load_or_of_what_forked_it_nothing_of_it_is_left_and_submit_completes(study, part):
     study.write(workload={"duration_s": 1.5})

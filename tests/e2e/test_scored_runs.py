@@ -71,6 +71,7 @@ def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder
     assert "answered" in (study.root / "reports/try/report.md").read_text()
 
 
+@pytest.mark.sweep
 def test_a_judge_that_fails_leaves_the_figures_and_says_so(study: StudyFolder) -> None:
     a_study(study, judge="def score(target, items, replies):\n    raise RuntimeError('no references')\n", items=40)
     done = study.submit()
@@ -164,6 +165,7 @@ def asked_rows(study: StudyFolder, first: str) -> None:
     (study.root / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B13")
 def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_changed_questions(
     study: StudyFolder,

@@ -153,6 +153,7 @@ def test_a_changed_file_of_requests_is_noticed_before_anything_is_simulated_agai
     assert set(study.measurements().values()) == {2}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) -> None:
     a_scenario(study, cluster_gpus=[1, 2, 3, 4, 5, 6, 7, 8])

@@ -112,6 +112,7 @@ def Broken(target):
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR04")
 def test_loads_that_die_alike_three_times_end_the_tries_and_the_next_run_goes_on(tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ def test_a_deployment_is_served_measured_and_torn_down_and_what_is_missing_is_me
     assert {path.parent.name for path in after if after[path] != before[path]} == {trials[2]}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-CLI05")
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.sweep), signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_deployment_cut_short_keeps_what_is_measured_and_leaves_no_process(tmp_path, number):
     study, deployment, trials = make(tmp_path, duration_s=2)
     process = study.start_deployment(deployment)

@@ -21,6 +21,7 @@ from seamark.workflow.snakemake_cli import command
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03")
 def test_a_dry_run_of_one_job_takes_a_time_in_proportion_to_its_trials(tmp_path):
     took_s = {}
@@ -39,6 +40,7 @@ def test_a_dry_run_of_one_job_takes_a_time_in_proportion_to_its_trials(tmp_path)
     assert took_s[400] < 5 * took_s[40], "groups that are checked job by job take 10 times as long"
 
 
+@pytest.mark.sweep
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR01")
 def test_finished_jobs_leave_nothing_behind_in_the_process_of_the_run(tmp_path):

@@ -228,6 +228,7 @@ def test_a_study_that_is_closed_to_a_user_is_named_with_its_owner_and_a_remedy(
         aside.rename(plan)
 
 
+@pytest.mark.sweep
 @two_users
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR06", "E-NFR04")
