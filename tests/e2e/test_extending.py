@@ -59,6 +59,7 @@ def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_check_a_service_and_
     assert "p90 of the response time over its median (ratio)" in page
 
 
+@pytest.mark.sweep
 def test_a_changed_metric_is_derived_again_and_nothing_is_measured(extended: StudyFolder) -> None:
     scenario = extended.root / SCENARIO
     whole = scenario.read_text()

@@ -59,6 +59,7 @@ def done(study: StudyFolder) -> int:
     return sum(int(items_in(path).sum()) for path in segments if path.stat().st_size > 100)
 
 
+@pytest.mark.sweep
 def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFolder, tmp_path: Path) -> None:
     truth = tmp_path / "truth.jsonl"
     a_study(study, truth=str(truth), keep_replies=True)

@@ -28,7 +28,11 @@ def aged(study):
     return trials
 
 
-@pytest.mark.parametrize("words", [("report",), ("collect",), ("submit",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [*(pytest.param(each, marks=pytest.mark.sweep) for each in (("report",), ("collect",))), ("submit",)],
+    ids=" ".join,
+)
 def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(finished, words):
     trials, measured = aged(finished), finished.measurements()
     run = finished.bench(*words, "-c", "config/scenarios/try.yaml")

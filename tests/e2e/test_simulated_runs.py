@@ -110,13 +110,10 @@ def test_simulations_run_side_by_side_but_never_beside_a_load(study: StudyFolder
         assert all(end <= began_s or begin >= began_s + 1.0 for begin, end in spans.values())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("mode", "category"),
-    [
-        pytest.param("fail", "program_failed", marks=pytest.mark.sweep),
-        ("own", "queue_closed"),
-        pytest.param("hang", "timeout", marks=pytest.mark.sweep),
-    ],
+    [("fail", "program_failed"), ("own", "queue_closed"), ("hang", "timeout")],
 )
 def test_a_simulation_that_fails_is_a_recorded_result_and_can_be_tried_again(study, mode: str, category: str) -> None:
     a_study(study, mode=mode, limit_s=2)
