@@ -106,6 +106,7 @@ def _check_residents(
     held: list[list[str]] = [[] for _ in range(layout.gpus)]
     coming = [(change.at_s, gpu) for change in changes if change.what in ("removed", "failed") for gpu in change.gpus]
     coming.sort(reverse=True)
+    left_at_s = [-1.0] * layout.gpus
     ending: list[Row] = []
     for row in rows:
         # what was not fetched whole is not there after the end; a GPU that leaves is empty when it is back
@@ -114,7 +115,8 @@ def _check_residents(
             for gpu in ended.gpu_ids:
                 held[gpu] = [name for name in held[gpu] if name != ended.model]
         while coming and coming[-1][0] <= row.taken_s + TOLERANCE_S:
-            held[coming.pop()[1]] = []
+            at_s, gpu = coming.pop()
+            held[gpu], left_at_s[gpu] = [], at_s
         model = system.models[row.model]
         cost_s, what = _fetch(model, held[row.gpu_ids[0]], row.gpu_ids[0], layout, system, loads_free)
         if row.fetch_s is not None:
@@ -129,6 +131,8 @@ def _check_residents(
             else:
                 held[gpu] = held[gpu][_evicted(model, held[gpu], gpu, layout, system) :]
             held[gpu].append(row.model)
+            if not row.is_completed and row.end_s <= left_at_s[gpu] + TOLERANCE_S:
+                held[gpu] = []  # taken in the instant in which the GPU left, between two changes of the machine
 
 
 def _evicted(model: Model, held: Sequence[str], gpu: int, layout: Layout, system: System) -> int:
