@@ -40,8 +40,9 @@ test-here: .venv/dev
 test-serial: .venv/dev # what measures time runs while nothing else does
 	$(BIN)/pytest $(HERE) -m "$(SERIAL.test)"
 
-test-sweep: .venv/dev
-	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "sweep and not serial"
+test-sweep: .venv/dev # the longest files have hundreds of cases, so cases are shared out, not files
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=load $(HERE) --ignore=tests/e2e -m "sweep and not serial"
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/e2e -m "sweep and not serial"
 	$(BIN)/pytest $(HERE) -m "sweep and serial"
 	$(BIN)/pytest tests/cluster -m sweep
 
