@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-from processes import autogroup
+from processes import autogroup, eventually
 
-from seamark.platform.process_tree import lower_session_priority, lower_sessions
+from seamark.platform.process_tree import kill_with_mark, lower_session_priority, lower_sessions, with_mark
 
 CODE = """
 import signal, sys, time
@@ -45,6 +45,77 @@ def test_an_ignored_signal_stays_ignored():
     assert process.returncode == 128 + signal.SIGTERM
 
 
+PUT_OFF = """
+import signal, sys
+from seamark.platform.process_tree import exit_on_signals, signals_put_off
+with exit_on_signals(signal.SIGTERM):
+    with signals_put_off(signal.SIGTERM):
+        print("up", flush=True)
+        sys.stdin.readline()
+        print("whole", flush=True)
+    print("not reached", flush=True)
+"""
+
+
+def test_a_signal_that_is_put_off_has_its_effect_after_the_block():
+    with subprocess.Popen(
+        [sys.executable, "-c", PUT_OFF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert process.communicate("\n")[0] == "whole\n"
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+ORPHAN = """
+import os, subprocess
+from seamark.platform import process_tree
+
+process_tree.become_subreaper()
+script = "sleep 600 & echo $!; read line"
+parent = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+orphan = int(parent.stdout.readline())
+listed = process_tree.children
+
+def children(pid):
+    found = listed(pid)
+    if pid == os.getpid() and not parent.stdin.closed:
+        parent.stdin.close()
+        os.waitid(os.P_PID, parent.pid, os.WEXITED | os.WNOWAIT)
+    return found
+
+process_tree.children = children
+alive = process_tree.alive_below(os.getpid())
+process_tree.kill_below(os.getpid())
+print(alive == [orphan], process_tree.status(orphan).state)
+"""
+
+
+def test_a_child_whose_parent_ends_between_two_looks_is_found():
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True Z\n", done.stderr
+
+
+def test_all_with_a_mark_are_killed_wherever_they_have_gone_and_no_others(tmp_path):
+    script = "setsid setsid sleep 600 & setsid sleep 600 & wait"
+    marks = [f"SEAMARK_TRY={tmp_path}/{name}" for name in ("one", "other")]
+    one, other = (
+        subprocess.Popen(["sh", "-c", script], env=os.environ | dict([mark.split("=", 1)]), start_new_session=True)
+        for mark in marks
+    )
+    try:
+        assert eventually(lambda: [len(with_mark(mark)) for mark in marks] == [3, 3])
+        assert kill_with_mark(marks[0])
+        assert [len(with_mark(mark)) for mark in marks] == [0, 3]
+        assert one.wait(5) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for mark in marks:
+            kill_with_mark(mark)
+        other.wait(5)
+
+
 BURNER = """
 import os, sys, time
 from seamark.platform.process_tree import lower_own_priority
@@ -59,6 +130,7 @@ print(time.process_time())
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 @pytest.mark.parametrize("session", [False, True], ids=["one session", "sessions of their own"])
 def test_a_process_of_lower_priority_gets_less_of_a_core_whatever_its_session_is(session: bool):
     core = str(max(os.sched_getaffinity(0)))

@@ -96,12 +96,18 @@ def test_several_nodes_on_a_site_of_one_are_refused_before_anything_runs(
     study.require_nodes()
 
 
-def test_a_recipe_of_several_nodes_on_one_is_a_mistake_that_says_what_to_write(bench: Bench) -> None:
-    service = bench.with_server(fewest_nodes=2).service
-    with pytest.raises(
-        UserError, match=r"needs 2 nodes at least, and the deployment has 1. Write 'resources: {nodes: 2}'"
-    ):
-        placement_of(bench.deployment(), service, "127.0.0.1")
+@pytest.mark.parametrize(
+    ("needs", "says"),
+    [
+        ({"fewest_nodes": 2}, "needs 2 nodes at least, and the deployment has 1. Write 'resources: {nodes: 2}'"),
+        ({"fewest_gpus": 1}, "needs 1 GPU at least, and the deployment has 0. Write 'resources: {gpus: 1}'"),
+    ],
+)
+def test_a_recipe_that_needs_more_nodes_or_gpus_is_a_mistake_that_says_what_to_write(
+    bench: Bench, needs: dict[str, int], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        placement_of(bench.deployment(), bench.with_server(**needs).service, "127.0.0.1")
 
 
 def test_one_node_is_asked_of_no_slurm(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

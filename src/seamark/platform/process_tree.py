@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import select
 import signal
@@ -48,16 +49,19 @@ def status(pid: int) -> Status | None:
 
 def children(pid: int) -> list[int]:
     """Return the children of all threads of a process."""
+    if not _kernel_lists_children():
+        return [other.pid for other in _all_processes() if other.parent == pid]
     pids: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            pids.extend(int(child) for child in (task / "children").read_text().split())
-    except FileNotFoundError:
-        if not Path("/proc/self/task").exists() or not Path(f"/proc/self/task/{os.getpid()}/children").exists():
-            return [other.pid for other in _all_processes() if other.parent == pid]
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # this thread has ended
+                pids.extend(int(child) for child in (thread / "children").read_text().split())
     return pids
+
+
+@functools.cache
+def _kernel_lists_children() -> bool:
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def _all_processes() -> list[Status]:
@@ -76,8 +80,18 @@ def descendants(pid: int) -> list[int]:
 
 
 def alive_below(pid: int) -> list[int]:
-    """Return the descendants that run, without zombies."""
-    return [child for child in descendants(pid) if (process := status(child)) and process.state not in ("Z", "X")]
+    """Return the descendants that run, without zombies; nothing only when nothing runs.
+
+    A process that ends while this looks leaves children that are not below it any more and were not seen above it,
+    so a look that finds nothing alive counts only if all that it found had ended in the look before.
+    """
+    ended: set[int] | None = None
+    while True:
+        below = descendants(pid)
+        alive = [child for child in below if (process := status(child)) and process.state not in ("Z", "X")]
+        if alive or (ended is not None and ended.issuperset(below)):
+            return alive
+        ended = set(below)
 
 
 PR_SET_PDEATHSIG = 1
@@ -192,6 +206,18 @@ def with_mark(mark: str) -> list[int]:
     return [pid for pid, value in with_variable(name).items() if value == wanted]
 
 
+def kill_with_mark(mark: str, timeout_s: float = 5.0) -> bool:
+    """Kill the processes of this user with `mark`, until two looks in a row find none: one that begins a program has
+    no environment for a moment. Returns False if something survives."""
+    deadline, empty = time.monotonic() + timeout_s, 0
+    while empty < 2 and time.monotonic() < deadline:
+        found = with_mark(mark)
+        send(found, signal.SIGKILL)
+        empty = 0 if found else empty + 1
+        time.sleep(0.02)
+    return empty == 2
+
+
 def with_variable(name: str) -> dict[int, str]:
     """Return the processes of this user that have an environment variable, with its value; except this one."""
     start = os.fsencode(f"{name}=")
@@ -226,6 +252,25 @@ def exit_on_signals(*numbers: signal.Signals) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@contextlib.contextmanager
+def signals_put_off(*numbers: signal.Signals) -> Iterator[None]:
+    """Put off the effect of these signals to the end of the block: the first that came is sent to this process again.
+    Signals that are ignored stay so."""
+    came: list[int] = []
+    before = {
+        each: signal.signal(each, lambda number, _: came.append(number))
+        for each in numbers
+        if signal.getsignal(each) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        if came:
+            os.kill(os.getpid(), came[0])
 
 
 INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")

@@ -133,6 +133,20 @@ def test_a_fork_server_ends_with_its_run_and_leaves_who_still_works(
     until(lambda: "State:\tZ" in state(server) or not state(server))
 
 
+@pytest.mark.covers("B7")
+def test_jobs_of_lanes_have_the_fork_server_of_their_run(owner: int, tmp_path: Path) -> None:
+    job = "import sys; from seamark.platform.fork_server.client import run; run('forked:tell', sys.argv[1:])"
+    lane = (
+        f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {job!r}, sys.argv[1]]).returncode)"
+    )
+    for name in ("one", "two"):
+        command = [sys.executable, "-c", lane, str(tmp_path / name)]
+        assert subprocess.run(command, env=os.environ | {client.RUN: str(owner)}, check=False).returncode == 3
+    servers = {(tmp_path / name).read_text().splitlines()[2] for name in ("one", "two")}
+    assert len(servers) == 1, "jobs of two lanes, each imported all modules"
+    assert answers(address(name_of(owner, kind_of(sys.executable, client.OF_JOBS, {}))))
+
+
 @pytest.mark.slow
 def test_a_fork_server_that_nobody_asks_ends(owner: int) -> None:
     name = name_of(owner, "idle")

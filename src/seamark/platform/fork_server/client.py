@@ -35,6 +35,8 @@ RETRY_S = 0.002
 WAIT_S = 0.1
 LEADER = "SEAMARK_LEADER"
 """Environment variable with the process to which the scripts of a run belong: their parent, while it lives."""
+RUN = "SEAMARK_RUN"
+"""Environment variable with the owner of the fork server of all jobs of a run, those of lanes too: Snakemake."""
 INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 """In a container a server might end with the container of the job that started it."""
 
@@ -142,8 +144,8 @@ def fork(
 
 
 def run(target: str, arguments: "Sequence[str]") -> "NoReturn":
-    """Run the job `target` in a process of the fork server of the parent's run, or in this process without one, and
-    exit with its code. It ends with the parent."""
+    """Run the job `target` in a process of the fork server of the run, or in this process without one, and exit with
+    its code. It ends with the parent."""
     parent = os.getppid()
     if os.environ.get(LEADER, str(parent)) != str(parent):  # the parent was killed before this check
         os._exit(1)
@@ -152,7 +154,8 @@ def run(target: str, arguments: "Sequence[str]") -> "NoReturn":
         if os.getppid() != parent:
             os._exit(1)
 
-    process = fork(target, arguments, owner=parent, files=(0, 1, 2), preload=OF_JOBS, on_wait=end_with_parent)
+    owner = int(os.environ.get(RUN, parent))
+    process = fork(target, arguments, owner=owner, files=(0, 1, 2), preload=OF_JOBS, on_wait=end_with_parent)
     if process is None:
         end_with_parent()
         function_of(target)(*arguments)

@@ -13,6 +13,7 @@ from seamark.dispatch import identity
 from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.job import Node
 from seamark.errors import UserError
+from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import PartRecord
 from seamark.model.service import Health, Part, Service
 from seamark.model.trial import Deployment
@@ -76,13 +77,18 @@ def placement_of(deployment: Deployment, service: Service, address: str) -> Plac
 
 
 def require_enough(deployment: Deployment, service: Service) -> None:
-    """Raise UserError when a deployment has fewer nodes than its service needs."""
-    fewest = service.server.fewest_nodes if service.server else 1
-    if deployment.nodes < fewest:
-        raise UserError(
-            f"service '{service.name}' needs {fewest} nodes at least, and the deployment has {deployment.nodes}."
-            f" Write 'resources: {{nodes: {fewest}}}' in the scenario."
-        )
+    """Raise UserError when a deployment has fewer nodes or GPUs than its service needs."""
+    if service.server is None:
+        return
+    for name, noun, has, fewest in (
+        ("nodes", "node", deployment.nodes, service.server.fewest_nodes),
+        ("gpus", "GPU", deployment.gpus, service.server.fewest_gpus),
+    ):
+        if has < fewest:
+            raise UserError(
+                f"service '{service.name}' needs {counted(fewest, noun)} at least, and the deployment has {has}."
+                f" Write 'resources: {{{name}: {fewest}}}' in the scenario."
+            )
 
 
 TICK_S = 0.05
