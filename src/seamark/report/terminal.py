@@ -3,14 +3,16 @@
 import math
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from seamark.model.objectives import MAKESPAN
 from seamark.model.plurals import counted
-from seamark.model.results.summary import SearchSummary, Summary
+from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
 from seamark.model.service import Value
@@ -35,74 +37,136 @@ from seamark.stats.histogram import Histogram
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 MIDDLE, WIDE = 100, 130
 """Terminal widths from which units are named, and all columns are shown."""
+NARROWEST = 8
+"""Least width of a text that is folded, where the terminal is narrower than all that is always shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """A column of the summary table; of those that do not fit, the one with the highest `spare` is left out first."""
+
+    head: str
+    cells: Sequence[str | Text]
+    spare: int = 0
+    left: bool = False
+    folds_at: int | None = None
+
+    @property
+    def longest(self) -> int:
+        """Width of its longest cell."""
+        return max(cell_len(str(text)) for text in (self.head, *self.cells))
+
+    @property
+    def least(self) -> int:
+        """Least width, at which texts are folded."""
+        return self.longest if self.folds_at is None else min(self.longest, self.folds_at)
 
 
 def summary_table(summary: Summary, width: int | None = None) -> Table:
     """Return a row for each treatment of a summary; a withheld number is an en dash.
 
-    Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
-    Of a search the load that was found comes first, with its bracket, and what it reached only where there is room.
-    Lower bounds and percentiles of saturated trials are marked; the caption says with what. Programs have a run time
-    in place of percentiles, simulated schedules a makespan beside them.
+    Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out, and
+    then what else does not fit, the verdict last. Of a search the load that was found comes first, with its bracket,
+    and what it reached only where there is room. Lower bounds and percentiles of saturated trials are marked; the
+    caption says with what. Programs have a run time in place of percentiles, simulated schedules a makespan beside
+    them.
     """
-    columns = width or shutil.get_terminal_size().columns
-    wide, units = columns >= WIDE, columns >= MIDDLE
+    available = width or shutil.get_terminal_size().columns
+    rows = in_order(summary)
+    columns = _columns(rows, units=available >= MIDDLE, wide=available >= WIDE)
+    for units in (available >= MIDDLE, False):
+        if _width(columns) > available:
+            columns = _columns(rows, units=units, wide=False)
+    for column in sorted((each for each in columns if each.spare), key=lambda each: -each.spare):
+        if _width(columns) > available:
+            columns.remove(column)
     table = Table(header_style="bold", pad_edge=False, box=None, padding=(0, 1))
-    table.add_column("workload", no_wrap=True)
-    simulated = simulated_services(summary)
-    if simulated:
-        table.add_column(ORIGIN, no_wrap=True)
-    table.add_column("factors", overflow="fold", min_width=20)
-    searched = any(row.search for row in summary.treatments)
-    if searched:
-        table.add_column("largest load" if units else "found", justify="right", no_wrap=True)
-        table.add_column("between", justify="right", no_wrap=True)
-    reached = wide or not searched
-    if reached:
-        table.add_column("throughput" if units else "units/s", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("min – max", justify="right", no_wrap=True)
-    if reached and units:
-        table.add_column("", no_wrap=True)
-    names: tuple[str, ...] = ("p50", "p95", "p99") if wide else ("p50", "p99") if units or not searched else ("p99",)
-    if programs := all(row.component == "program" for row in summary.treatments):
-        names = ()
-        table.add_column("run time s", justify="right", no_wrap=True)
-    if schedules := any(MAKESPAN in row.quality for row in summary.treatments):
-        table.add_column("makespan s", justify="right", no_wrap=True)
-    for name in names:
-        table.add_column(f"{name} ms", justify="right", no_wrap=True)
-    table.add_column("err %", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("ok", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    last = None
-    marks: set[str] = {warning} if (warning := mixture(summary)) else set()
-    if simulated:
-        marks.add(f"Simulated, not measured: {', '.join(simulated)}.")
-    for row in in_order(summary):
-        throughput, latency, workload = row.throughput, row.latency_ms, row.workload
-        mark = saturation_mark(row.codes)
-        bounded = latency is not None and any(map(latency.is_lower_bound, names))
-        marks |= {note for note, sign in ((BOUND_NOTE, bounded), (UNSTEADY_NOTE, mark)) if sign}
-        table.add_row(
-            Text("" if workload == last else workload),
-            *([row.origin] if simulated else []),
-            Text(_levels(row.factors) or ABSENT),
-            *(_found(row.search, units=units) if searched else ()),
-            *([number(throughput.median)] if reached else []),
-            *([span(throughput.min, throughput.max)] if wide else []),
-            *([Text(unit_words(throughput.unit))] if reached and units else []),
-            *([number(row.quality.get("run_time_s"))] if programs else []),
-            *([number(row.quality.get(MAKESPAN))] if schedules else []),
-            *(Text(f"{statistic(latency, name)}{mark}") for name in names),
-            percent(row.errors.rate),
-            *([f"{row.repetitions}/{row.planned}"] if wide else []),
-            Text(row.verdict, style=COLOURS.get(row.verdict, "")),
-        )
-        last = workload
-    table.caption = Text("\n".join(sorted(marks)), justify="left") if marks else None
+    room = available - _width(columns)
+    for column in columns:
+        chosen = column.least
+        if column.folds_at is not None:
+            chosen = max(NARROWEST, min(column.longest, column.least + room))
+            room -= chosen - column.least
+        table.add_column(column.head, justify="left" if column.left else "right", overflow="fold", width=chosen)
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
+    notes = _captions(summary, columns)
+    table.caption = Text("\n".join(sorted(notes)), justify="left") if notes else None
     return table
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    """Return the least width of a table, as Rich counts it: each column has a space at both sides."""
+    return sum(column.least + 2 for column in columns)
+
+
+def _columns(rows: Sequence[SummaryRow], *, units: bool, wide: bool) -> list[_Column]:
+    """Return the columns in their order; with `units` those are named, with `wide` nothing is left out."""
+    searched = any(row.search for row in rows)
+    reached = wide or not searched
+    programs = all(row.component == "program" for row in rows)
+    schedules = any(MAKESPAN in row.quality for row in rows)
+    origins = {row.origin for row in rows}
+    workloads = [row.workload for row in rows]
+    again = [at > 0 and name == workloads[at - 1] for at, name in enumerate(workloads)]
+    columns = [
+        _Column(
+            head="workload",
+            cells=[Text("" if same else name) for name, same in zip(workloads, again, strict=True)],
+            left=True,
+            folds_at=16,
+        )
+    ]
+    if any(row.origin == "simulated" for row in rows):
+        spare = 4 if len(origins) == 1 else 0  # the caption says it too
+        columns.append(_Column(head=ORIGIN, cells=[row.origin for row in rows], left=True, spare=spare))
+    levels = [Text(_levels(row.factors) or ABSENT) for row in rows]
+    columns.append(_Column(head="factors", cells=levels, left=True, folds_at=20))
+    if searched:
+        found, between = zip(*(_found(row.search, units=units) for row in rows), strict=True)
+        columns.append(_Column(head="largest load" if units else "found", cells=found))
+        columns.append(_Column(head="between", cells=between))
+    if reached:
+        head, spare = ("throughput", 0) if units else ("units/s", 3 if schedules else 0)
+        columns.append(_Column(head=head, cells=[number(row.throughput.median) for row in rows], spare=spare))
+        if wide:
+            spans = [span(row.throughput.min, row.throughput.max) for row in rows]
+            columns.append(_Column(head="min – max", cells=spans))
+        if units:
+            columns.append(_Column(head="", cells=[Text(unit_words(row.throughput.unit)) for row in rows], left=True))
+    if programs:
+        columns.append(_Column(head="run time s", cells=[number(row.quality.get("run_time_s")) for row in rows]))
+    if schedules:
+        columns.append(_Column(head="makespan s", cells=[number(row.quality.get(MAKESPAN)) for row in rows]))
+    for name in () if programs else _percentiles(searched=searched, units=units, wide=wide):
+        cells = [Text(f"{statistic(row.latency_ms, name)}{saturation_mark(row.codes)}") for row in rows]
+        columns.append(_Column(head=f"{name} ms", cells=cells, spare={"p50": 5, "p99": 2}.get(name, 0)))
+    columns.append(_Column(head="err %", cells=[percent(row.errors.rate) for row in rows], spare=1))
+    if wide:
+        columns.append(_Column(head="ok", cells=[f"{row.repetitions}/{row.planned}" for row in rows]))
+    verdicts = [Text(row.verdict, style=COLOURS.get(row.verdict, "")) for row in rows]
+    columns.append(_Column(head="verdict", cells=verdicts, left=True))
+    return columns
+
+
+def _captions(summary: Summary, columns: Sequence[_Column]) -> set[str]:
+    """Return what is said below the table: of simulated services, several servers, and the marks of its figures."""
+    shown = {column.head.removesuffix(" ms") for column in columns}
+    notes: set[str] = {warning} if (warning := mixture(summary)) else set()
+    if simulated := simulated_services(summary):
+        notes.add(f"Simulated, not measured: {', '.join(simulated)}.")
+    for row in summary.treatments:
+        if row.latency_ms and any(map(row.latency_ms.is_lower_bound, shown & {"p50", "p95", "p99"})):
+            notes.add(BOUND_NOTE)
+        if saturation_mark(row.codes):
+            notes.add(UNSTEADY_NOTE)
+    return notes
+
+
+def _percentiles(*, searched: bool, units: bool, wide: bool) -> tuple[str, ...]:
+    if wide:
+        return ("p50", "p95", "p99")
+    return ("p50", "p99") if units or not searched else ("p99",)
 
 
 def _found(search: SearchSummary | None, *, units: bool) -> tuple[str, str]:
