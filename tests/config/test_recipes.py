@@ -93,9 +93,10 @@ def test_a_recipe_has_an_image_to_run_in(service: Service, tmp_path: Path) -> No
     (tmp_path / "config/sites").mkdir(parents=True)
     site = {"name": "boxes", "summary": "images", "runtime": "apptainer", "images": {"client": True}}
     (tmp_path / "config/sites/boxes.yaml").write_text(yaml.safe_dump(site))
-    nodes = service.server.fewest_nodes if service.server else 1
+    server = service.server
+    resources = {"nodes": server.fewest_nodes, "gpus": server.fewest_gpus} if server else {}
     needed = NEEDED.get(service.name, {})
-    scenario = {"scenario": "try", "resources": {"nodes": nodes}, "workload": {"service": service.name, **needed}}
+    scenario = {"scenario": "try", "resources": resources, "workload": {"service": service.name, **needed}}
     (tmp_path / "try.yaml").write_text(yaml.safe_dump(scenario))
     images = StudyImages(study=Study.at(tmp_path, scenario="try.yaml", site="boxes"))
     found = [images.of_client(service), *([images.of_server(service, None)] if service.server else [])]

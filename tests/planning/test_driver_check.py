@@ -100,9 +100,9 @@ NEEDED: Mapping[str, Mapping[str, object]] = {
 @pytest.mark.parametrize("name", read_services(SERVICES))
 def test_the_drivers_of_shipped_recipes_are_found(name: str, tmp_path: Path) -> None:
     server = read_services(SERVICES)[name].server
-    nodes = server.fewest_nodes if server else 1
+    resources = {"nodes": server.fewest_nodes, "gpus": server.fewest_gpus} if server else {}
     needed = NEEDED.get(name, {})
-    scenario = {"scenario": "try", "resources": {"nodes": nodes}, "workload": {"service": name, **needed}}
+    scenario = {"scenario": "try", "resources": resources, "workload": {"service": name, **needed}}
     (tmp_path / "try.yaml").write_text(yaml.safe_dump(scenario))
     before = set(sys.modules)
     Study.at(tmp_path, scenario="try.yaml").require_drivers()

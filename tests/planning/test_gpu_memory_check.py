@@ -17,7 +17,7 @@ from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.server_identity import ServerRecord
 from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 
 SCENARIO = """\
 scenario: sized

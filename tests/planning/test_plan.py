@@ -23,7 +23,7 @@ from seamark.model.trial import Plan
 from seamark.planning.identity import LONGEST, part, word
 from seamark.planning.plan import plan
 from seamark.storage.codec import encode
-from seamark.storage.paths import read
+from seamark.storage.documents import read
 
 ROOT = Path(__file__).parents[2]
 HERE = Site(name="here", summary="no batch system")

@@ -99,7 +99,10 @@ def schema_of(form: Any) -> Schema:
 
 
 def service_schema() -> Schema:
-    """Return the schema of a recipe: as the dataclass, but settings are a mapping from their names."""
+    """Return the schema of a recipe: as the dataclass, but settings are a mapping from their names.
+
+    A recipe that extends another one may have parts of its mappings, which are merged.
+    """
     schema = _object(Service)
     setting = _object(Setting)
     del setting["properties"]["name"]
@@ -107,7 +110,12 @@ def service_schema() -> Schema:
     schema["properties"]["settings"] = {"type": "object", "additionalProperties": setting}
     paths: Schema = {"type": "string", "minLength": 1}
     schema["properties"]["extends"] = {"anyOf": [paths, {"type": "array", "items": paths}]}
-    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["name", "extends"]}]
+    whole: Schema = {"required": schema.pop("required"), "properties": {}}
+    whole["properties"]["settings"] = {"additionalProperties": {"required": setting.pop("required")}}
+    for name in ("server", "container", "gpu_memory"):
+        needed = [each.pop("required") for each in schema["properties"][name]["anyOf"] if "required" in each]
+        whole["properties"][name] = {"anyOf": [{"type": "null"}, *({"required": keys} for keys in needed)]}
+    schema["anyOf"] = [whole, {"required": ["name", "extends"]}]
     return schema
 
 

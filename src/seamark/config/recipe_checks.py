@@ -91,8 +91,9 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(service.server.ports)}.")
     if unknown := [name for name in service.server.inner_ports if name not in service.server.ports]:
         mistakes.add(server.value["inner_ports"], f"'{unknown[0]}' is none of the ports. Name it in `ports` too.")
-    if service.server.fewest_nodes < 1:
-        mistakes.add(server.value["fewest_nodes"], "must be at least 1.")
+    for name, least in (("fewest_nodes", 1), ("fewest_gpus", 0)):
+        if getattr(service.server, name) < least:
+            mistakes.add(server.value[name], f"must be at least {least}.")
     _check_parts(server, service.server, mistakes)
     types = {setting.name: setting.type for setting in service.settings}
     known = _known_ports(service.server)

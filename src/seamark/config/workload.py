@@ -229,7 +229,9 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
     service = services[name]
     component = item.value.get("component")
     if component is not None and component.value != service.component:
-        mistakes.add(component, f"{component.shown} is not what {name} is. Write '{service.component}'.")
+        alike = [each.name for each in services.values() if each.component == component.value]
+        others = f" Services that are: {', '.join(alike)}." if alike else ""
+        mistakes.add(component, f"{component.shown} is not what {name} is. Write '{service.component}'.{others}")
     return service
 
 

@@ -108,7 +108,8 @@ class Server:
 
     `secrets` are files of `{data}` that set-up writes for the load: if the server runs as another user, they belong
     to the user of the run, and the server cannot read them. `inner_ports` are ports that no client needs, so a site
-    with an external server need not name them.
+    with an external server need not name them. A deployment with fewer nodes or GPUs than `fewest_nodes` or
+    `fewest_gpus` is refused.
     """
 
     command: tuple[str, ...]
@@ -128,6 +129,7 @@ class Server:
     parts: tuple[Part, ...] = ()
     load_nodes: Literal["own", "shared"] = "own"
     fewest_nodes: int = 1
+    fewest_gpus: int = 0
     network_environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -32,7 +32,7 @@ from seamark.simulation.gpu_memory import (
     refusals,
 )
 from seamark.simulation.model_architecture import UnsizedError
-from seamark.storage.paths import read_or_none
+from seamark.storage.documents import read_or_none
 
 PLACE: Mapping[RefusalKind, str] = {
     "gpus_missing": "gpus",

@@ -8,6 +8,7 @@ from seamark.config.workload_settings import settings_of
 from seamark.errors import UserError
 from seamark.model.digest import digest
 from seamark.model.parties import PARTIES
+from seamark.model.plurals import counted
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
@@ -71,7 +72,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _alike(scenario, [each.deployment for each in found.values()])
     served = [member for each in found.values() for member in each.deployment.served]
     if site.runtime != "external":
-        mistakes += _too_few_nodes(scenario, services, served)
+        mistakes += _too_few_resources(scenario, services, served)
     mistakes += _unfit_for_parties(scenario, site)
     mistakes += _unfit_for_replicas(scenario, site, services, found.values())
     mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
@@ -355,17 +356,22 @@ def _unfit_for_replicas(
     return found
 
 
-def _too_few_nodes(scenario: Scenario, services: Mapping[str, Service], deployments: list[Deployment]) -> list[str]:
-    at = scenario.lines.get("resources.nodes", _at(scenario))
+def _too_few_resources(
+    scenario: Scenario, services: Mapping[str, Service], deployments: Iterable[Deployment]
+) -> list[str]:
+    """Return which nodes or GPUs a server lacks."""
     found = []
     for each in deployments:
         server = services[each.service].server
-        if server is not None and each.nodes < server.fewest_nodes:
-            found.append(
-                f"{at}: the service '{each.service}' needs {server.fewest_nodes} nodes at least, not {each.nodes}."
-                f" Write 'resources: {{nodes: {server.fewest_nodes}}}'."
-            )
-    return found
+        for name, noun, has, fewest in (
+            ("nodes", "node", each.nodes, server.fewest_nodes if server else 0),
+            ("gpus", "GPU", each.gpus, server.fewest_gpus if server else 0),
+        ):
+            if has < fewest:
+                at = scenario.lines.get(f"resources.{name}", _at(scenario))
+                text = f"{at}: the service '{each.service}' needs {counted(fewest, noun)} at least, not {has}."
+                found.append(f"{text} Write 'resources: {{{name}: {fewest}}}'.")
+    return list(dict.fromkeys(found))
 
 
 def _alike(scenario: Scenario, deployments: list[Deployment]) -> list[str]:

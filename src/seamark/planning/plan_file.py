@@ -12,7 +12,8 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
 from seamark.storage.codec import encode
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, replacing
+from seamark.storage.documents import read, replacing
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 OWN = "trial"
 """Role of the levels of one trial among the factors of its plan."""

@@ -32,8 +32,8 @@ AROUND_DEPLOYMENT = Span(least=1.0, most=6.0)
 """Overhead of a deployment beside start and data: supervisor, idle check, Snakemake jobs. 1.5 to 3 s in
 quickstart."""
 QUICKER, SLOWER = 0.3, 4.0
-"""Start and data of a server, and the items of a finite load, take this ratio of their typical time, up to this
-multiple on a busy host."""
+"""Start and data of a server take this ratio of their typical time, up to this multiple on a busy host. The items of
+a finite load take up to that multiple, and next to nothing if they are few."""
 MEASURED = Span(least=0.9, most=1.25)
 """The same for a finite load of which another repetition was measured."""
 TYPICAL_AROUND_S = 3.0
@@ -101,7 +101,7 @@ def load_of(trial: Trial, service: Service | None = None, measured_s: float | No
         return Span(least=min(MEASURED.least * measured_s, load_s), most=min(MEASURED.most * measured_s, load_s))
     if trial.load.finite and service is not None:
         typical_s = service.typical_load_s
-        return Span(least=min(QUICKER * typical_s, load_s), most=min(SLOWER * typical_s, load_s))
+        return Span(least=0.0, most=min(SLOWER * typical_s, load_s))
     if trial.search is None:
         return Span(least=load_s, most=load_s)
     return Span(least=load_s + SEARCH_LEAST * trial.search.budget_s, most=load_s + trial.search.budget_s)

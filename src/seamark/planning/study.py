@@ -19,7 +19,8 @@ from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial, whole_of
 from seamark.planning.plan import plan
 from seamark.planning.plan_file import plans_of_trials, read_trial, write_trial, write_trials
-from seamark.storage.paths import ScenarioFolder, expanded, read, require_folder, write, write_text
+from seamark.storage.documents import read, require_folder, write, write_text
+from seamark.storage.paths import ScenarioFolder, expanded
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
