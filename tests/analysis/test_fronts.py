@@ -7,7 +7,10 @@ from seamark.analysis.comparison import Contrast
 from seamark.analysis.comparison.front import NOT_ITS_SPEED, fronts
 from seamark.analysis.comparison.observations import Figure
 from seamark.model.scenario import Comparing
+from seamark.model.service import Quality
 from seamark.report.fronts import front_sentence, share
+
+QUALITIES = {"score": RIGHT, "kv_bytes_read": Quality(better="lower")}
 
 
 def costing(level, scores, costs, **more):
@@ -29,7 +32,7 @@ def front_of(levels, margin=0.01, costs=("ttft_ms.p50",)):
         Contrast(workload="w", factor="method", base=names[0], new=name, base_level=names[0], new_level=name)
         for name in names[1:]
     ]
-    [found] = fronts(contrasts, levels, Comparing(quality_margin=margin, costs=costs), {"score": RIGHT})
+    [found] = fronts(contrasts, levels, Comparing(quality_margin=margin, costs=costs), QUALITIES)
     return found
 
 
@@ -62,6 +65,24 @@ def test_a_lower_cost_of_one_trial_each_is_not_called_shown():
     found = front_of({"dense": costing("dense", SAME, (10.0,)), "same": costing("same", SAME, (7.0,))})
     assert found.points[1].cheaper is None
     assert front_sentence(found).endswith("is not shown: one trial a side allows no test.")
+
+
+@pytest.mark.parametrize(("read", "shown"), [((2.0, 2.0), True), ((2.0, 4.5), False), ((3.0, 3.0), False)])
+def test_a_cost_that_each_answer_has_is_compared_by_item_so_that_one_trial_is_enough(read, shown):
+    """3.0 for every item of the baseline; the other level has two kinds of items."""
+    from dataclasses import replace
+
+    def reading(level, bytes_read):
+        trial = answered(level, SAME)
+        items = replace(trial.answers.read(), scores={"score": tuple(SAME), "kv_bytes_read": bytes_read})
+        answers = replace(trial.answers, read=lambda: items)
+        figures = {**trial.figures, "quality.kv_bytes_read": Figure(value=sum(bytes_read) / len(bytes_read))}
+        return [replace(trial, start="S", figures=figures, answers=answers)]
+
+    mixed = (read * 250)[:500]
+    levels = {"dense": reading("dense", (3.0,) * 500), "sparse": reading("sparse", mixed)}
+    found = front_of(levels, costs=("quality.kv_bytes_read",))
+    assert found.points[1].cheaper is shown
 
 
 def test_noise_of_the_cost_makes_no_winner():

@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from study_folder import StudyFolder
 
+from seamark.load.coordinator.coordinator import LoadJob
+from seamark.load.engine.schedule_share import own_schedule
+from seamark.load.workers.assignment import WorkerAssignment
 from seamark.simulation.llm.fleet import Fleet, serve_requests
 from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 
@@ -68,6 +71,15 @@ def test_a_replica_trial_has_the_times_of_the_engine_and_the_arrivals_of_a_measu
     assert study.submit().returncode == 0
     one, two = map(columns, study.trials())
     assert (one["due_ns"] == two["due_ns"]).all()
+    measured = LoadJob(
+        driver="a:B",
+        workers="wire",
+        settings={"pattern": "poisson", "rate_rps": 20, "duration_s": 8, "warmup_s": 2},
+        seed=study.json(f"{study.trials()[0].name}/trial.json")["trials"][0]["seed"],
+        data=study.root,
+    )
+    share = WorkerAssignment(job=measured, worker=0, workers=1, segment=study.root / "segment")
+    assert (one["due_ns"] == np.concatenate(list(own_schedule(share)()))).all(), "those of the same seed"
     requests = LlmRequests(
         arrival_s=one["due_ns"] / 1e9,
         prompt_tokens=np.full(len(one["due_ns"]), 512),

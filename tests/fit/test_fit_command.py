@@ -9,7 +9,7 @@ from planted_stations import MEAN_S
 from planted_study import NAME, planted_replica_study, planted_study
 
 from seamark.model.results.fitted_model import FittedModels
-from seamark.storage.paths import read
+from seamark.storage.documents import read
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from seamark.model.results.fitted_model import FittedModels
 from seamark.model.results.trial_meta import Gpu, Gpus, Machine, TrialMeta
 from seamark.model.trial import Plan
 from seamark.simulation.gpu_memory import GIB, gpu_kind
-from seamark.storage.paths import read, write
+from seamark.storage.documents import read, write
 from seamark.trials.simulation.fit_inputs import fit_inputs
 from seamark.trials.simulation.fitted_server import fitted_server, gpu_of
 

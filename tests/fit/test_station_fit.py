@@ -110,6 +110,18 @@ def test_a_fit_stands_against_its_own_trials_and_a_stall_contradicts_it(kind):
     assert any(trials[4].id in line and "was served for" in line for line in said), said
 
 
+def test_ends_that_a_busy_machine_shows_late_contradict_no_constant_times():
+    """One end in thirty is late by a fifth of a service time on average, as beside a neighbour; the next is not."""
+    trials = planted(7, draw=constant(MEAN_S))
+    random = np.random.default_rng(7)
+    late = []
+    for trial in trials:
+        count = len(trial.end_s)
+        by_s = np.where(random.random(count) < 1 / 30, random.exponential(0.2 * MEAN_S, count), 0.0)
+        late.append(replace(trial, end_s=trial.end_s + by_s + random.normal(0, 0.01 * MEAN_S, count)))
+    assert contradictions(fit_station(late, servers=1, draws=2), late) == ()
+
+
 def test_true_models_are_hardly_ever_contradicted():
     wrong = 0
     for seed in range(20):

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from seamark.analysis.summary import write_metrics, write_summary
 from seamark.model.sample import SAMPLE, Failure
 from seamark.model.trial import Deployment, Plan, Trial
-from seamark.storage.paths import ScenarioFolder, TrialFolder, write, write_json
+from seamark.storage.documents import write, write_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.storage.redaction import redacted
 
 WARMUP_S, DURATION_S = 1.0, 6.0

@@ -15,7 +15,8 @@ from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Table
-from seamark.storage.paths import TrialFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import TrialFolder
 
 
 @dataclass(frozen=True, kw_only=True)

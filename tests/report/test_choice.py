@@ -65,8 +65,12 @@ def test_a_saving_that_is_not_shown_is_no_advice_and_without_one_nothing_is_said
     assert said.startswith("method = fast: fast is not worse than dense")
     lossy = choice_sentence((replace(FRONT, points=(BASE, replace(FAST, not_worse=False))),))
     assert lossy is not None
-    assert lossy.startswith("score against ttft_ms.p50 (task t): No method is shown to be not worse than dense")
+    assert lossy.startswith(
+        "Keep method = dense. score against ttft_ms.p50 (task t): No method is shown to be not worse than dense"
+    )
     assert choice_sentence(()) is None
+    unnamed = str(choice_sentence((replace(FRONT, margin=None, points=(BASE, replace(FAST, not_worse=None))),)))
+    assert unnamed.startswith("score against"), "without a margin nothing is advised, the baseline neither"
 
 
 def test_a_method_of_a_model_that_knows_nothing_is_never_advised() -> None:

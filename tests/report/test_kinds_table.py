@@ -15,7 +15,8 @@ from seamark.model.sample import Failure
 from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
 from seamark.report.tables.by_treatment import MOST_KINDS, kinds_table
-from seamark.storage.paths import ScenarioFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder
 
 KINDS = ["chat", "search"]
 

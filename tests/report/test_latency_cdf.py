@@ -14,8 +14,8 @@ from seamark.report.figures.latency_cdf import latency_pictures, marked, pooled
 from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results
 from seamark.stats.histogram import RELATIVE_ERROR, of
+from seamark.storage.documents import write as write_noun
 from seamark.storage.paths import TrialFolder
-from seamark.storage.paths import write as write_noun
 
 
 def write(folder, took_ns, unanswered_ns=()):

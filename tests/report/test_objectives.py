@@ -13,7 +13,8 @@ from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.tables.by_treatment import objectives_table
 from seamark.storage.codec import decode
-from seamark.storage.paths import ScenarioFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder
 
 SLOS = (
     Slo(metric="latency_p99_s", op="<=", limit=0.03),

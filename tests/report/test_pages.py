@@ -12,7 +12,8 @@ from make_results import META, SERVICES, Made, make_results
 from seamark.report.page.render import write_report
 from seamark.report.page.sections import about
 from seamark.report.source import read_results
-from seamark.storage.paths import ScenarioFolder, read_json, write_json
+from seamark.storage.documents import read_json, write_json
+from seamark.storage.paths import ScenarioFolder
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from seamark.report.page.sections import verdicts_section
 from seamark.report.policies import policy_matrices
 from seamark.report.predictions import Pair, fits_of, simulated_pairs, twins
 from seamark.report.source import read_results
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 
 pytestmark = pytest.mark.slow  # results of a scenario are made
 

@@ -15,7 +15,8 @@ from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.report.terminal import BARS, quick_load_text
 from seamark.stats.histogram import of
 from seamark.storage.codec import decode
-from seamark.storage.paths import ScenarioFolder, read_json
+from seamark.storage.documents import read_json
+from seamark.storage.paths import ScenarioFolder
 
 GIVEN = ("counts", "window")
 """What a load that ran always has; null for trials that failed alone."""

@@ -19,7 +19,8 @@ from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
 from seamark.report.terminal import summary_table
 from seamark.storage.codec import decode
-from seamark.storage.paths import ScenarioFolder, read, read_json, write_json
+from seamark.storage.documents import read, read_json, write_json
+from seamark.storage.paths import ScenarioFolder
 
 POSTGRES = tuple(made for made in SERVICES if made.service == "postgres")
 pytestmark = pytest.mark.slow
@@ -81,7 +82,7 @@ def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp
 
 def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bracket(searched, tmp_path):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode(read_json(searched / "summary.json"), Summary), width=160))
+    console.print(summary_table(decode(read_json(searched / "summary.json"), Summary), 160))
     lines = console.export_text().splitlines()
     assert lines[0].index("largest load") < lines[0].index("throughput")
     assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93%\)", line)) for line in lines) == 5
@@ -98,7 +99,7 @@ def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bra
 def test_eighty_columns_show_what_a_search_found_its_bracket_and_the_verdict(searched):
     summary = read_json(searched / "summary.json")
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode(summary, Summary), width=80))
+    console.print(summary_table(decode(summary, Summary), 80))
     rows = [line for line in console.export_text().splitlines() if "16.0 – 40.0" in line]
     assert len(rows) == 5
     assert all(re.search(r" 24\.0 .*(VALID|SUSPECT)", row) for row in rows)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.model.sample import EventKind
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 
 ON_THREADS = (EventKind.RUN, EventKind.PREPARE, EventKind.STEP)
 """Kinds drawn on the thread that recorded them, where they nest. Waits overlap, and have tracks of their own."""

@@ -21,7 +21,8 @@ from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read, replacing
+from seamark.storage.documents import read, replacing
+from seamark.storage.paths import TrialFolder
 
 PREFIX = "seamark"
 

@@ -266,7 +266,9 @@ class TaskRecorder(Protocol):
         """The folder for files that are kept with the results of the trial."""
 
     seed: int
-    """Seed of the trial."""
+    """Seed of the Task's own random numbers, by that of the trial."""
+    arrivals_seed: int
+    """Seed of arrivals: with it a pattern gives those of a measured load whose trial has the same seed."""
 
     def now_ns(self) -> int:
         """Return the time since the start of load; of a simulated load, the latest time that was recorded."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from seamark.model.service import FailureCategory
 
 ALL_FAILED = "all_requests_failed"
+INTERRUPTED = "interrupted"
+"""Category of a load that ended with its run, and the beginning of its reason: the trial has no result."""
 STATED_BY_SERVERS = ("filesystem_error",)
 """Categories that any server may state as the reason of its end, beside those of its recipe."""
 
@@ -88,7 +90,7 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         help="Another party of the trial could not begin.",
         remedy="See the party that failed. `bench retry` measures the trial again.",
     ),
-    "interrupted": FailureCategory(
+    INTERRUPTED: FailureCategory(
         help="The run was ended from outside.",
         remedy="`bench submit` resumes it.",
     ),

@@ -61,12 +61,12 @@ def front_sentence(front: Front) -> str:
             f"The {front.factor} with the least {front.cost} that is {kept}: {name} ({facts}; on the front in"
             f" {share(best.probability)} of resamples; {_items(front)})."
         )
-    why = (
-        f"{best.trials} a side cannot reach p = 0.05, whatever they show"
-        if best.cheaper is None
-        else "its trials do not show it"
-    )
-    why = why if best.trials > 1 else "one trial a side allows no test"
+    if best.cheaper is not None:
+        why = "no test shows it"
+    elif best.trials > 1:
+        why = f"{best.trials} a side cannot reach p = 0.05, whatever they show"
+    else:
+        why = "one trial a side allows no test"
     return f"{name} is {kept} ({_items(front)}). That its cost is lower ({facts}) is not shown: {why}."
 
 
@@ -75,8 +75,8 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
 
     The level that keeps the quality on the most fronts comes first, then the one with the least cost on most. It is
     to be taken if it keeps the quality on all of them and tests show that it costs less; the others are named.
-    Without such a level, the sentence of the first front. None without a front whose baseline has more quality than
-    the margin.
+    Without such a level the baseline is to be kept, and why is the sentence of the first front. None without a front
+    whose baseline has more quality than the margin.
     """
     first = [each for each in fronts if each.cost == fronts[0].cost and each.points and _has_skill(each)]
     if not first:
@@ -84,7 +84,8 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     several = len({each.workload for each in first}) > 1
     named = [(each, best) for each in first if (best := best_of(each)) is not None]
     if not named:
-        return f"{front_title(first[0], several)}: {front_sentence(first[0])}"
+        keep = f"Keep {first[0].factor} = {level(first[0].base, first[0].factor)}. " if _names_none(first) else ""
+        return f"{keep}{front_title(first[0], several)}: {front_sentence(first[0])}"
     counts = Counter(level(best.level, front.factor) for front, best in named)
     losses = {name: [each for each in first if not _keeps_quality(each, name)] for name in counts}
     name = min(counts, key=lambda each: (len(losses[each]), -counts[each]))
@@ -96,6 +97,11 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
         return said
     others = "; ".join(front_title(each, several) for each in losses[name])
     return f"{said} But {name} is not shown to be so good in: {others}."
+
+
+def _names_none(fronts: Sequence[Front]) -> bool:
+    """Return whether all fronts have a margin and a cost of the baseline, so that no level to take is an answer."""
+    return all(each.margin is not None and each.points[0].cost is not None for each in fronts)
 
 
 def _keeps_quality(front: Front, name: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from seamark.analysis.comparison.contrasts import Contrast
-from seamark.analysis.comparison.items import item_means
+from seamark.analysis.comparison.items import item_means, item_values
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.scored import Item
@@ -13,7 +13,7 @@ from seamark.analysis.comparison.units import units_of
 from seamark.model.results.front import Front, FrontPoint
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
-from seamark.stats.compare import ALPHA, compare_family
+from seamark.stats.compare import ALPHA, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
 from seamark.stats.paired_compare import is_not_worse, paired_test
 
@@ -196,8 +196,11 @@ def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float
 
 
 def _cheaper(base: _Level, levels: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool]:
-    """Return for each level whether exact tests, one family, show a lower cost than that of the baseline; without
-    those for which no test can."""
+    """Return for each level whether tests, one family, show a lower cost than that of the baseline; without those for
+    which no test can. A cost that every answer has, and that no clock gave, is compared by item; others by trial."""
+    by_item = _cheaper_by_item(base, [each for each in levels if each is not base], cost)
+    if by_item is not None:
+        return by_item
     units = {
         each.treatment: units_of(base.trials, each.trials, cost.path, paired=True)
         for each in levels
@@ -213,6 +216,27 @@ def _cheaper(base: _Level, levels: Sequence[_Level], cost: ComparedMetric) -> di
         name: each.p_adjusted <= ALPHA and each.verdict == "better"
         for name, each in tests.items()
         if each.reachable_p * len(tests) <= ALPHA
+    }
+
+
+def _cheaper_by_item(base: _Level, others: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool] | None:
+    """Return the same by costs of the same items, clusters whole; None where the answers do not have this cost."""
+    name = cost.path.removeprefix("quality.")
+    known = {each.treatment: item_values(each.trials, name) for each in (base, *others)}
+    if name == cost.path or not others or not all(known.values()):
+        return None
+    tests = {}
+    for each in others:
+        items = [item for item in known[base.treatment] if item in known[each.treatment]]
+        if not items:
+            return None
+        labels = [label for _, label in items]
+        one, other = ([known[of][item] for item in items] for of in (base.treatment, each.treatment))
+        tests[each.treatment] = paired_test(one, other, clusters=None if None in labels else labels)
+    sign = 1 if cost.better == "lower" else -1
+    adjusted = holm([test.p for test in tests.values()])
+    return {
+        of: p <= ALPHA and sign * test.difference < 0 for (of, test), p in zip(tests.items(), adjusted, strict=True)
     }
 
 

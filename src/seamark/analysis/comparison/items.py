@@ -70,6 +70,12 @@ def item_means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     return _means(usable, score)
 
 
+def item_values(side: Sequence[Observation], column: str) -> dict[Item, float]:
+    """Return the mean of any column of answers by item, over the trials of a treatment without unanswered items;
+    nothing where some have no such column."""
+    return _means([each for each in side if each.answers and not each.answers.unanswered], column)
+
+
 def _means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item that all trials have a value for."""
     read = [items for each in side if each.answers and (items := each.answers.read()) is not None]

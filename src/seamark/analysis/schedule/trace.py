@@ -12,7 +12,7 @@ import pyarrow as pa
 from seamark.analysis.metrics.samples import DamagedError
 from seamark.analysis.schedule.execution_rows import LOAD, SWITCH, TRANSFER, Floats, Ints, ran, rows_of
 from seamark.analysis.schedule.occupation import counts_over_time
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 
 PROCESS = 1
 Event = dict[str, Any]

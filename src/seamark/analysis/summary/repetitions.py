@@ -11,7 +11,8 @@ from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.summary import CountedReason
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import VerdictReason
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 THROUGHPUT_FACTOR = 1.5
 RESPONSE_FACTOR = 2.0

@@ -43,7 +43,8 @@ from seamark.model.trial import SCHEMA_VERSION, Plan, levels_of
 from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
-from seamark.storage.paths import ScenarioFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import ScenarioFolder
 from seamark.storage.redaction import redacted
 
 KIND_TIMES = ("latency_ms", "service_time_ms", "ttft_ms", "tpot_ms")

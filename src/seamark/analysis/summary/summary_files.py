@@ -13,7 +13,8 @@ from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
-from seamark.storage.paths import ScenarioFolder, read, replacing, write
+from seamark.storage.documents import read, replacing, write
+from seamark.storage.paths import ScenarioFolder
 
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")

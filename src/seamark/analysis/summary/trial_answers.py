@@ -4,7 +4,8 @@ from seamark.analysis.comparison.scored import ScoredItems, TrialAnswers
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import TrialFolder
 
 SEED = "seed"
 

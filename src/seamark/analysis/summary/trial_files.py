@@ -17,7 +17,8 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
 from seamark.model.trial import Deployment, Trial
-from seamark.storage.paths import TrialFolder, read, read_or_none, write, write_text
+from seamark.storage.documents import read, read_or_none, write, write_text
+from seamark.storage.paths import TrialFolder
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

@@ -10,7 +10,8 @@ from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import HistogramRecord, Histograms, TrialMetrics, Verdict, VerdictReason
 from seamark.model.trial import Trial
 from seamark.stats.histogram import Histogram, require_buckets
-from seamark.storage.paths import TrialFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import TrialFolder
 
 NEEDED = ("response_ns", "service_ns")
 

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from seamark.load.coordinator.client_telemetry import ClientTelemetry
 from seamark.load.coordinator.handle import LoadError, WorkerHandle, WorkerLauncher
-from seamark.load.coordinator.outcome import LoadOutcome, sent_until_s
+from seamark.load.coordinator.outcome import LoadOutcome, category_of, sent_until_s
 from seamark.load.engine.saturation import SaturationMonitor, saturation_monitor
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
@@ -115,7 +115,7 @@ class Coordinator:
         """Call `on_tick` before the clock starts. Raises LoadError with the reason that it returns."""
         reason = self._on_tick()
         if reason is not None:
-            raise self._error(reason, self.log_tail())
+            raise self._error(reason, self.log_tail(), category_of(reason))
 
     def tick_after(self) -> None:
         """Call `on_tick` after the end of the load, while others run: it may renew a lease."""

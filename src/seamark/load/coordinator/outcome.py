@@ -4,8 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.load_record import WorkerReport
+
+
+def category_of(reason: str) -> str:
+    """Return the failure category of a load that `on_tick` ended with this reason."""
+    return INTERRUPTED if reason.startswith(INTERRUPTED) else "server_died"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from seamark.model.sample import MISSING_NS, Failure
 
 
 class WallClockRecorder:
-    """Records the samples of a Task on the machine's clock."""
+    """Records the samples of a Task on the machine's clock. `seed` is that of the trial."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class WallClockRecorder:
     ) -> None:
         self._folder = folder
         self._kinds = kinds
-        self.seed = seed
+        self.seed, self.arrivals_seed = seed_for(seed, "task"), seed_for(seed, "arrivals")
         self.qualities: dict[str, float] = {}
         self.epoch_ns = 0
         self.count = 0
@@ -140,8 +140,14 @@ def run_task(
     stop, late = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     make = VirtualClockRecorder if assignment.job.simulated else WallClockRecorder
-    files, seed = assignment.segment.parent / FILES, seed_for(assignment.job.seed, "task")
-    recorder = make(segment, files, seed=seed, worker=assignment.worker, kinds=len(driver.kinds), events=events)
+    recorder = make(
+        segment,
+        assignment.segment.parent / FILES,
+        seed=assignment.job.seed,
+        worker=assignment.worker,
+        kinds=len(driver.kinds),
+        events=events,
+    )
     recorder.epoch_ns = epoch_ns = begin()
     if events is not None:
         events.epoch_ns = 0  # a Task gives its times from the start of load

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from seamark.load.workers.records import read_replies, read_segment, segment_state
 from seamark.model.sample import CHUNK, EVENT, MISSING_NS, SAMPLE, EventKind, Failure
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 
 METADATA_KEY = b"seamark"
 TIMES = ("due_ns", "sent_ns", "first_ns", "answer_ns", "last_ns")

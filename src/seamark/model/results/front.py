@@ -15,7 +15,7 @@ class FrontPoint:
     `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share of
     resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
     more against the baseline is excluded; None for the baseline and without a margin. `ratio` is its cost to that of
-    the baseline; `cheaper`: an exact test shows that it is lower, None where so few trials allow no test.
+    the baseline; `cheaper`: a test shows that it is lower, None where so few trials allow no test.
     """
 
     treatment: str

@@ -24,7 +24,7 @@ from seamark.simulation.schedule import Schedule
 from seamark.simulation.schedule_metrics import metrics_of
 from seamark.simulation.world import COMPLETED
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 
 FETCHES = ("none", "load", "switch")
 """What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""

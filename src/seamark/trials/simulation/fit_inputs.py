@@ -16,7 +16,8 @@ from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
 from seamark.patterns.table import LOAD_SETTINGS
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.trials.simulation.fitted_server import ServedTrial, gpu_of
 from seamark.trials.simulation.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
 

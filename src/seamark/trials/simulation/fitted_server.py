@@ -8,7 +8,8 @@ from seamark.model.results.fitted_model import FittedServer
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import RESOURCES, Plan, Trial
 from seamark.simulation.gpu_memory import gpu_kind
-from seamark.storage.paths import ScenarioFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import ScenarioFolder
 
 OF_ONE_LOAD = frozenset({"pattern", "rate_rps", "duration_s", "warmup_s", "think_time_s"})
 """Settings of a load that a plan decides itself."""

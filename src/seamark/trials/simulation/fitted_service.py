@@ -27,11 +27,11 @@ class SimulatedService(Task):
 
     def run(self, recorder: TaskRecorder, stop: Event) -> None:
         """Simulate and record requests and figures. Raises UserError and ValueError for wrong files."""
-        load, seed = self._load, recorder.seed
-        requests = load.requests(seed)
+        load = self._load
+        requests = load.requests(recorder.arrivals_seed)
         if not len(requests):
             raise TaskFailure("no_samples", "no request is due before the end of the load")
-        served = serve_fitted(load.service, requests, seed, draw=bool(load.settings["draw"]))
+        served = serve_fitted(load.service, requests, recorder.seed, draw=bool(load.settings["draw"]))
         due, last = _ns(requests.arrival_s), _ns(served.last_s)
         first = [None] * len(due) if served.first_s is None else _ns(served.first_s)
         rows = zip(due, first, last, served.units.tolist(), strict=True)

@@ -19,7 +19,7 @@ from seamark.services.persistent.instance import STANDING, Instance
 from seamark.services.persistent.request import new_folder
 from seamark.services.supervisor import deployment as supervised
 from seamark.simulation.system import Model
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 from seamark.trials.simulation.measured.json_call import ServerAddress
 from seamark.trials.simulation.measured.model_servers import ModelError, NodeCall
 from seamark.trials.simulation.measured.served_models import ServedModel, make_environment
