@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from seamark.analysis.summary import summarise, write_metrics, write_summary
 from seamark.model.sample import SAMPLE
 from seamark.model.trial import Plan, Trial
-from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
+from seamark.storage.documents import write_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 CHUNK = 1 << 17
 RATE_RPS = 50_000.0

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from seamark.model.trial import Plan
-from seamark.storage.paths import read, write
+from seamark.storage.documents import read, write
 
 ROOT = Path(__file__).parent.parent
 SIZES = (100, 1_000, 10_000, 50_000)

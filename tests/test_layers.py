@@ -32,7 +32,7 @@ WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers", "attention"
 WORKER_FILES = {
     *("dispatch/__init__.py", "dispatch/identity.py"),
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
-    *("storage/__init__.py", "storage/codec.py", "storage/paths.py"),
+    *("storage/__init__.py", "storage/codec.py", "storage/documents.py", "storage/paths.py"),
 }
 """What a worker needs of other rooms: the name of its node, the histogram of its schedule lag, files of questions."""
 WORKER_MODEL = {"dotted", "service", "load_profile", "sample", "failure", "digest", "scenario", "trial", "values"}

@@ -11,7 +11,8 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.summary import summarise, write_metrics, write_summary
 from seamark.model.trial import Deployment, Plan
 from seamark.storage.codec import encode
-from seamark.storage.paths import ScenarioFolder, write, write_json
+from seamark.storage.documents import write, write_json
+from seamark.storage.paths import ScenarioFolder
 
 approx = pytest.approx
 

@@ -11,7 +11,8 @@ from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.results.trial_meta import Machine
 from seamark.model.trial import Plan
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import ScenarioFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder
 
 MACHINE = {
     "cpu_model": "AMD EPYC 7H12",

@@ -23,7 +23,8 @@ from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.terminal import quick_load_text, summary_table
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import ScenarioFolder, TrialFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 pytestmark = pytest.mark.covers("E-FR09")
 approx = pytest.approx
@@ -173,14 +174,12 @@ def test_pooled_percentiles_of_repetitions_reach_into_time_outs(folder, tmp_path
     assert times["lower_bounds"] == ["p999", "max"]
     assert times["n"] == 40_000
     assert times["p99"] < 13
-    table = summary_table(decode(summary, Summary), width=160)
+    table = summary_table(decode(summary, Summary), 160)
     assert table.caption is None, "none of the columns of this table is a lower bound"
     summary["treatments"][0]["latency_ms"]["lower_bounds"] = ["p99"]
-    cells = [
-        str(cell) for column in summary_table(decode(summary, Summary), width=160).columns for cell in column.cells
-    ]
+    cells = [str(cell) for column in summary_table(decode(summary, Summary), 160).columns for cell in column.cells]
     assert any(cell.startswith("≥") for cell in cells)
-    assert "at least" in str(summary_table(decode(summary, Summary), width=160).caption)
+    assert "at least" in str(summary_table(decode(summary, Summary), 160).caption)
 
 
 def test_a_histogram_file_of_an_older_version_has_no_bounds(folder):

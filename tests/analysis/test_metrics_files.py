@@ -22,7 +22,8 @@ from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
 from seamark.stats.histogram import of
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import TrialFolder, write, write_json
+from seamark.storage.documents import write, write_json
+from seamark.storage.paths import TrialFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,8 @@ from seamark.analysis.metrics.resources import others_unknown, processors_of
 from seamark.analysis.metrics.telemetry import SeriesSummary
 from seamark.analysis.summary import write_metrics
 from seamark.storage.codec import encode
-from seamark.storage.paths import TrialFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import TrialFolder
 
 approx = pytest.approx
 

@@ -19,7 +19,8 @@ from seamark.analysis.metrics import METRICS
 from seamark.analysis.prometheus_text import exposed, figures_of, text_of, write_trial
 from seamark.analysis.summary import write_metrics
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import TrialFolder
 from seamark.telemetry.cut import cut_telemetry
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

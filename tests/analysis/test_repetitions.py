@@ -18,7 +18,8 @@ from seamark.model.trial import Plan
 from seamark.report.source import read_results
 from seamark.report.terminal import summary_table
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import ScenarioFolder, read, write
+from seamark.storage.documents import read, write
+from seamark.storage.paths import ScenarioFolder
 
 OPEN = {"pattern": "poisson", "rate_rps": 100.0}
 

@@ -13,7 +13,7 @@ from tiny_registry import Registry, sha256
 
 from seamark.services.images.prepare import Step, missing, prepare
 from seamark.services.images.study_images import StudyImages
-from seamark.storage.paths import read_json
+from seamark.storage.documents import read_json
 
 pytestmark = [pytest.mark.services, pytest.mark.cluster]
 

@@ -18,7 +18,7 @@ from seamark.model.site import Site
 from seamark.platform.process_tree import descendants
 from seamark.services.images.images import Image
 from seamark.services.supervisor import deployment as servers
-from seamark.storage.paths import read_json
+from seamark.storage.documents import read_json
 
 pytestmark = [pytest.mark.services, pytest.mark.cluster]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.storage.paths import read_json
+from seamark.storage.documents import read_json
 
 pytestmark = pytest.mark.e2e
 

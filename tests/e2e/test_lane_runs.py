@@ -154,7 +154,13 @@ def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study:
 
     def loading() -> list[psutil.Process]:  # its server is up: the lane that comes next finds it
         lanes = lanes_of(study) if list(study.results.glob(f"{lethal}--*/.parts/*")) else []
-        return [lane for lane in lanes if any(lethal in " ".join(each.cmdline()) for each in lane.children())]
+        return [lane for lane in lanes if holds(lane)]
+
+    def holds(lane: psutil.Process) -> bool:
+        try:
+            return any(lethal in " ".join(each.cmdline()) for each in lane.children())
+        except psutil.NoSuchProcess:  # a child ended meanwhile
+            return False
 
     for _ in range(2):
         until(lambda: bool(loading()))
@@ -189,6 +195,23 @@ def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyF
     assert set(study.measurements().values()) == {1}
     assert len(study.measurements()) == 4
     assert all(path.stat().st_mtime_ns == at_ns for path, at_ns in kept.items())
+
+
+@two_cpus
+def test_a_run_that_is_killed_while_a_lane_tears_down_begins_no_unit_more(study: StudyFolder) -> None:
+    study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 1.5, "delay_ms": [1, 2, 3, 4]})
+    run = study.start("--cpus", "0", "--parallel", "2")
+    until(lambda: study.processes(lambda process: process.name() == "rules_api:teardown"[:15]))
+    begun = set(study.results.glob("deployments/*/*/endpoint.json")) | set(study.trials())
+    [snakemake] = study.processes(lambda process: any(Path(word).name == "snakemake" for word in process.cmdline()))
+    snakemake.kill()
+    assert run.wait(60) == 3
+    until(lambda: not lanes_of(study))
+    assert set(study.results.glob("deployments/*/*/endpoint.json")) | set(study.trials()) == begun
+    done = submit(study, "--cpus", "0", "--parallel", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(study.measurements().values()) == {1}
+    assert len(study.measurements()) == 4
 
 
 @pytest.mark.sweep

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from seamark.storage.paths import read_json
+from seamark.storage.documents import read_json
 
 pytestmark = [pytest.mark.e2e, pytest.mark.services]
 

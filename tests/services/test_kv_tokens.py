@@ -9,7 +9,8 @@ from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.service import GpuMemory
 from seamark.services.supervisor.deployment import teardown
 from seamark.services.supervisor.kv_tokens import START_UP_BYTES
-from seamark.storage.paths import DeploymentFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import DeploymentFolder
 
 SERVICES = read_services(Path(__file__).parents[2] / "config" / "services")
 LINE = (

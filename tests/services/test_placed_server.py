@@ -12,7 +12,7 @@ from seamark.dispatch.placement import Place
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.site import Pinning
 from seamark.services.supervisor import deployment as servers
-from seamark.storage.paths import read
+from seamark.storage.documents import read
 
 pytestmark = pytest.mark.services
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -20,7 +20,7 @@ from seamark.services.runtimes.containers import image_path
 from seamark.services.runtimes.runtimes import external_ports, launch_of
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.launch_spec import Launch, ProcessSlot
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 
 FAKE_APPTAINER = """#!{python}
 import json, os, sys

@@ -23,7 +23,7 @@ from seamark.model.site import Pinning
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock, control_files_of
-from seamark.storage.paths import read, read_json, write_json
+from seamark.storage.documents import read, read_json, write_json
 
 pytestmark = pytest.mark.services
 

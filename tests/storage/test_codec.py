@@ -11,7 +11,7 @@ from seamark.model.results.load_record import LagFigures, LoadRecord, SearchOutc
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import (
+from seamark.storage.documents import (
     DamagedFileError,
     amend,
     is_damaged,

@@ -14,7 +14,7 @@ from seamark.model.results.fitted_model import (
     StationModel,
     StationParameters,
 )
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 
 KNOWN = {"queue": "mm1", "ttft_ms": 10.0, "gen_tokens": 1, "concurrency": 64}
 RESOURCES = {"nodes": 1, "gpus": 0, "cpus_per_task": 1, "mem_gb": 1}

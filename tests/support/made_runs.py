@@ -10,7 +10,8 @@ from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import Software, TrialMeta
 from seamark.model.results.trial_metrics import Errors, RequestCounts, Throughput, TrialMetrics
 from seamark.model.server_identity import ServerRecord
-from seamark.storage.paths import TrialFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import TrialFolder
 
 FIRST = datetime(2026, 1, 1, 3, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from seamark.fit import fit_replica, predict_replica
 from seamark.fit.score import Scored, score
 from seamark.housekeeping.compared_results import results_named
 from seamark.model.results.deployment_record import DeploymentRecord
-from seamark.storage.paths import read
+from seamark.storage.documents import read
 from seamark.trials.simulation.fit_inputs import fit_inputs
 
 FITTED, HELD_OUT = (1, 4, 16), (2, 8)

@@ -20,7 +20,8 @@ from seamark.config.read import read_scenario, read_services, read_site
 from seamark.model.trial import Trial
 from seamark.planning.plan import plan
 from seamark.simulation.station import Station, exponential, serve
-from seamark.storage.paths import ScenarioFolder, TrialFolder, write
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.trials.simulation.replica_inputs import DEFAULT_STEP_TOKENS
 
 ROOT = Path(__file__).parents[2]

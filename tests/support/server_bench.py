@@ -15,7 +15,8 @@ from seamark.services.images.images import Image
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.codec import encode
-from seamark.storage.paths import DeploymentFolder, read_json
+from seamark.storage.documents import read_json
+from seamark.storage.paths import DeploymentFolder
 
 HERE = Path(__file__).parent
 TINY = ("{python}", str(HERE / "tiny_server.py"), "{ports[main]}", "--host", "{host}")

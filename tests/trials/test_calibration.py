@@ -12,7 +12,8 @@ from seamark.model.results.calibration import Calibration
 from seamark.model.results.load_record import ConnectionFigures, WorkerReport
 from seamark.model.sample import CHUNK, SAMPLE
 from seamark.storage.codec import encode
-from seamark.storage.paths import TrialFolder, read, write_json
+from seamark.storage.documents import read, write_json
+from seamark.storage.paths import TrialFolder
 from seamark.trials.calibration import Run, calibrate, calibration_file, ceiling_of, wire_ceilings
 
 pytestmark = pytest.mark.covers("E-FR09")

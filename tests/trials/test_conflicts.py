@@ -95,6 +95,18 @@ def test_a_damaged_mark_is_no_conflict_and_stops_nothing(study: Study, damaged: 
     Dag(study=study).sweep()
 
 
+@pytest.mark.parametrize(("category", "kept"), [("interrupted", False), ("not_tried", False), ("server_died", True)])
+def test_the_next_run_measures_what_was_interrupted_or_not_tried_and_keeps_other_failures(
+    study: Study, category: str, kept: bool
+) -> None:
+    trial = study.plan.trials[0]
+    leave(study, trial, asked(study, trial), status="failed", category=category, reason="x")
+    folder = study.folder("try").trial(trial.id)
+    folder.record.unlink()  # a load that failed is not committed
+    Dag(study=study).sweep()
+    assert folder.load.exists() == kept
+
+
 @pytest.mark.covers("E-NFR04")
 def test_conflicts_are_put_aside_whole_and_counted_on_from_earlier_attempts(study: Study) -> None:
     trial = study.plan.trials[0]

@@ -12,7 +12,8 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
-from seamark.storage.paths import ScenarioFolder, read, write
+from seamark.storage.documents import read, write
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.derive_trial import derive_telemetry, derive_trial, is_derived
 
 DEPLOYMENT = Deployment(id="d-1", service="fileio", settings={}, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)

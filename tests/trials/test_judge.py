@@ -16,7 +16,8 @@ from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.service import Quality
 from seamark.storage.codec import encode
-from seamark.storage.paths import TrialFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import TrialFolder
 from seamark.trials.judge import judge_trial, needs_judging, score_of
 
 pytestmark = pytest.mark.slow

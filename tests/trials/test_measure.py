@@ -72,6 +72,7 @@ def test_a_load_whose_server_has_ended_is_the_servers_failure(tmp_path: Path) ->
     ("error", "category"),
     [
         (LoadError("worker 0: no module"), "client_died"),
+        (LoadError("interrupted: gone", category="interrupted"), "interrupted"),
         (LoadError("worker 0: no such file", category="dataset_error"), "dataset_error"),
         (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
         (OSError(errno.EIO, "Input/output error"), "no_samples"),

@@ -9,7 +9,7 @@ from samples import a_load
 from study_folder import StudyFolder
 
 from seamark.planning.study import Study
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 from seamark.trials.progress import progress_of
 from seamark.trials.time_left import time_left
 

@@ -49,7 +49,7 @@ def command(
       bench baseline --gpus 4 --simulate false --mode offline --config system_config.yaml --requests requests.yaml
     """
     from seamark.simulation.log_text import metrics_block, outcome_lines
-    from seamark.storage.paths import write, write_text
+    from seamark.storage.documents import write, write_text
     from seamark.trials.simulation.quick_simulation import QuickSimulation, quick_simulations
 
     require_measure(calls == "true", "--simulate true", **asked)

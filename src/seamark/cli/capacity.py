@@ -134,7 +134,7 @@ def _plan(
         text = verifying_scenario(name, verify, plan, load, planned, asked.slos, recipes)
     click.echo(json.dumps(encode(plan), indent=1) if form == "json" else "\n".join(plan_lines(plan)))
     if verify is not None:
-        from seamark.storage.paths import write_text
+        from seamark.storage.documents import write_text
 
         if text is not None:
             write_text(verify, text)
@@ -190,7 +190,7 @@ def _folder(model: Path) -> Any:
 
 def _fitted(fit: Path) -> Any:
     from seamark.model.results.fitted_model import FittedModels
-    from seamark.storage.paths import read
+    from seamark.storage.documents import read
 
     try:
         return read(fit, FittedModels)

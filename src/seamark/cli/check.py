@@ -31,7 +31,7 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
     from seamark.config.workloads.table import read_workload
     from seamark.simulation.checker import check_log, check_rules
     from seamark.storage.codec import encode
-    from seamark.storage.paths import write_json
+    from seamark.storage.documents import write_json
 
     if system is not None and requests is None:
         raise UserError("--config: needs --requests too. Give both files, or neither.")

@@ -48,7 +48,7 @@ def command(scenarios: tuple[str, ...], output: Path, servers: int | None, seed:
     """
     from seamark.housekeeping.compared_results import results_named
     from seamark.report.fitted import fitted_lines
-    from seamark.storage.paths import write
+    from seamark.storage.documents import write
     from seamark.trials.simulation.fit_inputs import fit_inputs
     from seamark.trials.simulation.fitting import fitted_models
 

@@ -69,7 +69,7 @@ def _copy(source: Path, target: Path) -> None:
 def _new_site(root: Path, name: str, force: bool) -> None:
     from seamark.config.read import read_site
     from seamark.dispatch.slurm.site_facts import query_site, site_facts, site_text
-    from seamark.storage.paths import write_text
+    from seamark.storage.documents import write_text
 
     sites = root / "config" / "sites"
     if not sites.is_dir():

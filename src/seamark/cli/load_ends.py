@@ -16,7 +16,7 @@ from seamark.model.plurals import counted
 from seamark.platform.process_tree import exit_on_signals
 from seamark.report.numbers import number
 from seamark.stats.live_rate import LiveRate
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 
 SHOW_EVERY_S = 0.5
 

@@ -16,7 +16,7 @@ import click
 from seamark.dispatch.claim_policies import FORMS
 from seamark.errors import UserError
 from seamark.planning.study import DEFAULT_SCENARIO, Study
-from seamark.storage.paths import require_folder
+from seamark.storage.documents import require_folder
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")

@@ -12,7 +12,7 @@ from rich.text import Text
 from seamark.cli.options import duration_s, json_option
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
-from seamark.storage.paths import read_or_none
+from seamark.storage.documents import read_or_none
 
 if TYPE_CHECKING:
     from seamark.model.results.deployment_record import ServerRun
@@ -71,7 +71,7 @@ def listing(as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for column in ("service", "component", "version", "licence", "runs", "state"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == "service", overflow="fold")
     for row in rows:
         keys = ("name", "component", "version", "licence", "runs", "state")
         table.add_row(*(Text(str(row[key]).partition(":")[0]) for key in keys))

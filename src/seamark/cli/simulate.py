@@ -98,7 +98,7 @@ def command(
       bench simulate --gpus 2 --execution measure --servers servers.yaml --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.storage.paths import write
+    from seamark.storage.documents import write
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
@@ -160,7 +160,7 @@ def command(
 def _measure(system: Path | None, requests: Path, policy: str, path: Path, **asked: Any) -> int:
     """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
     from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.storage.paths import write
+    from seamark.storage.documents import write
     from seamark.trials.simulation.measured.beside import beside_lines
 
     run = measured(system, requests, policy, **asked)

@@ -341,7 +341,7 @@ def show_summary(study: Study, console: Console) -> None:
     """Print the summary table and the path of the report, where they exist."""
     from seamark.model.results.summary import Summary
     from seamark.report.terminal import summary_table
-    from seamark.storage.paths import read
+    from seamark.storage.documents import read
 
     summary = study.folder(study.scenario.name).summary
     page = study.reports / study.scenario.name / "index.html"

@@ -15,7 +15,7 @@ from seamark.model.results.fitted_model import (
     StationModel,
     StationParameters,
 )
-from seamark.storage.paths import read
+from seamark.storage.documents import read
 
 Model = StationModel | ReplicaModel
 UNBOUNDED = (0.0, float("inf"))

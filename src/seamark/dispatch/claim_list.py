@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 from seamark.dispatch.claim_policies import ClaimPolicy, Unit, UnitState
-from seamark.storage.paths import read, write
+from seamark.storage.documents import read, write
 
 STATES: tuple[UnitState, ...] = get_args(UnitState)
 KILLED = "killed"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 
 EPOCH = "SEAMARK_TURN"
 """Environment variable that carries the token to the processes and batch jobs of a run."""

@@ -16,7 +16,8 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
-from seamark.storage.paths import TrialFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import TrialFolder
 from seamark.tasks.benchmark import Question
 from seamark.tasks.task import item_id
 

@@ -37,7 +37,7 @@ from seamark.planning.study import Study
 from seamark.platform.process_tree import set_parent_death_signal
 from seamark.services.supervisor.control_files import acquire_lock, run_lock
 from seamark.services.supervisor.device_locks import held_here
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 from seamark.trials.progress import Progress, Seen, State, progress_of
 from seamark.trials.trial_files import put_aside
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, setting_name
 from seamark.evaluation.result_tree import folders_of
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 
 FILTER = "none"
 """Name of the harness for answers that no filter has changed."""

@@ -24,7 +24,8 @@ from seamark.evaluation.matrix import (
 from seamark.model.service import Service, Value
 from seamark.model.trial import Trial
 from seamark.planning.study import Study, config_folder
-from seamark.storage.paths import expanded, write_text
+from seamark.storage.documents import write_text
+from seamark.storage.paths import expanded
 
 SCENARIO = "matrix"
 FOLDERS = ("benchmarks", "methods", "services", "sites")

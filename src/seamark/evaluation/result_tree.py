@@ -18,7 +18,7 @@ from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, micro_metrics, setting_name
 from seamark.evaluation.matrix import path_name
 from seamark.model.trial import Trial
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 
 OUT_OF_CSV = ("context", "reply", "facts")
 """Parts of a row that raw_results.csv has not: contexts are long and shared, facts have columns of their own."""

@@ -12,14 +12,8 @@ from pathlib import Path
 from seamark.errors import UserError
 from seamark.model.results.kept_run import KeptRun
 from seamark.model.results.load_record import LoadRecord
-from seamark.storage.paths import (
-    HISTORY,
-    PARTIES,
-    ScenarioFolder,
-    TrialFolder,
-    read_or_none,
-    write,
-)
+from seamark.storage.documents import read_or_none, write
+from seamark.storage.paths import HISTORY, PARTIES, ScenarioFolder, TrialFolder
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMIT = re.compile(r"[\w./+-]{1,64}", re.ASCII)

@@ -16,7 +16,8 @@ from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
-from seamark.storage.paths import TrialFolder, read, read_or_none
+from seamark.storage.documents import read, read_or_none
+from seamark.storage.paths import TrialFolder
 
 QUALITY, OWN = "quality.", "own."
 """Beginnings of the names of figures of quality, and of metrics of the user's own."""

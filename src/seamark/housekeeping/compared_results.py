@@ -30,7 +30,8 @@ from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.model.trial import Plan, levels_of
 from seamark.planning.study import Study, results_of, scenario_files
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none, replacing
+from seamark.storage.documents import read, read_or_none, replacing
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 CHANGED = ("comparison", "metric", "id", "cluster", "base_score", "new_score", "base_answer", "new_answer")
 APART = (

@@ -28,7 +28,7 @@ from seamark.model.results.calibration import Calibration, WireCeiling
 from seamark.planning.study import Study
 from seamark.platform.connection_limits import TIME_WAIT_S, listen_queue, local_ports
 from seamark.platform.pinning import cores_here, split_cores
-from seamark.storage.paths import read
+from seamark.storage.documents import read
 from seamark.trials.calibration import calibration_file
 
 TIMER_SLEEPS = 200

@@ -21,7 +21,8 @@ from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord, Measurement, SamplesRecord
 from seamark.model.trial import Plan, Trial
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read
+from seamark.storage.documents import append_log, read
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder
 from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.trial_files import (
     commit_mark,

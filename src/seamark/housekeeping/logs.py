@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.identity import trial_uuid
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 from seamark.storage.redaction import redacted
 
 ENDINGS = (".log", ".jsonl", ".out", ".err")

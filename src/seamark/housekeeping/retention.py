@@ -11,7 +11,8 @@ from seamark.model.results.load_record import SamplesRecord
 from seamark.model.site import Retention
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.supervisor.deployment import alive
-from seamark.storage.paths import HISTORY, PARTIES, DeploymentFolder, TrialFolder, amend
+from seamark.storage.documents import amend
+from seamark.storage.paths import HISTORY, PARTIES, DeploymentFolder, TrialFolder
 
 DAY_S = 86400.0
 

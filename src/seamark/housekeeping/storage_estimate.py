@@ -14,7 +14,8 @@ from seamark.model.trial import Trial
 from seamark.patterns.table import pattern_of
 from seamark.planning.plan_time import load_of
 from seamark.planning.study import Study
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.trials.progress import progress_of
 
 LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32

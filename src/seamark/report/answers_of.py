@@ -7,7 +7,8 @@ from typing import Any
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.comparison import Compared, Comparisons
 from seamark.report.comparison import contrast_text
-from seamark.storage.paths import TrialFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import TrialFolder
 
 Trials = Callable[[str], Sequence[tuple[int, TrialFolder]]]
 """From a treatment to its trials: the block and the folder of each."""

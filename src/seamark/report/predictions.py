@@ -11,7 +11,8 @@ from seamark.model.trial import Plan
 from seamark.report.ordering import ORIGIN
 from seamark.report.schedules import label_of
 from seamark.report.source import Results
-from seamark.storage.paths import ScenarioFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import ScenarioFolder
 
 OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
 """Settings that metrics.json names for every trial, with a default where its service has none: no simulated load has

@@ -21,7 +21,8 @@ from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictRe
 from seamark.model.service import Origin
 from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none
+from seamark.storage.documents import read, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.storage.redaction import redacted, redacted_text
 
 Document = Mapping[str, Any]

@@ -1,20 +1,11 @@
-"""Every path of a study, and atomic writing of its files: under a temporary name, then renamed."""
+"""Every path of a study: folders of trials, deployments and scenarios, and the files in each."""
 
-import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from os.path import expandvars
 from pathlib import Path
-from typing import Any, TypeVar
 
-from seamark.errors import UserError
 from seamark.model.trial import PARTY, party_of, whole_of
-from seamark.storage.codec import decode, encode, parse, parse_object
-
-Noun = TypeVar("Noun")
 
 PROBES = "probes"
 PARTIES = "parties"
@@ -23,21 +14,6 @@ HISTORY = "history"
 """Folder of the runs that were set aside, in the root of results: HISTORY/SCENARIO/RUN."""
 DEPLOYMENTS = ("*/deployments/*", f"*/deployments/*/{MEMBERS}/*")
 """Patterns of all folders of deployments, and of their members, below the root of results."""
-
-_DERIVED = "Remove it: `bench collect` and `bench submit` derive it again from the samples."
-REMEDIES: Mapping[str, str] = {
-    "load.json": "`bench submit` writes it again from samples.json, or measures the trial again.",
-    "samples.json": "`bench submit` measures the trial again; `bench status` shows it meanwhile.",
-    "metrics.json": _DERIVED,
-    "histogram.json": _DERIVED,
-    "meta.json": "Where the trial was measured is not known then; `bench retry TRIAL` measures it again.",
-    "endpoint.json": "`bench submit` starts the server again.",
-    "deployment.json": "Remove it: `bench submit` writes it again.",
-    "plan.json": "`bench plan` writes it again.",
-    "summary.json": "`bench collect` writes it again.",
-}
-"""How to get a damaged file again, by its name."""
-OTHERWISE = "Remove the file; the next run makes it again."
 
 
 def expanded(path: str, root: Path | None = None) -> Path:
@@ -304,123 +280,3 @@ def history_index(results: Path) -> Path:
 def failure_of(environment: Path) -> Path:
     """Return the file with the reason why the environment of a record could not be created."""
     return environment.with_suffix(".failed")
-
-
-def put_away(path: Path) -> None:
-    """Clear a path that must be free: a file is removed; anything else is foreign and renamed to `NAME.aside-1`."""
-    if path.is_file() or path.is_symlink():
-        path.unlink()
-        return
-    number = 1
-    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-        number += 1
-    with suppress(FileNotFoundError):
-        path.rename(aside)
-
-
-def require_folder(path: Path) -> None:
-    """Raise UserError if `path` or a folder above it exists and is not a folder."""
-    for each in (path, *path.parents):
-        if each.is_dir():
-            return
-        if os.path.lexists(each):
-            raise UserError(f"{each}: is not a folder, but results belong into it. Move it away, or correct paths.")
-
-
-@contextmanager
-def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else remove it.
-
-    A folder at `path` is set aside. Without `durable` a crash of the machine may leave an empty file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() and not path.is_symlink():
-        put_away(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        if durable:
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically. NaN is an error: a missing number is null."""
-    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
-
-
-class DamagedFileError(UserError, ValueError):
-    """A file of the results is damaged: the message names it and the remedy."""
-
-
-def read(path: Path, noun: type[Noun]) -> Noun:
-    """Read a document of the results.
-
-    A damaged document, or a folder or a loop of links in its place, raises DamagedFileError with file, mistake and
-    remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
-    """
-    with _damage_named(path):
-        return parse(path.read_text(encoding="utf-8"), noun)
-
-
-def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
-    """Read a document, None when it is missing, damaged or unreadable."""
-    try:
-        return read(path, noun)
-    except (OSError, ValueError):
-        return None
-
-
-def read_json(path: Path, noun: Any = Mapping[str, Any]) -> dict[str, Any]:
-    """Read a document as a JSON object, checked against its noun. Raises like `read`."""
-    with _damage_named(path):
-        document = parse_object(path.read_text(encoding="utf-8"))
-        decode(document, noun)
-        return document
-
-
-@contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (FileNotFoundError, PermissionError):
-        raise
-    except OSError as cause:
-        raise DamagedFileError(
-            f"{path}: {cause.strerror}. Move it away. {REMEDIES.get(path.name, OTHERWISE)}"
-        ) from cause
-    except ValueError as cause:
-        raise DamagedFileError(f"{path}: {cause}. {REMEDIES.get(path.name, OTHERWISE)}") from cause
-
-
-def write(path: Path, noun: object) -> None:
-    """Write a noun of the results as JSON, atomically."""
-    write_json(path, encode(noun))
-
-
-def amend(source: Path, target: Path, noun: type, **changes: object) -> None:
-    """Write a document with other values of some fields to `target`; fields of a later version are kept. Raises like
-    `read`."""
-    write_json(target, read_json(source, noun) | encode(changes))
-
-
-def is_damaged(path: Path, noun: type) -> bool:
-    """Return whether a document exists and cannot be read."""
-    return os.path.lexists(path) and read_or_none(path, noun) is None
-
-
-def append_log(path: Path, trial_id: str, event: str, **facts: Any) -> None:
-    """Append a line to a JSONL log: time, trial, event and facts."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "trial_id": trial_id, "event": event, **facts}
-    with path.open("a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")

@@ -15,7 +15,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.digest import digest, sha256_of
 from seamark.model.dotted import mark_of
 from seamark.storage.codec import encode, parse
-from seamark.storage.paths import replacing
+from seamark.storage.documents import replacing
 from seamark.tasks.benchmark import Benchmark, Question, Row, Subset, Value
 from seamark.tasks.loading import data_file, rows_of
 from seamark.tasks.templates import filled, parts, places

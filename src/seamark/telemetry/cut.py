@@ -17,7 +17,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from seamark.model.results.load_record import LoadRecord
-from seamark.storage.paths import TrialFolder, replacing
+from seamark.storage.documents import replacing
+from seamark.storage.paths import TrialFolder
 
 OF_PROCESSES = ("server", "client")
 Row = tuple[float, str, str, float, str]

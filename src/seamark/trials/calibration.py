@@ -32,7 +32,7 @@ from seamark.model.site import Pinning
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
-from seamark.storage.paths import read_or_none, write
+from seamark.storage.documents import read_or_none, write
 from seamark.telemetry import provenance
 from seamark.trials.measure import measure
 

@@ -11,7 +11,8 @@ from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, b
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
-from seamark.storage.paths import TrialFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import TrialFolder
 from seamark.trials.trial_files import commit_mark, complete, put_aside
 
 MOST_DIFFERENCES = 4

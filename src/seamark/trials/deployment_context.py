@@ -25,7 +25,8 @@ from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import MARK, control_files_of
 from seamark.services.supervisor.events import log_tail
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, read
+from seamark.storage.documents import read
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded
 from seamark.telemetry.provenance.software import container_around_us
 
 ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")

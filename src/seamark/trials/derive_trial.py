@@ -10,7 +10,8 @@ from seamark.analysis.summary import is_older, write_metrics, write_metrics_of_w
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial, whole_of
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read, read_or_none
+from seamark.storage.documents import read, read_or_none
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder
 from seamark.telemetry.cut import Beside, cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial

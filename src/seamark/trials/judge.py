@@ -32,7 +32,8 @@ from seamark.planning.study import Study
 from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
 from seamark.storage.codec import encode, parse
-from seamark.storage.paths import TrialFolder, read_or_none, replacing, write
+from seamark.storage.documents import read_or_none, replacing, write
+from seamark.storage.paths import TrialFolder
 from seamark.tasks.scoring.published import published_figures
 from seamark.tasks.task import task_of_document
 

@@ -26,7 +26,8 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import DevicePool, DeviceSlot, SlotHolder
-from seamark.storage.paths import ScenarioFolder, write_text
+from seamark.storage.documents import write_text
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.conflicts import CommitMarks
 from seamark.trials.lane_device import kept_to, memory_released, pool_here, require_gpus
 from seamark.trials.load_lock import write_waiting

@@ -14,7 +14,7 @@ from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.supervisor.device_locks import device_of_lane
 from seamark.services.supervisor.node_locks import locked, node_folder
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.permissions import user_named
 

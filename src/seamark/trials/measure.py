@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from seamark.load.coordinator.coordinator import OVERDUE, LoadError, LoadJob, LoadOutcome, run_load
 from seamark.load.coordinator.handle import WorkerLauncher
+from seamark.load.coordinator.outcome import category_of
+from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.results.load_record import EnergyRecord
 from seamark.model.sample import CHUNK, Failure
 from seamark.telemetry.energy import after_load, before_load
@@ -106,7 +108,7 @@ def measured_load(
 def failure_of(error: Exception, server: Server | None = None) -> LoadFailure:
     """Return why a load did not begin, or was not kept, by the exception that ended it."""
     if isinstance(error, LoadError):
-        ended = server and server.end_reason(END_RECORDED_S)
+        ended = server and error.category != INTERRUPTED and server.end_reason(END_RECORDED_S)
         category, reason = ("server_died", ended) if ended else (error.category or "client_died", error.reason)
         return LoadFailure(category=category, reason=reason, log_tail=error.log_tail)
     if not isinstance(error, OSError):
@@ -155,8 +157,7 @@ def _failure(job: LoadJob, outcome: LoadOutcome, server: Server | None) -> LoadF
     no_worker_left = outcome.died == len(outcome.reports)
     ended = server and server.end_reason(END_RECORDED_S if no_worker_left or _lost_connections(outcome) else 0.0)
     if reason := outcome.aborted or ended:
-        category = "interrupted" if reason.startswith("interrupted") else "server_died"
-        return LoadFailure(category=category, reason=reason, log_tail=server.log_tail() if server else ())
+        return LoadFailure(category=category_of(reason), reason=reason, log_tail=server.log_tail() if server else ())
     if no_worker_left:
         full = any(report.errno == errno.ENOSPC for report in outcome.reports)
         reasons = "; ".join(str(report.reason) for report in outcome.reports)

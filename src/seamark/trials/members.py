@@ -11,7 +11,7 @@ from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import PARTY, SCHEMA_VERSION, Deployment
 from seamark.platform.pinning import cores_here
 from seamark.services.supervisor.events import timestamp
-from seamark.storage.paths import read_or_none, write
+from seamark.storage.documents import read_or_none, write
 from seamark.telemetry.gpu import chosen_gpus
 from seamark.trials.deployment_context import DeploymentContext
 

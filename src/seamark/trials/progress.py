@@ -16,7 +16,8 @@ from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none
+from seamark.storage.documents import read, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 WAITING_STALE_S = 15.0
 

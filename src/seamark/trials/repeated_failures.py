@@ -16,7 +16,8 @@ from pathlib import Path
 from seamark.dispatch.fencing import EPOCH
 from seamark.dispatch.identity import allocation
 from seamark.model.service import Value
-from seamark.storage.paths import ScenarioFolder, put_away, read, write
+from seamark.storage.documents import put_away, read, write
+from seamark.storage.paths import ScenarioFolder
 
 NOT_TRIED = "not_tried"
 """Category of a trial that was not tried, and of a server that was not started, after repeated failures."""

@@ -16,12 +16,13 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
-from seamark.platform.process_tree import exit_on_signals
+from seamark.platform.process_tree import exit_on_signals, signals_put_off
 from seamark.services.images.prepare import require_images
 from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
-from seamark.storage.paths import DeploymentFolder, TrialFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import DeploymentFolder, TrialFolder
 from seamark.trials import server_start
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
@@ -74,10 +75,10 @@ def run_deployment(
             print(f"{deployment_id}: ended early. What is measured is kept; submit again to go on.", file=sys.stderr)
             raise
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            phases.run("teardown", deployment_id)
-            folder.endpoint.unlink(missing_ok=True)
-            folder.warmup.unlink(missing_ok=True)
+            with signals_put_off(signal.SIGTERM):  # a lane must not go on with its next unit
+                phases.run("teardown", deployment_id)
+                folder.endpoint.unlink(missing_ok=True)
+                folder.warmup.unlink(missing_ok=True)
 
 
 def pending_trials(

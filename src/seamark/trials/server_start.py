@@ -11,7 +11,7 @@ from seamark.model.results.deployment_record import Endpoint, WarmUp
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import device_of_lane
-from seamark.storage.paths import read, write
+from seamark.storage.documents import read, write
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load

@@ -19,7 +19,8 @@ from seamark.model.results.load_record import LoadRecord, LoadSession, Measureme
 from seamark.model.sample import Failure
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read_or_none, write
+from seamark.storage.documents import read_or_none, write
+from seamark.storage.paths import TrialFolder
 
 GOES_ON = ("interrupted", "client_died", "disk_full")
 """Categories of a failed finite load after which the next one does only what is left."""

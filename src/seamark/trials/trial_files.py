@@ -3,15 +3,14 @@
 from pathlib import Path
 from statistics import median
 
+from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
 from seamark.model.results.search_record import SearchRecord
 from seamark.model.server_identity import ServerIdentity, belongs, same_server
 from seamark.model.trial import Plan, Trial
-from seamark.storage.paths import ScenarioFolder, TrialFolder, amend, read, read_or_none
+from seamark.storage.documents import amend, read, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.trials.repeated_failures import NOT_TRIED
-
-BROKEN_OFF = "interrupted"
-"""Category of a load that ended with its run: its trial has no result."""
 
 
 def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
@@ -47,9 +46,9 @@ def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: Se
 
 
 def stands(folder: TrialFolder, load: LoadRecord, mark: CommitMark | None) -> bool:
-    """Return whether a load.json is a result: the trial was tried, and the samples of a good one, by its commit mark,
-    are complete or pruned."""
-    if load.category == NOT_TRIED:
+    """Return whether a load.json is a result: the trial was tried and not interrupted, and the samples of a good one,
+    by its commit mark, are complete or pruned."""
+    if load.category in (NOT_TRIED, INTERRUPTED):
         return False
     return not load.ok or (mark is not None and complete(folder, mark, str(load.config_hash)))
 
@@ -60,7 +59,7 @@ def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = N
         load = read(folder.load, LoadRecord)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    if load.category == BROKEN_OFF or not stands(folder, load, commit_mark(folder) if load.ok else None):
+    if not stands(folder, load, commit_mark(folder) if load.ok else None):
         return False
     return load.config_hash is not None and belongs(load, trial.config_hash, server)
 

@@ -18,7 +18,7 @@ from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
 from seamark.services.supervisor.device_locks import device_used
-from seamark.storage import paths
+from seamark.storage import documents
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, expanded
 from seamark.storage.redaction import redacted, redacted_text
@@ -138,7 +138,7 @@ def keep_samples(
     folder.events.unlink(missing_ok=True)
     folder.asked.unlink(missing_ok=True)
     if contents := gather_asked(asked):
-        paths.write(folder.asked, AskedRecord(epoch_unix_ns=record.epoch_unix_ns, asked=contents))
+        documents.write(folder.asked, AskedRecord(epoch_unix_ns=record.epoch_unix_ns, asked=contents))
     if found := [path for path in clients if path.exists()]:
         with folder.client_telemetry.open("wb") as target:
             for path in found:
@@ -163,7 +163,7 @@ def write_config(folder: TrialFolder, trial: Trial, context: DeploymentContext) 
         "trial": redacted(json.loads(json.dumps(asdict(trial)))),
         "deployment": redacted(json.loads(json.dumps(asdict(context.deployment)))),
     }
-    paths.write_text(folder.config, yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+    documents.write_text(folder.config, yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def write_meta(
@@ -211,7 +211,7 @@ def write_meta(
         nodes_unknown=seen.reason,
         scenario_commit=planned.git_commit,
     )
-    paths.write(folder.meta, meta)
+    documents.write(folder.meta, meta)
 
 
 def _paths(context: DeploymentContext, folder: TrialFolder, endpoint: Endpoint) -> dict[str, Path]:

@@ -23,7 +23,8 @@ from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE, PACKAGE
 from seamark.services.supervisor.node_locks import node_folder
 from seamark.storage.codec import encode
-from seamark.storage.paths import expanded, write_text
+from seamark.storage.documents import write_text
+from seamark.storage.paths import expanded
 from seamark.telemetry.provenance.software import CHECKOUT, git
 
 PYTHON = INSIDE / "loads" / "bin" / "python"

@@ -18,7 +18,7 @@ from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
-from seamark.platform.fork_server.client import LEADER
+from seamark.platform.fork_server.client import LEADER, RUN
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
@@ -80,8 +80,9 @@ class Dag:
             install_apptainer_shim(self.study)
 
     def lead(self) -> None:
-        """Name this process, Snakemake, as the leader of its scripts: they end when it has ended."""
-        os.environ[LEADER] = str(os.getpid())
+        """Name this process, Snakemake, as the leader of its scripts: they end when it has ended. Its fork server
+        makes the processes of all jobs."""
+        os.environ[LEADER] = os.environ[RUN] = str(os.getpid())
 
     @property
     def patterns(self) -> tuple[str, str, str]:

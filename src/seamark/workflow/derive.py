@@ -14,7 +14,8 @@ from seamark.model.service import Value
 from seamark.model.trial import Trial, levels_of
 from seamark.planning.study import Study
 from seamark.report.page.render import write_report
-from seamark.storage.paths import TrialFolder, read
+from seamark.storage.documents import read
+from seamark.storage.paths import TrialFolder
 from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived
 from seamark.trials.judge import judge_trial, needs_judging
 

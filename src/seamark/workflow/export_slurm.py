@@ -30,7 +30,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan
 from seamark.planning.study import Study
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 
 LONGEST_ARRAY = 1000
 """Slurm's own limit, unless a site has changed it (MaxArraySize)."""

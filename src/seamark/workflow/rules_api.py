@@ -39,7 +39,8 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
     from seamark.errors import UserError
     from seamark.model.results.deployment_record import Environment
     from seamark.services.runtimes.environments import prepare_environment
-    from seamark.storage.paths import failure_of, write, write_text
+    from seamark.storage.documents import write, write_text
+    from seamark.storage.paths import failure_of
 
     study = _study(scenario_file, site)
     name, digest = name_and_digest.rsplit("-", 1)

@@ -12,7 +12,8 @@ from seamark.model.server_identity import belongs
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.supervisor.deployment import sweep as sweep_servers
-from seamark.storage.paths import TrialFolder, is_damaged, put_away, read
+from seamark.storage.documents import is_damaged, put_away, read
+from seamark.storage.paths import TrialFolder
 from seamark.trials.conflicts import CommitMarks, conflicts, refusal
 from seamark.trials.trial_files import put_aside, stands
 

@@ -11,7 +11,8 @@ from seamark.model.trial import Plan
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
 from seamark.planning.study import Study
-from seamark.storage.paths import ScenarioFolder, read, write
+from seamark.storage.documents import read, write
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.search.record import found_trial, probe_trial
 from seamark.trials.search.steps import Probe
 from seamark.workflow.dag import Dag

@@ -6,7 +6,8 @@ import pytest
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.planning.plan import plan
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.documents import write_json
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.progress import progress
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamark.dispatch.slurm.commands import ENDED, query
-from seamark.storage.paths import read_or_none, write
+from seamark.storage.documents import read_or_none, write
 
 WAITING = ("PENDING", "SPECIAL_EXIT", "REQUEUE_HOLD")
 OVERDUE = "OVERDUE"

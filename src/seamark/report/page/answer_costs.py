@@ -13,7 +13,7 @@ from seamark.report.numbers import level, number
 from seamark.report.page.content import Block, Table, column, figures
 from seamark.report.source import Results, TrialRecord
 from seamark.stats.pass_at_k import pass_at_k
-from seamark.storage.paths import read_or_none
+from seamark.storage.documents import read_or_none
 
 TASK, SCORE = "task", "score"
 MOST_K = 64

@@ -15,7 +15,7 @@ from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column
 from seamark.report.source import Document, Results
 from seamark.report.tables.summary import origin_columns, slug
-from seamark.storage.paths import read_or_none
+from seamark.storage.documents import read_or_none
 from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200

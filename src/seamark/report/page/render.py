@@ -37,7 +37,7 @@ from seamark.report.tables.prediction import prediction_section
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
 from seamark.report.tables.summary import slug, summary_section, trials_section
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
 RUN, COMPARED, PREDICTED, FRONTS = "", "=", "~", "/"

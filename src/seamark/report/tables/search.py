@@ -12,7 +12,7 @@ from seamark.model.service import Value
 from seamark.report.numbers import BOUND_NOTE, MEAN_NOTE, SEARCHED, bracket, level, number, span
 from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
 from seamark.report.source import Results, TrialRecord
-from seamark.storage.paths import read_or_none
+from seamark.storage.documents import read_or_none
 
 MOST_ROWS = 200
 SAID = {

@@ -16,7 +16,7 @@ from seamark.model.results.deployment_record import ImageFacts, ImageRecord
 from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Service
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import read, read_or_none, write_text
+from seamark.storage.documents import read, read_or_none, write_text
 
 DIGEST_LETTERS = 12
 HEAD = """\

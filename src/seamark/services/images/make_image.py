@@ -21,7 +21,7 @@ from seamark.services.images.images import Image
 from seamark.services.images.registry import is_plain
 from seamark.services.runtimes.environments import PIP_OPTIONS, lock_directives
 from seamark.services.supervisor.control_files import acquire_lock
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 
 WAIT_FOR_OTHER_S = 4 * 3600.0
 TAIL_LINES = 15

@@ -19,7 +19,8 @@ from seamark.services.images.make_image import build, pull
 from seamark.services.images.registry import resolve_address
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.environments import COMPLETE, environment_folder, prepare_environment
-from seamark.storage.paths import expanded, write
+from seamark.storage.documents import write
+from seamark.storage.paths import expanded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,8 @@ from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.services.supervisor import deployment as servers
-from seamark.storage.paths import DeploymentFolder, read, read_or_none, write, write_json
+from seamark.storage.documents import read, read_or_none, write, write_json
+from seamark.storage.paths import DeploymentFolder
 from seamark.telemetry.cut import cut
 
 STANDING = "standing"

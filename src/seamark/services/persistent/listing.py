@@ -15,7 +15,8 @@ from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import control_files_of, read_heartbeat
 from seamark.services.supervisor.events import FailedError
 from seamark.services.supervisor.health import answers
-from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder
 
 RETRY_S = 0.2
 

@@ -16,7 +16,7 @@ from seamark.model.trial import RESOURCES, Deployment
 from seamark.planning.study import Study, config_folder
 from seamark.planning.study_paths import require_paths
 from seamark.services.persistent.instance import STANDING, Instance, Request
-from seamark.storage.paths import read, write, write_text
+from seamark.storage.documents import read, write, write_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 SCENARIO_LINE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)?")

@@ -23,7 +23,7 @@ from seamark.services.persistent.instance import STANDING, Instance
 from seamark.services.persistent.request import ValidatedRequest, validate_request
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.events import log_event, log_tail
-from seamark.storage.paths import read_or_none
+from seamark.storage.documents import read_or_none
 
 POLL_S = 1.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -13,7 +13,8 @@ from seamark.model.site import Site
 from seamark.platform.container import engine, with_modules
 from seamark.services.images.images import Image, require_image
 from seamark.services.supervisor.launch_spec import LaunchSpec
-from seamark.storage.paths import expanded, replacing
+from seamark.storage.documents import replacing
+from seamark.storage.paths import expanded
 
 PACKAGE = Path(seamark.__file__).parent
 INSIDE = Path("/opt/seamark")

@@ -19,7 +19,7 @@ from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.planning.study import Study
 from seamark.services.runtimes.pip_failures import pip_failure
 from seamark.services.supervisor.control_files import acquire_lock
-from seamark.storage.paths import write_text
+from seamark.storage.documents import write_text
 
 COMPLETE = ".complete"
 FAILED_IMPORTS = ("ImportError", "ModuleNotFoundError", "cannot open shared object", "bad marshal data", "null bytes")

@@ -19,7 +19,8 @@ from seamark.platform.process_variables import CUDA, THREADS, gpu_variables, thr
 from seamark.services.runtimes.containers import client_environment, container_command, inside
 from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
-from seamark.storage.paths import DeploymentFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import DeploymentFolder
 from seamark.telemetry.gpu import chosen_gpus
 
 PACKAGE = Path(seamark.__file__).parent

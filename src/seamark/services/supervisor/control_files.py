@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import TextIO
 
 from seamark.dispatch.identity import allocation, boot_id, node
-from seamark.platform.process_tree import send, with_mark
-from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder, read_or_none, write
+from seamark.platform.process_tree import kill_with_mark
+from seamark.storage.documents import read_or_none, write
+from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder
 
 MARK = "SEAMARK_KEEPER"
 """Environment variable of every process of a deployment; its value is the folder of the control files."""
@@ -212,10 +212,7 @@ def wait_until_gone(control: ControlFiles, wait_s: float) -> bool:
 
 def kill_strays(control: ControlFiles) -> None:
     """Kill processes of this node that carry the deployment's MARK after its supervisor has died."""
-    deadline_s = time.monotonic() + 5.0
-    while time.monotonic() < deadline_s and (strays := with_mark(f"{MARK}={control.root}")):
-        send(strays, signal.SIGKILL)
-        time.sleep(0.02)
+    kill_with_mark(f"{MARK}={control.root}")
 
 
 def touch(path: Path) -> None:

@@ -47,7 +47,8 @@ from seamark.services.supervisor.control_files import (
 from seamark.services.supervisor.events import log_tail, timestamp
 from seamark.services.supervisor.kv_tokens import counted_kv_tokens
 from seamark.services.supervisor.launch_spec import LaunchSpec
-from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded, read_or_none, write
+from seamark.storage.documents import read_or_none, write
+from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for the supervisor and its server to end."""

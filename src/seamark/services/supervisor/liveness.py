@@ -15,7 +15,8 @@ from seamark.services.supervisor.control_files import (
     write_heartbeat,
 )
 from seamark.services.supervisor.events import EndedError
-from seamark.storage.paths import DeploymentFolder, read_or_none
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import DeploymentFolder
 
 TICK_S = 0.05
 FILES_INTERVAL_S = 0.2

@@ -47,7 +47,7 @@ from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_locks import claim_gpus
 from seamark.services.supervisor.startup import Startup
-from seamark.storage.paths import write
+from seamark.storage.documents import write
 
 CHILDREN_GRACE_S = 2.0
 

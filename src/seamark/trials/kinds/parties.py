@@ -14,7 +14,8 @@ from seamark.load.coordinator.coordinator import LoadError, LoadJob, NamedLoad, 
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord, NodeEnergy, PackageCounters
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, append_log, write
+from seamark.storage.documents import append_log, write
+from seamark.storage.paths import TrialFolder
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kinds.timed_load import (

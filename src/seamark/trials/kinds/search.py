@@ -17,8 +17,9 @@ from seamark.model.results.load_record import LoadRecord, Measurement, ProbeReco
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
-from seamark.storage import paths
-from seamark.storage.paths import TrialFolder, read
+from seamark.storage import documents
+from seamark.storage.documents import read
+from seamark.storage.paths import TrialFolder
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.derive_trial import derive_trial, is_derived
@@ -48,10 +49,10 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, 
     load = replace(load, started_at=load.started_at or started_at)
     shutil.rmtree(folder.parts, ignore_errors=True)
     write_meta(context, trial, folder, before)
-    paths.append_log(folder.log, trial.trial_id, "search ended", status=load.status, reason=load.reason)
+    documents.append_log(folder.log, trial.trial_id, "search ended", status=load.status, reason=load.reason)
     if load.ok:
-        paths.write(folder.record, load)
-    paths.write(folder.load, load)
+        documents.write(folder.record, load)
+    documents.write(folder.load, load)
 
 
 def _search(
@@ -198,7 +199,7 @@ def _link(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     if not source.exists():
         return
-    with paths.replacing(target) as temporary:
+    with documents.replacing(target) as temporary:
         try:
             os.link(source, temporary)
         except OSError:

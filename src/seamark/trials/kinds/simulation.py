@@ -15,7 +15,8 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.runtimes.environments import environment_folder
-from seamark.storage.paths import TrialFolder, append_log, write
+from seamark.storage.documents import append_log, write
+from seamark.storage.paths import TrialFolder
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure

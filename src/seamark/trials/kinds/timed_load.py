@@ -5,7 +5,6 @@ A finite load that was killed or interrupted goes on with the items that are lef
 
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,9 +19,10 @@ from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.trial import Trial
-from seamark.platform.process_tree import PROGRAM, send, with_mark
+from seamark.platform.process_tree import PROGRAM, kill_with_mark
 from seamark.services.runtimes.environments import damage_hint
-from seamark.storage.paths import TrialFolder, append_log, write
+from seamark.storage.documents import append_log, write
+from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
@@ -168,7 +168,7 @@ def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder
 def end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
     """End what has escaped from a program whose worker was killed, so that it does not run beside the next one."""
     if context.service.load == "program" and endpoint.data:
-        send(with_mark(f"{PROGRAM}={endpoint.data}"), signal.SIGKILL)
+        kill_with_mark(f"{PROGRAM}={endpoint.data}")
 
 
 def keep_files(parts: Path, folder: TrialFolder) -> None:

@@ -11,7 +11,8 @@ from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.patterns.table import has_rate
 from seamark.planning.identity import seed_of, trial_uuid
-from seamark.storage.paths import PROBES, TrialFolder, read_or_none, write
+from seamark.storage.documents import read_or_none, write
+from seamark.storage.paths import PROBES, TrialFolder
 from seamark.telemetry import provenance
 from seamark.trials.search.steps import Probe, SearchResult, Verdict
 
