@@ -79,7 +79,7 @@ def test_a_summary_with_withheld_percentiles_is_printed_and_its_report_is_utf8(s
     code = (
         "from rich.console import Console; from pathlib import Path; import sys\n"
         "from seamark.cli.options import print_in_any_locale\n"
-        "from seamark.model.results.summary import Summary; from seamark.storage.paths import read\n"
+        "from seamark.model.results.summary import Summary; from seamark.storage.documents import read\n"
         "from seamark.report.terminal import summary_table\n"
         "from seamark.report.page.render import write_report\n"
         "print_in_any_locale()\n"

@@ -10,12 +10,11 @@ from seamark.fit.replica_trial import ReplicaTrial, replayed_figures
 from seamark.fit.station_fit import FittedStation
 from seamark.fit.station_trial import figures_of
 from seamark.model.results.fitted_model import InputRange
+from seamark.simulation.fitted_service import own_speed
 from seamark.simulation.schedule import Floats
 from seamark.simulation.station import Station, serve
 
 CONFIDENCE = 0.9
-FASTEST = 10.0
-"""Largest ratio of a repeat's speed to the mean, either way: two trials leave it nearly unknown."""
 KEPT_UP = 0.98
 """Share of an open load that must have been answered in time for a server to keep up with it."""
 
@@ -49,11 +48,11 @@ def predict_station(
     random = np.random.default_rng(seed)
     found: dict[str, list[float]] = {}
     for draw in station.draws:
-        own = draw.service.scaled(_own_speed(station.between, len(station.trials), random))
+        own = draw.service.scaled(own_speed(station.between, len(station.trials), random))
         served = serve(Station(servers=min(station.servers, len(arrival_s)), service=own.draw), arrival_s, random)
         for name, value in figures_of(arrival_s, served.end_s + draw.overhead_s, warmup_s, until_s).items():
             found.setdefault(name, []).append(value)
-    utilisation = station.utilisation(len(arrival_s) / until_s)
+    utilisation = station.utilisation(int((arrival_s >= warmup_s).sum()) / (until_s - warmup_s))
     loads = InputRange(low=station.loads[0], high=station.loads[1])
     return Prediction(
         figures=_summarised(found),
@@ -70,7 +69,7 @@ def predict_replica(fitted: FittedReplica, trial: ReplicaTrial, seed: int = 0) -
     random = np.random.default_rng(seed)
     found: dict[str, list[float]] = {}
     for draw in fitted.draws:
-        cost = scaled(draw.cost, _own_speed(fitted.between, len(fitted.trials), random))
+        cost = scaled(draw.cost, own_speed(fitted.between, len(fitted.trials), random))
         for name, value in replayed_figures(fitted.limits.replica(cost), trial, draw.overhead_s).items():
             found.setdefault(name, []).append(value)
     figures = _summarised(found)
@@ -81,21 +80,8 @@ def predict_replica(fitted: FittedReplica, trial: ReplicaTrial, seed: int = 0) -
             for name, own in ranges_of([trial]).items()
             if name not in fitted.ranges or not fitted.ranges[name].holds(own.low)
         ),
-        overload=trial.concurrency is None and figures["throughput_rps"].value < KEPT_UP * _offered_rps(trial),
+        overload=trial.concurrency is None and figures["throughput_rps"].value < KEPT_UP * trial.rate_rps,
     )
-
-
-def _own_speed(between: float, trials: int, random: np.random.Generator) -> float:
-    """Return the speed of one repeat over the mean. `between` is an estimate from `trials` trials, so it is drawn
-    too: intervals are those of Student's t, as normal ones held 85 % of repeats with nine trials."""
-    freedom = trials - 1
-    deviation = random.normal(0.0, between) * (freedom / random.chisquare(freedom)) ** 0.5
-    return float(np.exp(np.clip(deviation, -np.log(FASTEST), np.log(FASTEST))))
-
-
-def _offered_rps(trial: ReplicaTrial) -> float:
-    counted = (trial.due_s >= trial.warmup_s) & (trial.due_s < trial.until_s)
-    return int(counted.sum()) / (trial.until_s - trial.warmup_s)
 
 
 def predicted_of(values: Sequence[float]) -> Predicted:

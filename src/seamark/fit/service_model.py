@@ -10,7 +10,7 @@ import numpy as np
 from seamark.fit.planned_load import PlannedLoad
 from seamark.model.queueing import Router
 from seamark.model.results.fitted_model import ReplicaModel, ReplicaParameters, StationModel, StationParameters
-from seamark.simulation.fitted_service import FittedService, ServedRequests, outside_of_fit, serve_with
+from seamark.simulation.fitted_service import FittedService, ServedRequests, outside_of_fit, own_speed, serve_with
 from seamark.simulation.llm.replica import LlmRequests
 from seamark.simulation.schedule import Floats
 
@@ -61,10 +61,12 @@ class ServiceModel(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StationService:
-    """A fitted station, of which a replica is one server. All share one queue unless the `router` says otherwise.
-    `unlimited` has a server for every request."""
+    """A fitted station, of which a replica is a started server with `workers` inside it that serve at once. All
+    workers of all replicas share one queue unless the `router` says otherwise. `unlimited` has one for every
+    request."""
 
     model: StationModel
+    workers: int = 1
     router: Router = "one-queue"
     unlimited: bool = False
     times: tuple[str, ...] = STATION_TIMES
@@ -73,18 +75,18 @@ class StationService:
         self, load: PlannedLoad, replicas: int, number: int, seed: int, fixed: frozenset[Source] = frozenset()
     ) -> TrialTimes:
         """Simulate a trial, see ServiceModel."""
-        arrival_s, random, factor = _drawn(load, self.model.between, number, seed, fixed)
+        arrival_s, random, factor = _drawn(load, self.model, number, seed, fixed)
         found = (
             self.model.parameters if "parameters" in fixed else _draw(self.model.draws, self.model.parameters, number)
         )
-        servers = max(1, len(arrival_s)) if self.unlimited else replicas
+        servers = max(1, len(arrival_s)) if self.unlimited else replicas * self.workers
         service = FittedService(model=self.model, replicas=servers, router=self.router)
         return _times(serve_with(service, found, _requests(load, arrival_s), random, factor=factor), arrival_s, load)
 
     def outside(self, load: PlannedLoad, replicas: int) -> tuple[str, ...]:
         """Return whether the utilisation lies outside of the fit's."""
         low, high = self.model.loads
-        found = outside_of_fit(self.model, load.rate_rps, replicas, {}, lambda: 0.0)
+        found = outside_of_fit(self.model, load.rate_rps, replicas * self.workers, {}, lambda: 0.0)
         return tuple(f"{name} {value:.2f} ({low:.2f} to {high:.2f})" for name, value in found.items())
 
     def without_limits(self, load: PlannedLoad) -> Mapping[str, ServiceModel]:
@@ -113,7 +115,7 @@ class ReplicaService:
         self, load: PlannedLoad, replicas: int, number: int, seed: int, fixed: frozenset[Source] = frozenset()
     ) -> TrialTimes:
         """Simulate a trial, see ServiceModel."""
-        arrival_s, random, factor = _drawn(load, self.model.between, number, seed, fixed)
+        arrival_s, random, factor = _drawn(load, self.model, number, seed, fixed)
         found = (
             self.model.parameters if "parameters" in fixed else _draw(self.model.draws, self.model.parameters, number)
         )
@@ -162,12 +164,12 @@ class ReplicaService:
 
 
 def _drawn(
-    load: PlannedLoad, between: float, number: int, seed: int, fixed: frozenset[Source]
+    load: PlannedLoad, model: StationModel | ReplicaModel, number: int, seed: int, fixed: frozenset[Source]
 ) -> tuple[Floats, np.random.Generator, float]:
     """Return arrivals, the source of service times, and by what a trial is slower than the model."""
     own = ALL_ALIKE if "seeds" in fixed else number
-    repeat = np.random.default_rng([seed, number, 2]).normal()
-    factor = 1.0 if "repeats" in fixed else float(np.exp(between * repeat))
+    repeat = np.random.default_rng([seed, number, 2])
+    factor = 1.0 if "repeats" in fixed else own_speed(model.between, len(model.sources), repeat)
     arrival_s = load.arrivals(int(np.random.SeedSequence([seed, own]).generate_state(1)[0]))
     return arrival_s, np.random.default_rng([seed, own, 1]), factor
 

@@ -14,7 +14,7 @@ from seamark.simulation.schedule import Floats
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 """Numbers of servers that are tried when none is given."""
 FIRST = 1_000
-"""Requests of each trial by which the number of servers is chosen."""
+"""Requests of each trial by which the number of servers is chosen, and of its warm-up before them."""
 OVERHEADS = 25
 """Values of the overhead that are compared, from 0 to the shortest response."""
 DRAWS = 200
@@ -79,11 +79,14 @@ def fit_station(
     """Fit a station to open loads of one server at one or several rates.
 
     Servers, overhead and family of distributions are those of the least AIC. Raises ValueError for fewer than two
-    trials, and where no number of servers explains in which order requests ended.
+    trials, for one without requests after its warm-up, and where no number of servers explains in which order
+    requests ended.
     """
     if len(trials) < 2:
         raise ValueError("a fit needs two trials or more: the trial is the unit of its uncertainty")
-    least_s = min(float((trial.end_s - trial.arrival_s).min()) for trial in trials)
+    if empty := next((trial.id for trial in trials if not trial.counted.any()), None):
+        raise ValueError(f"{empty} has no requests after its warm-up")
+    least_s = min(float((trial.end_s - trial.arrival_s)[trial.counted].min()) for trial in trials)
     coarse_s = np.linspace(0.0, max(least_s, 0.0), OVERHEADS, endpoint=False).tolist()
     count = servers or _servers([_first(trial) for trial in trials], coarse_s[::4])
     rough = _best([_seen(trial, count, coarse_s) for trial in trials], FAMILIES)
@@ -103,7 +106,7 @@ def fit_station(
         between=_between([_positive(service_times(trial, count, overhead_s)) for trial in trials]),
         loads=(min(rates), max(rates)),
         trials=tuple(trial.id for trial in trials),
-        requests=sum(len(trial.arrival_s) for trial in trials),
+        requests=sum(int(trial.counted.sum()) for trial in trials),
         out_of_order=sum(each[best.at].out_of_order for each in seen),
         aic=best.aic,
     )
@@ -117,7 +120,9 @@ def _finer(overheads_s: Sequence[float], at: int) -> list[float]:
 
 
 def _first(trial: StationTrial) -> StationTrial:
-    return replace(trial, arrival_s=trial.arrival_s[:FIRST], end_s=trial.end_s[:FIRST])
+    begins = int(np.searchsorted(trial.arrival_s, trial.warmup_s))
+    part = slice(max(0, begins - FIRST), begins + FIRST)
+    return replace(trial, arrival_s=trial.arrival_s[part], end_s=trial.end_s[part])
 
 
 def _servers(trials: Sequence[StationTrial], overheads_s: Sequence[float]) -> int:

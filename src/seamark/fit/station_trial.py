@@ -5,7 +5,7 @@ from heapq import heapreplace
 
 import numpy as np
 
-from seamark.simulation.schedule import Floats
+from seamark.simulation.schedule import Bools, Floats
 
 FIGURES = ("throughput_rps", "mean_s", "p50_s", "p99_s")
 """What is predicted of a trial: good replies in a second of the measured window, and response times."""
@@ -16,7 +16,7 @@ FEWEST_FOR_P99 = 1_000
 class StationTrial:
     """An open load on one server. `arrival_s` is when requests were due, sorted, and `end_s` when their replies were
     complete, both shape (requests,) in seconds from the start of the load. Requests due before `warmup_s` fill the
-    queue but count in no figure; the load lasts until `until_s`."""
+    queue but count in nothing else; the measured window lasts until `until_s`."""
 
     id: str
     treatment: str
@@ -26,9 +26,14 @@ class StationTrial:
     until_s: float
 
     @property
+    def counted(self) -> Bools:
+        """Which requests were due after the warm-up, shape (requests,)."""
+        return np.asarray(self.arrival_s >= self.warmup_s)
+
+    @property
     def rate_rps(self) -> float:
-        """Requests due in a second."""
-        return len(self.arrival_s) / self.until_s
+        """Requests due in a second of the measured window."""
+        return int(self.counted.sum()) / (self.until_s - self.warmup_s)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -49,12 +54,16 @@ def figures_of(arrival_s: Floats, end_s: Floats, warmup_s: float, until_s: float
 
 
 def service_times(trial: StationTrial, servers: int, overhead_s: float) -> Floats:
-    """Return the service time in seconds of every request, shape (requests,).
+    """Return the service time in seconds of every request that was due after the warm-up, shape (counted requests,).
 
     With `servers` equal servers and one queue, first come first served, a request starts when it arrives or when the
     first of the servers is free, whichever is later; so its end tells how long it was served. `overhead_s` of each
     response is no service: the way there and back. Times that are not positive contradict that order.
     """
+    return _every_service_time(trial, servers, overhead_s)[trial.counted]
+
+
+def _every_service_time(trial: StationTrial, servers: int, overhead_s: float) -> Floats:
     if servers >= len(trial.arrival_s):
         return np.asarray(trial.end_s - trial.arrival_s - overhead_s)
     if servers == 1:

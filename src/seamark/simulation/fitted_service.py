@@ -19,6 +19,20 @@ from seamark.simulation.schedule import Floats, Ints
 from seamark.simulation.station import Station, drawn_by, serve
 
 
+FASTEST = 10.0
+"""Largest ratio of a repeat's speed to the mean, either way: two trials leave it nearly unknown."""
+
+
+def own_speed(between: float, trials: int, random: np.random.Generator) -> float:
+    """Return by what one repeat is slower than the mean of all. `between` is an estimate from `trials` trials, so it
+    is drawn too: intervals are those of Student's t, as normal ones held 85 % of repeats with nine trials. Without
+    trials it is known."""
+    freedom = trials - 1
+    unsure = (freedom / random.chisquare(freedom)) ** 0.5 if freedom > 0 else 1.0
+    deviation = random.normal(0.0, between) * unsure
+    return float(np.exp(np.clip(deviation, -np.log(FASTEST), np.log(FASTEST))))
+
+
 @dataclass(frozen=True, kw_only=True)
 class FittedService:
     """A model with its replicas: servers of a station, or LLM replicas. Limits are those of the model unless they are
@@ -53,7 +67,7 @@ def serve_fitted(service: FittedService, requests: LlmRequests, seed: int, *, dr
     Raises UserError for limits or requests that no step could serve.
     """
     model, random, own = service.model, np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
-    factor = float(np.exp(model.between * own.normal())) if draw else 1.0
+    factor = own_speed(model.between, len(model.sources), own) if draw else 1.0
     drawn = model.draws[int(own.integers(len(model.draws)))] if draw and model.draws else model.parameters
     return serve_with(service, drawn, requests, random, factor=factor)
 

@@ -13,6 +13,7 @@ from seamark.simulation.world import COMPLETED
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 FETCH_NONE, FETCH_LOAD, FETCH_SWITCH = range(3)
 """What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""
 
