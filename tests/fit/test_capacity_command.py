@@ -12,11 +12,13 @@ from fitted_models import KNOWN, constant_draws, fit_file, llama, on, station
 from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PARAMETERS, write_model
 from planted_study import planted_results
 
+from seamark.config.read import Recipes
 from seamark.model.results.capacity_plan import CapacityPlan
 from seamark.model.results.fitted_model import FittedServer, InputRange
 from seamark.model.results.prediction_score import PredictionScore
 from seamark.planning.study import Study
 from seamark.storage.codec import parse
+from seamark.trials.simulation.capacity_layouts import choices_of
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--duration-s", "20", "--warmup-s", "2", "--trials", "40")
@@ -48,6 +50,8 @@ def made(tmp_path_factory):
         root / "lengths.fit.json", llama(ranges={**llama().ranges, "prompt_tokens": InputRange(low=64, high=512)})
     )
     fit_file(root / "empty.fit.json")
+    fit_file(root / "eight.fit.json", station(name="postgres", service="postgres", servers=8))
+    fit_file(root / "twice.fit.json", station(), station(servers=2))
     fit_file(root / "older.fit.json", station(server=FittedServer()))
     (root / "damaged.fit.json").write_text('{"seed": "one"')
     write_model(root / "llama-3.1-8b", LLAMA_8B, LLAMA_8B_PARAMETERS)
@@ -183,6 +187,39 @@ def test_without_an_answer_it_names_the_trial_that_would_tell_most(study, tmp_pa
     assert "Breaks first: service time." in said
 
 
+@pytest.mark.slow
+@pytest.mark.covers("C14")
+def test_a_server_that_serves_several_requests_at_once_is_one_server(study):
+    """Eight workers of 10 ms behind one queue: at 600 requests a second their mean response is 11 ms, by Erlang."""
+    asked = ("--fit", "eight.fit.json", "--rate", "600", "--slo", "latency_mean_s <= 0.03", *QUICK)
+    code, plan = plan_of(*asked, "--price", "price.yaml")
+    assert code == 0
+    assert plan.sentence.startswith("1 server of postgres meets")
+    assert (plan.layouts[0].cost_per_hour, plan.layouts[0].workers_per_replica) == (0.5, 8)
+    assert plan.layouts[0].figures["latency_mean_s <= 0.03"][0] == pytest.approx(0.0117, abs=0.001)
+    assert "A server of postgres serves 8 requests at once, as its fit says." in plan.notes
+    assert run(*asked, "--verify", "eight.yaml")[0] == 0
+    document = yaml.safe_load((study / "eight.yaml").read_text())
+    assert document["workload"]["rate_rps"] == [480.0, 600.0, 720.0]
+    _, twice = plan_of("--fit", "eight.fit.json", "--rate", "1200", *asked[4:])
+    assert twice.sentence.startswith("2 servers of postgres meet")
+    assert any(note.endswith("All servers are planned with one common queue, the best case.") for note in twice.notes)
+    (study / "eight.yaml").unlink()
+    code, said = run(*asked, "--router", "random")
+    assert code == 2
+    assert "a server of postgres has 8 workers behind a queue of its own" in said
+
+
+def test_workers_that_a_setting_started_are_servers_of_a_plan(tmp_path):
+    recipes = Recipes(ROOT / "config" / "services")
+    four = station(servers=4, server=replace(station().server, settings=KNOWN | {"queue_servers": 4}))
+    for model, workers in ((station(), 1), (station(servers=4), 4), (four, 1), (station(servers=3, service=""), 3)):
+        [choice] = choices_of(
+            [model], folder=None, gpus=(), most_gpus=1, router=None, max_model_len=None, recipes=recipes
+        )
+        assert choice.layout.workers_per_replica == workers
+
+
 @pytest.mark.covers("D8")
 def test_kinds_of_gpu_without_a_fit_are_listed_and_not_guessed(study):
     code, plan = plan_of("--model", "llama-3.1-8b", *OF_LLAMA, "--gpus", "a100-80,v100-32", "--most-gpus", "4")
@@ -299,6 +336,7 @@ def test_a_service_without_a_setting_of_replicas_has_one_measured_with_its_share
         (("--fit", "price.yaml", *ASKED[2:]), "not a file of `bench fit`"),
         (("--fit", "config", *ASKED[2:]), "not a file of `bench fit`"),
         (("--fit", "empty.fit.json", *ASKED[2:]), "no model in it"),
+        (("--fit", "twice.fit.json", *ASKED[2:]), "several models of one name. Run `bench fit` again"),
         (("--fit", "several.fit.json", *ASKED[2:]), "Name those to choose from: --server NAME"),
         ((*ASKED, "--server", "knwon"), "Did you mean 'known'?"),
         (("--fit", "known.fit.json", "--rate", "0", *ASKED[4:]), "--rate"),

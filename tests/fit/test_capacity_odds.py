@@ -7,13 +7,15 @@ from math import factorial
 import numpy as np
 import pytest
 from fitted_models import constant_draws, llama, station
+from scipy import stats
 
 from seamark.fit.bottleneck import bottleneck
 from seamark.fit.odds import LOOK, Judged, Odds, fewest_replicas, judge, largest_uncertainty
 from seamark.fit.planned_load import PlannedLoad, duration_for, objective_of
 from seamark.fit.service_model import REPLICA_TIMES, STATION_TIMES, ReplicaService, StationService
-from seamark.model.results.fitted_model import InputRange
+from seamark.model.results.fitted_model import FitSource, InputRange
 from seamark.model.scenario import Slo
+from seamark.simulation.fitted_service import own_speed
 from seamark.trials.simulation.simulated_search import largest_simulated
 
 MEAN_S = 0.01
@@ -138,6 +140,24 @@ def test_what_breaks_first_is_the_limit_that_was_set():
     assert part(replica(llama(parameters=slow_prompts))) == "prefill"
     tpot = limit("tpot_mean_s", 0.001, REPLICA_TIMES)
     assert part(replica(), tpot, replace(at, rate_rps=1.0)) == "steps"
+
+
+@pytest.mark.parametrize("trials", [2, 3, 9])
+def test_repeats_of_a_plan_differ_as_those_of_the_fit_by_student(trials):
+    """A spread that was estimated from few trials is unsure itself, so the tails are those of Student's t."""
+    found = np.log([own_speed(0.01, trials, np.random.default_rng([1, number])) for number in range(8_000)])
+    low, high = stats.t(trials - 1).interval(0.9)
+    assert np.quantile(found, [0.05, 0.95]) == pytest.approx([0.01 * low, 0.01 * high], rel=0.08)
+
+
+def test_a_plan_from_few_repeats_has_their_tails():
+    """Of two degrees of freedom 19 % lie beyond 1.96 standard deviations, of a normal distribution 5 %."""
+    source = FitSource(scenario="s", trial="t", trial_id="i", config_hash="h")
+    service = StationService(
+        model=station(family="gamma", draws=constant_draws(0.01), between=0.05, sources=(source,) * 3)
+    )
+    means_s = [service.trial(load(1.0), 50, number, 1).times_s["latency"].mean() for number in range(300)]
+    assert 0.13 < np.mean(np.abs(np.log(np.array(means_s) / 0.01)) > 1.96 * 0.05) < 0.25
 
 
 def test_a_station_breaks_by_its_queue_or_by_its_service_time_alone():

@@ -9,7 +9,9 @@ from planted_stations import MEAN_S
 from planted_study import NAME, planted_replica_study, planted_study
 
 from seamark.model.results.fitted_model import FittedModels
+from seamark.model.trial import Plan
 from seamark.storage.documents import read
+from seamark.trials.simulation.fit_inputs import fit_inputs
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +108,62 @@ def test_requests_that_cannot_be_replayed_stay_out(tmp_path, monkeypatch, settin
     code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
     assert code == 2
     assert f"2 left out: {why}" in said
+
+
+def test_replies_in_one_piece_stay_out(tmp_path, monkeypatch):
+    planted_replica_study(tmp_path, whole=True, concurrency=[1, 4], prompt_len=64)
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 2
+    assert "4 left out: its replies came in one piece" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "severity", "stays"),
+    [
+        ("shard_lost", "suspect", False),
+        ("loop_lag", "suspect", False),
+        ("clock_offset", "suspect", False),
+        ("clock_offset", "note", True),
+        ("tokens_not_counted", "suspect", False),
+        ("tokens_not_counted", "note", True),
+        ("busy_elsewhere", "suspect", True),
+    ],
+)
+def test_a_trial_whose_times_are_not_those_of_its_server_stays_out(tmp_path, code, severity, stays):
+    folder = planted_study(tmp_path, rate_rps=[40, 80])
+    named = next(folder.root.glob("*--*/metrics.json"))
+    document = json.loads(named.read_text())
+    reason = {"code": code, "severity": severity, "text": "t", "remedy": "r"}
+    document["reasons"] = [reason]
+    named.write_text(json.dumps(document))
+    found = fit_inputs([(read(folder.plan, Plan), folder)])
+    assert [each.trial for each in found.left_out] == ([] if stays else [named.parent.name])
+
+
+@pytest.mark.covers("C14")
+def test_a_load_that_ran_out_of_requests_counts_until_its_last_one(tmp_path):
+    folder = planted_study(tmp_path, requests=400)
+    [group] = fit_inputs([(read(folder.plan, Plan), folder)]).stations
+    assert len(group.trials) == 6
+    for trial, served in zip(group.trials, group.served, strict=True):
+        assert trial.rate_rps == pytest.approx(float(served.trial.settings["rate_rps"]), rel=0.2)
+        assert trial.until_s == pytest.approx(float(trial.arrival_s[-1]), abs=0.001)
+        metrics = json.loads(folder.trial(served.trial.id).metrics.read_text())
+        assert trial.figures["throughput_rps"] == pytest.approx(metrics["requests_per_s"], rel=0.02)
+
+
+def test_the_same_load_of_another_scenario_is_left_out_with_it(tmp_path):
+    folders = [planted_study(tmp_path / str(length_s), duration_s=length_s) for length_s in (12, 11)]
+    [group] = fit_inputs([(read(folder.plan, Plan), folder) for folder in folders]).stations
+    assert len({each.trial.treatment for each in group.served}) == 6
+    assert len({trial.treatment for trial in group.trials}) == 3
+
+
+def test_models_of_servers_that_differ_in_a_fixed_setting_have_names_that_tell_them_apart(tmp_path):
+    folders = [planted_study(tmp_path / str(ms), ttft_ms=ms, rate_rps=[40, 80]) for ms in (5.0, 20.0)]
+    found = fit_inputs([(read(folder.plan, Plan), folder) for folder in folders])
+    assert [group.name for group in found.stations] == ["known ttft_ms=5.0", "known ttft_ms=20.0"]
 
 
 def test_closed_loops_stay_out(tmp_path, monkeypatch):

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import in_process
 import pytest
+from planted_replicas import planted_replica_trial
 from planted_study import NAME, planted_study
 
+from seamark.fit import ReplicaLimits
 from seamark.model.results.fitted_model import FittedModels
 from seamark.model.results.trial_meta import Gpu, Gpus, Machine, TrialMeta
 from seamark.model.trial import Plan
@@ -13,6 +15,8 @@ from seamark.simulation.gpu_memory import GIB, gpu_kind
 from seamark.storage.documents import read, write
 from seamark.trials.simulation.fit_inputs import fit_inputs
 from seamark.trials.simulation.fitted_server import fitted_server, gpu_of
+from seamark.trials.simulation.fitting import common_limits
+from seamark.trials.simulation.replica_inputs import replica_limits
 
 A100 = Gpu(name="NVIDIA A100-SXM4-40GB", memory_bytes=42_949_672_960)
 H100 = Gpu(name="NVIDIA H100 80GB HBM3", memory_bytes=85_520_809_984)
@@ -61,6 +65,25 @@ def test_a_server_without_gpus_has_no_kind_even_on_a_node_that_has_some(tmp_path
     assert gpu_of(bare, folder, trial) is None
     folder.trial(trial.id).meta.unlink()
     assert gpu_of(plan, folder, trial) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tokens"),
+    [(None, 2048), ("a100-80", 2048), ("l40s-48", 2048), ("h100-80", 8192), ("h200-141", 8192), ("b200-192", 16384)],
+)
+def test_tokens_of_a_step_are_those_of_vllm_on_a_kind_of_gpu(tmp_path, gpu, tokens):
+    folder = planted_study(tmp_path, rate_rps=[40])
+    trial = read(folder.plan, Plan).measured[0]
+    seen = planted_replica_trial("any", concurrency=1, until_s=1.0)
+    limits = replica_limits(trial, seen, None, gpu)
+    assert (limits.max_num_batched_tokens, limits.kv_counted) == (tokens, False)
+
+
+def test_blocks_that_a_server_counted_come_before_guessed_ones():
+    guessed = ReplicaLimits(kv_blocks=10_240)
+    counted = [ReplicaLimits(kv_blocks=blocks, kv_counted=True) for blocks in (1_000, 900)]
+    assert common_limits([guessed, *counted]).kv_blocks == 900
+    assert common_limits([guessed, ReplicaLimits(kv_blocks=20_000)]).kv_blocks == 20_000
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """LLM replicas fitted to trials whose costs are known, and their predictions of loads that no trial had."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from planted_replicas import COST, LIMITS, OVERHEAD_S, planted_replica_trial, planted_replica_trials
@@ -7,6 +9,8 @@ from planted_replicas import COST, LIMITS, OVERHEAD_S, planted_replica_trial, pl
 from seamark.fit import fit_replica, predict_replica, replica_contradictions, score
 from seamark.fit.replica_trial import replayed_figures
 from seamark.fit.step_sums import step_sums
+from seamark.simulation.llm.closed_loop import serve_closed_loop
+from seamark.simulation.llm.replica import StepCost
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +113,50 @@ def test_what_no_replica_explains_is_refused(trials):
     single = [planted_replica_trial("one", repeat=number, reply=1, concurrency=2, until_s=3) for number in (1, 2)]
     with pytest.raises(ValueError, match="no reply has two tokens"):
         fit_replica(single, LIMITS)
+
+
+def test_replies_in_one_piece_are_refused_and_a_loop_without_time_too(trials):
+    whole = replace(trials[0], first_s=trials[0].last_s)
+    with pytest.raises(ValueError, match="came in one piece"):
+        fit_replica([whole, *trials[1:]], LIMITS, draws=2)
+    free = LIMITS.replica(StepCost(base_s=0.0, prompt_token_s=0.0, sequence_s=0.0))
+    with pytest.raises(ValueError, match="never ends"):
+        serve_closed_loop(free, np.array([8]), np.array([4]), concurrency=2, until_s=1.0)
+
+
+def test_tokens_of_a_first_chunk_are_no_further_ones(trials):
+    joined = [first_chunk_of(trial, 4) for trial in trials]
+    for trial in joined:
+        times_s = (trial.last_s - trial.first_s) / (trial.reply_tokens - 4)
+        counted = (trial.due_s >= trial.warmup_s) & (trial.due_s < trial.until_s)
+        assert trial.figures["tpot_mean_s"] == pytest.approx(times_s[counted].mean())
+    found = fit_replica(joined, LIMITS, draws=2)
+    for name, value in vars(COST).items():
+        assert getattr(found.cost, name) == pytest.approx(value, rel=0.03), name
+    assert found.overhead_s == pytest.approx(OVERHEAD_S, rel=0.1)
+
+
+def first_chunk_of(trial, tokens):
+    """Return a trial whose first chunks have so many tokens, read with the last of them."""
+    order = np.lexsort((trial.token_at_s, trial.token_of))
+    number = np.empty(len(order), int)
+    number[order] = np.arange(len(order)) - np.searchsorted(trial.token_of[order], trial.token_of[order])
+    first_s = np.zeros(len(trial.first_s))
+    last_of_chunk = number == tokens - 1
+    first_s[trial.token_of[last_of_chunk]] = trial.token_at_s[last_of_chunk]
+    return replace(
+        trial,
+        first_s=first_s,
+        first_tokens=np.full(len(first_s), tokens),
+        **columns(trial, number >= tokens - 1),
+    )
+
+
+def test_the_first_clients_of_a_loop_without_warm_up_are_in_its_replayed_figures(trials):
+    whole = replace(trials[-1], warmup_s=0.0)
+    said = replayed_figures(LIMITS.replica(COST), whole, OVERHEAD_S)
+    for name, value in whole.figures.items():
+        assert said[name] == pytest.approx(value, rel=0.02), name
 
 
 def test_equal_seeds_give_equal_fits(trials):

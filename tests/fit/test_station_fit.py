@@ -22,7 +22,29 @@ def test_service_times_come_back_from_arrivals_and_ends(servers):
     arrival_s = np.cumsum(random.exponential(MEAN_S / servers / 0.8, 500))
     served = serve(Station(servers=servers, service=lambda rng, count: times_s), arrival_s, random)
     trial = replace(planted(1, loads=(0.2,), repeats=1)[0], arrival_s=arrival_s, end_s=served.end_s + OVERHEAD_S)
-    assert service_times(trial, servers, OVERHEAD_S) == pytest.approx(times_s, abs=1e-9)
+    whole, later = replace(trial, warmup_s=0.0), replace(trial, warmup_s=float(arrival_s[100]))
+    assert service_times(whole, servers, OVERHEAD_S) == pytest.approx(times_s, abs=1e-9)
+    assert service_times(later, servers, OVERHEAD_S) == pytest.approx(times_s[100:], abs=1e-9)
+
+
+@pytest.mark.covers("C14")
+def test_requests_of_the_warm_up_fill_the_queue_and_count_in_nothing_else():
+    trials = []
+    for number, trial in enumerate(planted(6)):
+        random = np.random.default_rng([6, number])
+        times_s = random.exponential(MEAN_S, len(trial.arrival_s)) * np.where(trial.counted, 1, 3)
+        served = serve(Station(servers=1, service=lambda rng, count, own=times_s: own), trial.arrival_s, random)
+        trials.append(replace(trial, end_s=served.end_s + OVERHEAD_S))
+    found = fit_station(trials, draws=2)
+    assert found.servers == 1
+    assert found.service.mean_s == pytest.approx(MEAN_S, rel=0.03)
+    assert found.service.variation == pytest.approx(1.0, abs=0.03)
+    assert found.between < 0.02
+    assert found.requests == sum(int(trial.counted.sum()) for trial in trials)
+    assert contradictions(found, trials) == ()
+    empty = replace(trials[0], warmup_s=trials[0].until_s)
+    with pytest.raises(ValueError, match="has no requests after its warm-up"):
+        fit_station([empty, *trials], draws=2)
 
 
 def test_figures_are_those_of_requests_after_the_warm_up():

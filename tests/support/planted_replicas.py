@@ -67,6 +67,7 @@ def planted_replica_trial(
         last_s=np.array([each.completed_s for each in requests]),
         prompt_tokens=np.full(len(requests), prompt),
         reply_tokens=np.full(len(requests), reply),
+        first_tokens=np.ones(len(requests), np.int64),
         token_of=np.array(of),
         token_at_s=np.array(at_s),
         concurrency=concurrency,

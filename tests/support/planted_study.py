@@ -43,7 +43,7 @@ def planted_study(root: Path, **settings: Any) -> ScenarioFolder:
         random = np.random.default_rng([7, number])
         until_s = WARMUP_S + DURATION_S
         count = int(float(str(trial.settings.get("rate_rps") or 100)) * until_s)
-        arrival_s = np.sort(random.uniform(0.0, until_s, count))
+        arrival_s = np.sort(random.uniform(0.0, until_s, count))[: trial.load.requests]
         served = serve(Station(servers=1, service=exponential(MEAN_S)), arrival_s, random)
         end_s = served.end_s + OVERHEAD_S
         rows = samples_of(arrival_s, arrival_s + 2e-5, end_s, first_s=end_s)
@@ -71,8 +71,9 @@ def planted_results(root: Path, path: Path, servers: int, mean_s: float) -> None
         write_metrics(trial, folder.trial(trial.id), scenario=scenario.name)
 
 
-def planted_replica_study(root: Path, **settings: Any) -> ScenarioFolder:
-    """Write a study of one LLM replica under closed loops, twice each, with results; return their folder."""
+def planted_replica_study(root: Path, *, whole: bool = False, **settings: Any) -> ScenarioFolder:
+    """Write a study of one LLM replica under closed loops, twice each, with results; return their folder. `whole`
+    replies are read in one piece, as behind a proxy that buffers."""
     asked = {"concurrency": [1, 4, 16], "prompt_len": [64, 256], "gen_tokens": 16}
     folder = ScenarioFolder(root=root / "results" / NAME)
     for trial, files in _trials(root, folder, asked | settings):
@@ -86,7 +87,12 @@ def planted_replica_study(root: Path, **settings: Any) -> ScenarioFolder:
             budget=DEFAULT_STEP_TOKENS,
         )
         rows = samples_of(
-            made.due_s, made.sent_s, made.last_s, first_s=made.first_s, units=made.reply_tokens, first_units=1
+            made.due_s,
+            made.sent_s,
+            made.last_s,
+            first_s=made.last_s if whole else made.first_s,
+            units=made.reply_tokens,
+            first_units=1,
         )
         files.root.mkdir(parents=True, exist_ok=True)
         reads = zip(made.token_of.tolist(), made.token_at_s.tolist(), strict=True)

@@ -113,6 +113,8 @@ def _plan(
 ) -> int:
     """Plan and print; return the exit code."""
     from seamark.config.price_file import read_prices
+    from seamark.config.read import Recipes
+    from seamark.planning.study import config_folder
     from seamark.report.capacity import plan_lines
     from seamark.storage.codec import encode
     from seamark.trials.simulation.capacity import capacity_plan
@@ -123,14 +125,12 @@ def _plan(
     asked = CapacityAsked(rate_rps=rate, slos=_objectives(slos), gpus=_kinds(gpus), **more)
     folder = _folder(model) if model is not None else None
     prices = read_prices(price) if price is not None else None
-    plan, load, planned = capacity_plan(asked, _fitted(fit), fit, folder=folder, prices=prices)
+    recipes = Recipes(config_folder(Path.cwd(), "services"))
+    plan, load, planned = capacity_plan(asked, _fitted(fit), fit, recipes=recipes, folder=folder, prices=prices)
     text = None
     if verify is not None and planned is not None:
-        from seamark.config.read import Recipes
-        from seamark.planning.study import config_folder
         from seamark.trials.simulation.capacity_verify import verifying_scenario
 
-        recipes = Recipes(config_folder(Path.cwd(), "services"))
         text = verifying_scenario(name, verify, plan, load, planned, asked.slos, recipes)
     click.echo(json.dumps(encode(plan), indent=1) if form == "json" else "\n".join(plan_lines(plan)))
     if verify is not None:

@@ -114,6 +114,8 @@ def _least(name: str) -> float:
 def model_named(models: FittedModels, name: str | None, path: str) -> Model:
     """Return the model of a name, or the only one. Raises UserError for another name, and without one for several."""
     every = {each.name: each for each in models.models}
+    if len(every) < len(models.models):
+        raise UserError(f"{path} has several models of one name. Give each a name of its own.")
     known = ", ".join(every) or "none"
     if name is None and len(every) == 1:
         return next(iter(every.values()))

@@ -41,18 +41,20 @@ def contradictions(station: FittedStation, trials: Sequence[StationTrial]) -> tu
 def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]) -> tuple[str, ...]:
     """Return a sentence for each trial whose times a replica with these costs would hardly have had.
 
-    Tests: the distributions of response times and of times per further token, measured and replayed (Kolmogorov and
-    Smirnov), each divided by its median, which the spread of trials explains. Holm's method at LEVEL over all.
+    Tests: the distributions of response times and of times per further token after the warm-up, measured and replayed
+    (Kolmogorov and Smirnov), each divided by its median, which the spread of trials explains. Holm's method at LEVEL
+    over all.
     """
     found: list[tuple[float, str]] = []
     for trial in trials:
         replies = replayed(fitted.replica, trial, fitted.overhead_s)
+        seen, said = trial.sent_s >= trial.warmup_s, replies.arrival_s - fitted.overhead_s >= trial.warmup_s
         pairs = {
             "times of further tokens": (
-                (trial.last_s - trial.first_s)[trial.reply_tokens > 1],
-                (replies.completed_s - replies.first_token_s)[replies.reply_tokens > 1],
+                (trial.last_s - trial.first_s)[seen & (trial.reply_tokens > 1)],
+                (replies.completed_s - replies.first_token_s)[said & (replies.reply_tokens > 1)],
             ),
-            "response times": (trial.last_s - trial.sent_s, replies.completed_s - replies.arrival_s),
+            "response times": ((trial.last_s - trial.sent_s)[seen], (replies.completed_s - replies.arrival_s)[said]),
         }
         for name, (measured_s, said_s) in pairs.items():
             if min(len(measured_s), len(said_s)) < FEWEST:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from seamark.fit.replica_trial import ReplicaTrial, replayed_figures
-from seamark.fit.step_sums import COLUMNS, step_sums
+from seamark.fit.step_sums import COLUMNS, OVERHEAD, step_sums
 from seamark.model.results.fitted_model import InputRange
 from seamark.simulation.llm.replica import LlmReplica, StepCost
 
@@ -18,9 +18,11 @@ UNSIZED = StepCost(base_s=0.0, prompt_token_s=0.0, sequence_s=0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaLimits:
-    """What is known of a replica before any trial: by the names of vLLM."""
+    """What is known of a replica before any trial: by the names of vLLM. `kv_counted`: the server itself counted its
+    blocks."""
 
     kv_blocks: int
+    kv_counted: bool = False
     block_tokens: int = 16
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
@@ -75,14 +77,17 @@ def fit_replica(
 ) -> FittedReplica:
     """Fit the costs of a step by non-negative least squares, then against replays of the trials.
 
-    The trial is the unit: draws resample trials. Raises ValueError for fewer than two trials, or without a reply of
-    two tokens.
+    The trial is the unit: draws resample trials. Raises ValueError for fewer than two trials, without a reply of two
+    tokens, and for a trial whose tokens have no times of their own.
     """
     if len(trials) < 2:
         raise ValueError("a fit needs two trials or more: the trial is the unit of its uncertainty")
-    sums = [_triangle(step_sums(trial)) for trial in trials]
-    if not any(np.abs(each[:, 0]).sum() for each in sums):
+    if whole := next((trial.id for trial in trials if trial.figures.get("tpot_mean_s", 1.0) <= 0), None):
+        raise ValueError(f"{whole}: its replies came in one piece, so their tokens have no times")
+    rows = [step_sums(trial) for trial in trials]
+    if not any((each[:, OVERHEAD] == 0).any() for each in rows):
         raise ValueError("no reply has two tokens or more, so there is no step to fit")
+    sums = [_triangle(each) for each in rows]
     rough = _solved(sums)
     ratios = np.array([_ratio(trial, limits, rough) for trial in trials])
     speed = float(np.exp(np.median(ratios)))

@@ -32,9 +32,10 @@ class ReplicaTrial:
     """Streamed replies of one server, by request in the order of sending, in seconds from the start of the load.
 
     `due_s` is when a request was to be sent, `sent_s` when it was, `first_s` and `last_s` when the first and the last
-    token were read, all shape (requests,). `token_of` (numbers of requests) and `token_at_s` are the reads of chunks
-    in the order of time, shape (reads,). `concurrency` is that of a closed loop, None for an open one. Requests due
-    before `warmup_s` count in no figure; the load lasts until `until_s`.
+    chunk were read, all shape (requests,). Of `reply_tokens`, `first_tokens` came in the first chunk. `token_of`
+    (numbers of requests) and `token_at_s` are the reads of chunks in the order of time, shape (reads,). `concurrency`
+    is that of a closed loop, None for an open one. Requests due before `warmup_s` count in no figure; the measured
+    window lasts until `until_s`.
     """
 
     id: str
@@ -45,6 +46,7 @@ class ReplicaTrial:
     last_s: Floats
     prompt_tokens: Ints
     reply_tokens: Ints
+    first_tokens: Ints
     token_of: Ints
     token_at_s: Floats
     concurrency: int | None = None
@@ -53,13 +55,15 @@ class ReplicaTrial:
 
     @property
     def rate_rps(self) -> float:
-        """Requests in a second."""
-        return len(self.due_s) / self.until_s
+        """Requests due in a second of the measured window."""
+        counted = (self.due_s >= self.warmup_s) & (self.due_s < self.until_s)
+        return int(counted.sum()) / (self.until_s - self.warmup_s)
 
     @cached_property
     def figures(self) -> dict[str, float]:
         """The measured figures."""
-        return replica_figures(self.due_s, self.first_s, self.last_s, self.reply_tokens, self.warmup_s, self.until_s)
+        further = self.reply_tokens - self.first_tokens
+        return replica_figures(self.due_s, self.first_s, self.last_s, further, self.warmup_s, self.until_s)
 
     @cached_property
     def think_s(self) -> float:
@@ -71,20 +75,20 @@ class ReplicaTrial:
 
 
 def replica_figures(
-    due_s: Floats, first_s: Floats, last_s: Floats, reply_tokens: Ints, warmup_s: float, until_s: float
+    due_s: Floats, first_s: Floats, last_s: Floats, further_tokens: Ints, warmup_s: float, until_s: float
 ) -> dict[str, float]:
     """Return REPLICA_FIGURES of the requests due after the warm-up, shape (requests,) each; p99 only of
-    FEWEST_FOR_P99 requests or more, times of a further token only of replies that have one."""
+    FEWEST_FOR_P99 requests or more, times of a token after the first chunk only of replies that have one."""
     counted = (due_s >= warmup_s) & (due_s < until_s)
     if not counted.any():
         return {}
     ended = int(((last_s >= warmup_s) & (last_s < until_s)).sum())
     found = {"throughput_rps": ended / (until_s - warmup_s)}
-    further = counted & (reply_tokens > 1)
+    further = counted & (further_tokens > 0)
     groups = {
         "": (last_s - due_s)[counted],
         "ttft_": (first_s - due_s)[counted],
-        "tpot_": ((last_s - first_s)[further]) / (reply_tokens[further] - 1),
+        "tpot_": ((last_s - first_s)[further]) / further_tokens[further],
     }
     for name, times_s in groups.items():
         if len(times_s):
@@ -120,12 +124,12 @@ def replayed(replica: LlmReplica, trial: ReplicaTrial, overhead_s: float) -> Llm
 def replayed_figures(replica: LlmReplica, trial: ReplicaTrial, overhead_s: float) -> dict[str, float]:
     """Return the figures of a trial as a replica would have them."""
     replies = replayed(replica, trial, overhead_s)
-    due_s = trial.due_s if trial.concurrency is None else replies.arrival_s - overhead_s
+    due_s = trial.due_s if trial.concurrency is None else np.maximum(0.0, replies.arrival_s - overhead_s)
     return replica_figures(
         due_s,
         replies.first_token_s,
         replies.completed_s,
-        replies.reply_tokens,
+        replies.reply_tokens - 1,
         trial.warmup_s,
         trial.until_s,
     )

@@ -18,7 +18,6 @@ from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 from seamark.simulation.schedule import Floats, Ints
 from seamark.simulation.station import Station, drawn_by, serve
 
-
 FASTEST = 10.0
 """Largest ratio of a repeat's speed to the mean, either way: two trials leave it nearly unknown."""
 

@@ -75,7 +75,8 @@ class BreaksFirst:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedLayout:
-    """One layout: a fitted model, or a kind of GPU, with the GPUs of a replica, 0 without any.
+    """One layout: a fitted model, or a kind of GPU, with the GPUs of a replica, 0 without any, and how many requests a
+    server of a station serves at once.
 
     `replicas` are the fewest that meet the objectives, else those that were judged best; `judged` has all numbers that
     were tried. `figures` are the median and the 90 % interval of each objective's value in seconds.
@@ -87,6 +88,7 @@ class PlannedLayout:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     gpus_per_replica: int = 0
+    workers_per_replica: int = 1
     status: Status
     why: Word = None
     replicas: Count = None

@@ -19,8 +19,11 @@ def serve_closed_loop(
     """Serve requests of these lengths, shape (requests,), from time 0; whoever is free takes the next.
 
     `concurrency` clients send one each at once, and another `think_s` after each reply that was complete before
-    `until_s`. Where the lengths are used up they begin again. Raises UserError for what no step could serve.
+    `until_s`. Where the lengths are used up they begin again. Raises UserError for what no step could serve, and
+    ValueError where nothing takes any time, as such a loop never ends.
     """
+    if think_s <= 0 and not any(vars(replica.cost).values()):
+        raise ValueError("a closed loop never ends on a replica whose steps take no time")
     offered = LlmRequests(
         arrival_s=np.zeros(len(prompt_tokens)), prompt_tokens=prompt_tokens, reply_tokens=reply_tokens
     )

@@ -1,6 +1,6 @@
 """How much of a service a load needs: layouts judged by simulated trials, and the cheapest that meets objectives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from seamark.model.results.capacity_plan import (
     PlannedLayout,
 )
 from seamark.model.results.fitted_model import FittedModels
+from seamark.model.service import Service
 from seamark.trials.simulation.capacity_answer import next_trial, sentence_of
 from seamark.trials.simulation.capacity_judged import PlannedService, judged_layout
 from seamark.trials.simulation.capacity_layouts import choices_of, models_named
@@ -31,10 +32,12 @@ def capacity_plan(
     fitted: FittedModels,
     file: Path,
     *,
+    recipes: Mapping[str, Service],
     folder: ModelFolder | None = None,
     prices: Prices | None = None,
 ) -> tuple[CapacityPlan, PlannedLoad, PlannedService | None]:
-    """Judge every layout; return the plan, its load, and the service of its answer, None without any.
+    """Judge every layout; return the plan, its load, and the service of its answer, None without any. `recipes` are
+    those of services by name.
 
     Raises UserError for what cannot be planned.
     """
@@ -48,6 +51,7 @@ def capacity_plan(
         most_gpus=asked.most_gpus,
         router=asked.router,
         max_model_len=asked.max_model_len,
+        recipes=recipes,
     )
     for each in choices:
         if prices is not None and each.service is not None:
@@ -160,6 +164,11 @@ def _notes(
                 f"The probability is close to {asked.confidence:g}: more simulated trials (--trials) may change the"
                 " answer."
             )
+    if chosen is not None and chosen.workers_per_replica > 1:
+        queue = "" if chosen.replicas == 1 else " All servers are planned with one common queue, the best case."
+        notes.append(
+            f"A server of {chosen.name} serves {chosen.workers_per_replica} requests at once, as its fit says.{queue}"
+        )
     if prices is None and len({each.gpu for each in layouts if each.status == "meets"}) > 1:
         notes.append("Which kind of GPU is cheaper depends on prices, which --price gives.")
     if chosen is not None and chosen.kv_blocks_from is not None and chosen.kv_blocks_from.startswith("enough"):

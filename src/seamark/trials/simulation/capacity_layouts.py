@@ -1,6 +1,6 @@
 """Layouts that a plan may choose: fitted models, and kinds of GPU with their memory; and why others are no choice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from seamark.fit.service_model import ReplicaService, ServiceModel, StationServi
 from seamark.model.queueing import Router
 from seamark.model.results.capacity_plan import PlannedLayout
 from seamark.model.results.fitted_model import UNFIT, FittedModels, ReplicaModel, StationModel, contradiction_of
+from seamark.model.service import Service
 from seamark.simulation.gpu_memory import (
     BLOCK_TOKENS,
     GPU_KINDS,
@@ -38,6 +39,10 @@ def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tupl
     """Return the models of a fit, or those of these names. Raises UserError for unknown names, for models of several
     services, and where all are unfit for plans."""
     every = {each.name: each for each in fitted.models}
+    if len(every) < len(fitted.models):
+        raise UserError(
+            f"{file}: several models of one name. Run `bench fit` again: it gives each a name of its own."
+        )
     for name in names:
         if name not in every:
             known = ", ".join(every) or "none"
@@ -70,24 +75,25 @@ def choices_of(
     most_gpus: int,
     router: Router | None,
     max_model_len: int | None,
+    recipes: Mapping[str, Service],
 ) -> tuple[Choice, ...]:
-    """Return every layout of some kinds of GPU, or of the models' own.
+    """Return every layout of some kinds of GPU, or of the models' own; `recipes` are those of services by name.
 
-    Raises UserError where no layout of a kind has enough memory, with class and remedy, and for a model that was not
-    fitted.
+    Raises UserError where no layout of a kind has enough memory, with class and remedy, for a model that was not
+    fitted, and for a router in front of servers that have a queue and several workers inside.
     """
     mistakes = _of_another_model(models, folder) if folder is not None else []
     if not gpus and not mistakes:
-        return tuple(_own(each, folder, router, max_model_len, most_gpus) for each in models)
+        return tuple(_own(each, folder, router, max_model_len, most_gpus, recipes) for each in models)
     found: list[Choice] = []
     for kind in gpus:
         own = [each for each in models if each.server.gpu == kind and not mistakes]
         if folder is None:
-            found += [_own(each, None, router, max_model_len, most_gpus) for each in own]
+            found += [_own(each, None, router, max_model_len, most_gpus, recipes) for each in own]
             if not own:
                 found.append(Choice(layout=_unknown(kind, Layout(), NOT_THIS_GPU)))
         else:
-            found += _layouts(kind, own, models[0], folder, router, max_model_len, most_gpus)
+            found += _layouts(kind, own, models[0], folder, router, max_model_len, most_gpus, recipes)
     if found and all(each.layout.status == "does_not_fit" for each in found):
         smallest = {each.layout.gpu: each.layout for each in reversed(found)}
         raise UserError(
@@ -127,6 +133,7 @@ def _layouts(
     router: Router | None,
     max_model_len: int | None,
     most_gpus: int,
+    recipes: Mapping[str, Service],
 ) -> Iterator[Choice]:
     """Yield each layout of a kind of GPU: powers of two, and those that were fitted. One that was not is started
     `like` another model."""
@@ -146,7 +153,7 @@ def _layouts(
         elif model is None:
             yield Choice(layout=_unknown(kind, layout, NOT_THIS_LAYOUT if own else NOT_THIS_GPU))
         else:
-            yield _own(model, folder, router, max_model_len, most_gpus)
+            yield _own(model, folder, router, max_model_len, most_gpus, recipes)
 
 
 def _memory(kind: str, layout: Layout, model: Model, max_model_len: int | None) -> ServerMemory:
@@ -201,8 +208,24 @@ def _counted(model: Model | None) -> bool:
     return model is not None and model.server.kv_tokens_known
 
 
+def _workers(model: StationModel, recipes: Mapping[str, Service]) -> int:
+    """Return how many requests one server of a model serves at once: all the servers of the station are those of one
+    process, unless its recipe has a setting that is the number of equal servers (`replicas`)."""
+    recipe = recipes.get(model.service)
+    setting = recipe.setting(recipe.replicas) if recipe is not None and recipe.replicas is not None else None
+    if setting is None:
+        return model.servers
+    started = model.server.settings.get(setting.name, setting.default)
+    return max(1, round(model.servers / started)) if type(started) is int and started > 0 else model.servers
+
+
 def _own(
-    model: Model, folder: ModelFolder | None, router: Router | None, max_model_len: int | None, most_gpus: int
+    model: Model,
+    folder: ModelFolder | None,
+    router: Router | None,
+    max_model_len: int | None,
+    most_gpus: int,
+    recipes: Mapping[str, Service],
 ) -> Choice:
     """Return the layout of a fitted model's own servers."""
     server = model.server
@@ -221,7 +244,14 @@ def _own(
     if server.gpus > most_gpus:
         return Choice(layout=replace(layout, status="does_not_fit", why=f"a replica has {server.gpus} GPUs"))
     if isinstance(model, StationModel):
-        return Choice(layout=layout, model=model, service=StationService(model=model, router=router or "one-queue"))
+        workers = _workers(model, recipes)
+        if workers > 1 and router not in (None, "one-queue"):
+            raise UserError(
+                f"--router {router}: a server of {model.name} has {workers} workers behind a queue of its own, and a"
+                " router in front of several such servers is not simulated. Leave --router out, or give one-queue."
+            )
+        service = StationService(model=model, workers=workers, router=router or "one-queue")
+        return Choice(layout=replace(layout, workers_per_replica=workers), model=model, service=service)
     blocks, origin = model.kv_blocks, "counted by the server"
     if not _counted(model):
         origin = "enough for all that may run: the server did not count them"

@@ -1,7 +1,7 @@
 """Measured trials as inputs of a fit: which take part, and why others stay out."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from seamark.fit import ReplicaLimits, ReplicaTrial, StationTrial
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.fitted_model import FitSource
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
@@ -25,16 +26,25 @@ UNFIT = {
     "saturated": "saturated",
     "over_saturated": "saturated",
     "schedule_lag": "the client was late",
+    "loop_lag": "the client was late",
     "client_stalled": "the client was late",
+    "clock_offset": "the clocks of its clients differ",
     "rate_not_sent": "the client was late",
     "client_bound": "the client was the limit",
     "client_underdriven": "the client was the limit",
     "outage": "the server was away",
     "server_restarted": "the server was started anew in it",
     "unfinished": "requests were not finished",
+    "shard_lost": "a worker of the load was lost, and with it the times of requests that were served",
+    "timestamp_order": "its times contradict each other",
+    "tokens_not_counted": "the server did not count its tokens",
 }
 """Reasons of verdicts for which a trial says nothing about its server as it usually is."""
+UNFIT_IF_SUSPECT = ("tokens_not_counted", "clock_offset")
+"""Of these, those that say as a note that there is too little of it to matter."""
 OF_A_LOAD = frozenset(setting.name for setting in LOAD_SETTINGS)
+OF_ITS_LENGTH = frozenset({"duration_s", "warmup_s", "requests"})
+"""Settings of a load in which equal loads may differ."""
 FAILED = 0.001
 """Largest share of failed requests: they kept the server busy, and for how long is not known."""
 T = TypeVar("T", StationTrial, ReplicaTrial)
@@ -110,7 +120,7 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 replica = _add(replicas, found.replicas, trial, varied, of_replicas, taken, source, gpu)
                 replica.served.append(served)
                 record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
-                replica.limits.append(replica_limits(trial, taken, record))
+                replica.limits.append(replica_limits(trial, taken, record, gpu))
             else:
                 found.left_out.append(source)
                 continue
@@ -118,7 +128,33 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 found.machines.add(load.node)
         _add_starts(starts, plan, folder, levels)
     found.starts.extend(starts.values())
-    return found
+    groups: list[FitGroup[StationTrial] | FitGroup[ReplicaTrial]] = [*found.stations, *found.replicas]
+    names = dict(zip(map(id, groups), _told_apart(groups), strict=True))
+    return replace(
+        found,
+        stations=[replace(each, name=names[id(each)]) for each in found.stations],
+        replicas=[replace(each, name=names[id(each)]) for each in found.replicas],
+    )
+
+
+def _told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]) -> list[str]:
+    """Return a name of its own for each group: those of one name get the settings in which they differ, and a number
+    where nothing else tells them apart."""
+    names: list[str] = []
+    for group in groups:
+        alike = [each for each in groups if each.name == group.name]
+        own = group.served[0].trial.settings
+        others = [each.served[0].trial.settings for each in alike]
+        differ = [
+            f"{name}={own[name]}"
+            for name in sorted(own)
+            if name not in OF_A_LOAD and any(name not in other or other[name] != own[name] for other in others)
+        ]
+        names.append(" ".join([group.name, *differ]))
+    return [
+        name if names.count(name) == 1 else f"{name} ({1 + names[:number].count(name)})"
+        for number, name in enumerate(names)
+    ]
 
 
 def _add(
@@ -135,8 +171,7 @@ def _add(
     out."""
     key = (*_key(trial, besides), gpu)
     if key not in known:
-        name = _name(trial, varied, besides)
-        known[key] = FitGroup(name=name if gpu is None else f"{name} on {gpu}", service=trial.service)
+        known[key] = FitGroup(name=_on(_name(trial, varied, besides), gpu), service=trial.service)
         groups.append(known[key])
     known[key].trials.append(taken)
     known[key].sources.append(source)
@@ -153,6 +188,10 @@ def _name(trial: Trial, varied: Mapping[str, Value], besides: frozenset[str]) ->
     return " ".join([trial.service, *shown])
 
 
+def _on(name: str, gpu: str | None) -> str:
+    return name if gpu is None else f"{name} on {gpu}"
+
+
 def _add_starts(
     starts: dict[Key, ServerStarts], plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]]
 ) -> None:
@@ -162,8 +201,9 @@ def _add_starts(
         record = read_or_none(folder.deployment(deployment).record, DeploymentRecord)
         started_s = None if record is None else record.time_to_service_s.get("start")
         if started_s is not None:
-            key = _key(trial, OF_A_LOAD | OF_REQUESTS)
-            name = _name(trial, levels[trial.treatment], OF_A_LOAD | OF_REQUESTS)
+            gpu = gpu_of(plan, folder, trial)
+            key = (*_key(trial, OF_A_LOAD | OF_REQUESTS), gpu)
+            name = _on(_name(trial, levels[trial.treatment], OF_A_LOAD | OF_REQUESTS), gpu)
             known = starts.setdefault(key, ServerStarts(name=name, service=trial.service))
             known.times_s.append(float(started_s))
 
@@ -177,21 +217,37 @@ def _taken(result: TrialResult, load: LoadRecord | None, files: TrialFolder) -> 
     streamed = is_streamed(result.trial, files)
     if result.trial.load.closed and not streamed:
         return "a closed loop: its rate follows from the server"
-    if why := next((UNFIT[each.code] for each in result.reasons if each.code in UNFIT), None):
+    if why := next((UNFIT[each.code] for each in result.reasons if _is_unfit(each)), None):
         return why
     if load is None:
         return "its load.json is missing"
+    start_s, end_s = result.good.window.start_s, result.good.window.end_s
+    if start_s is None or end_s is None or start_s >= end_s:
+        return "it has no measured window"
     try:
-        return (replica_trial if streamed else _station_trial)(result.trial, load, files)
+        return (replica_trial if streamed else _station_trial)(
+            result.trial, files, (start_s, end_s), _load_of(result.trial)
+        )
     except DamagedError as damage:
         return str(damage)
 
 
-def _station_trial(trial: Trial, load: LoadRecord, folder: TrialFolder) -> StationTrial | str:
+def _is_unfit(reason: VerdictReason) -> bool:
+    """Whether a trial says nothing of its server."""
+    return reason.code in UNFIT and not (reason.code in UNFIT_IF_SUSPECT and reason.severity == "note")
+
+
+def _load_of(trial: Trial) -> str:
+    """Return the load and the requests of a trial, of whichever scenario: trials of equal ones are repeats."""
+    names = sorted((OF_A_LOAD | OF_REQUESTS) - OF_ITS_LENGTH)
+    return " ".join(f"{name}={trial.settings[name]}" for name in names if name in trial.settings)
+
+
+def _station_trial(
+    trial: Trial, folder: TrialFolder, window_s: tuple[float, float], treatment: str
+) -> StationTrial | str:
     """Return what a station sees of a trial, or why it cannot take part. Raises DamagedError."""
-    if load.warmup_s is None or load.duration_s is None:
-        return "its load.json has no times"
-    until_s = load.warmup_s + load.duration_s
+    warmup_s, until_s = window_s
     due, last, failed = [], [], 0
     for batch in open_samples(folder.samples, trial.config_hash).batches():
         chosen = (batch.due >= 0) & (batch.due < until_s * 1e9)
@@ -207,12 +263,14 @@ def _station_trial(trial: Trial, load: LoadRecord, folder: TrialFolder) -> Stati
         return "it has no good requests"
     if failed > FAILED * (len(due_ns) + failed):
         return f"{failed / (len(due_ns) + failed):.1%} of its requests failed"
+    if not (due_ns >= warmup_s * 1e9).any():
+        return "it has no good requests after its warm-up"
     order = np.argsort(due_ns, kind="stable")
     return StationTrial(
         id=trial.id,
-        treatment=trial.treatment,
+        treatment=treatment,
         arrival_s=due_ns[order] / 1e9,
         end_s=last_ns[order] / 1e9,
-        warmup_s=load.warmup_s,
+        warmup_s=warmup_s,
         until_s=until_s,
     )

@@ -108,7 +108,7 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
 
 
 def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
-    limits = _most(group.limits)
+    limits = common_limits(group.limits)
     fitted = fit_replica(group.trials, limits, seed=seed)
     found, why_no_score = _held_out(
         lambda: held_out(
@@ -139,9 +139,12 @@ def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
     )
 
 
-def _most(limits: list[ReplicaLimits]) -> ReplicaLimits:
-    """Return limits that all trials can be replayed with: those that differ only by lengths of requests have the most
-    blocks of any."""
+def common_limits(limits: list[ReplicaLimits]) -> ReplicaLimits:
+    """Return limits that all trials can be replayed with: the fewest blocks that a server counted at a start; without
+    a count the most of any, as those are guessed by the lengths of requests."""
+    counted = [each for each in limits if each.kv_counted]
+    if counted:
+        return min(counted, key=lambda each: each.kv_blocks)
     return replace(limits[0], kv_blocks=max(each.kv_blocks for each in limits))
 
 

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.fit import ReplicaLimits, ReplicaTrial
 from seamark.model.results.deployment_record import DeploymentRecord
-from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Trial
@@ -20,6 +19,8 @@ OF_REQUESTS = frozenset({"prompt_len", "gen_tokens", "gen_tokens_shape", "gen_to
 """Settings of what is asked, in which the trials of one replica may differ: its cost follows from them."""
 DEFAULT_SEQUENCES, DEFAULT_STEP_TOKENS, BLOCK_TOKENS = 256, 2_048, 16
 """Limits of vLLM's V1 engine on CPUs and on GPUs below 70 GiB, where a recipe does not set them."""
+STEP_TOKENS_OF_GPUS = ((170, 16_384), (75, 8_192))
+"""Tokens of a step by default on GPUs with at least so many GB (160 and 70 GiB of vLLM), but for an A100."""
 
 
 def is_streamed(trial: Trial, files: TrialFolder) -> bool:
@@ -28,50 +29,68 @@ def is_streamed(trial: Trial, files: TrialFolder) -> bool:
     return "prompt_len" in trial.settings and isinstance(asked, int) and asked > 1 and files.chunks.exists()
 
 
-def replica_trial(trial: Trial, load: LoadRecord, files: TrialFolder) -> ReplicaTrial | str:
+def replica_trial(
+    trial: Trial, files: TrialFolder, window_s: tuple[float, float], treatment: str
+) -> ReplicaTrial | str:
     """Return what a replica sees of a trial, or why it cannot take part. Raises DamagedError."""
     if why := _misfit(trial.settings):
         return why
-    if load.warmup_s is None or load.duration_s is None:
-        return "its load.json has no times"
     rows = _requests(trial, files)
     good = rows["last"] != MISSING_NS
     failed = int((~good).sum())
     if failed or good.sum() < 2:
         return f"{failed:,} of its {len(good):,} requests failed or were cut off"
+    warmup_s, until_s = window_s
+    if not ((rows["sent"] >= warmup_s * 1e9) & (rows["due"] >= warmup_s * 1e9)).any():
+        return "it has no good requests after its warm-up"
+    several = rows["units"] > np.maximum(rows["first_units"], 1)
+    if several.any() and not np.median((rows["last"] - rows["first"])[several]):
+        return "its replies came in one piece, so their tokens have no times"
     rows = {name: values[np.argsort(rows["sent"], kind="stable")] for name, values in rows.items()}
     of, at_s = _reads(files, rows["index"])
     settings = trial.settings
     return ReplicaTrial(
         id=trial.id,
-        treatment=trial.treatment,
+        treatment=treatment,
         due_s=np.where(trial.load.closed, rows["sent"], rows["due"]) / 1e9,
         sent_s=rows["sent"] / 1e9,
         first_s=rows["first"] / 1e9,
         last_s=rows["last"] / 1e9,
         prompt_tokens=np.full(len(rows["index"]), int(str(settings["prompt_len"])), np.int64),
         reply_tokens=rows["units"],
+        first_tokens=np.minimum(np.maximum(rows["first_units"], 1), rows["units"]),
         token_of=of,
         token_at_s=at_s,
         concurrency=int(str(settings["concurrency"])) if trial.load.closed else None,
-        warmup_s=load.warmup_s,
-        until_s=load.warmup_s + load.duration_s,
+        warmup_s=warmup_s,
+        until_s=until_s,
     )
 
 
-def replica_limits(trial: Trial, seen: ReplicaTrial, record: DeploymentRecord | None) -> ReplicaLimits:
-    """Return the limits of the server of a trial: what it said at its start, its settings, else vLLM's defaults, and
-    blocks for all that may run at once."""
+def replica_limits(
+    trial: Trial, seen: ReplicaTrial, record: DeploymentRecord | None, gpu: str | None
+) -> ReplicaLimits:
+    """Return the limits of the server of a trial: what it said at its start, its settings, else vLLM's defaults on
+    that kind of GPU, and blocks for all that may run at once."""
     sequences = trial.settings.get("max_num_seqs")
     most = sequences if isinstance(sequences, int) else DEFAULT_SEQUENCES
     longest = int((seen.prompt_tokens + seen.reply_tokens).max())
     tokens = None if record is None else record.kv_tokens
     return ReplicaLimits(
         kv_blocks=max(1, tokens // BLOCK_TOKENS) if tokens else most * -(-longest // BLOCK_TOKENS),
+        kv_counted=bool(tokens),
         block_tokens=BLOCK_TOKENS,
         max_num_seqs=most,
-        max_num_batched_tokens=max(DEFAULT_STEP_TOKENS, most),
+        max_num_batched_tokens=max(_step_tokens(gpu), most),
     )
+
+
+def _step_tokens(gpu: str | None) -> int:
+    """Return the tokens of a step that vLLM allows by default on a kind of GPU, such as h100-80; None: a CPU."""
+    name, _, size = (gpu or "").rpartition("-")
+    if name == "a100" or not size.isdigit():
+        return DEFAULT_STEP_TOKENS
+    return next((tokens for least_gb, tokens in STEP_TOKENS_OF_GPUS if int(size) >= least_gb), DEFAULT_STEP_TOKENS)
 
 
 def _misfit(settings: Mapping[str, Value]) -> str | None:
@@ -88,7 +107,7 @@ def _misfit(settings: Mapping[str, Value]) -> str | None:
 def _requests(trial: Trial, files: TrialFolder) -> dict[str, Ints]:
     """Return the requests that were sent before the load ended, by column; times in ns. Those that are not good have
     no last time. Raises DamagedError."""
-    names = ("index", "due", "sent", "first", "last", "units")
+    names = ("index", "due", "sent", "first", "last", "units", "first_units")
     found: dict[str, list[Ints]] = {name: [] for name in names}
     for batch in open_samples(files.samples, trial.config_hash).batches():
         sent = batch.sent != MISSING_NS
