@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from samples import a_metrics, a_trial
 
 from seamark.analysis.comparison import Contrast, Question, compared
-from seamark.analysis.comparison.observations import Figure, Observation
+from seamark.analysis.comparison.observations import VIRTUAL, Figure, Observation, observation
 from seamark.analysis.comparison.units import units_of
+from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Comparing
 from seamark.stats.compare import compare, compare_family, rank_sum_p
@@ -203,3 +205,99 @@ def test_intervals_of_a_comparison_cover_the_truth_at_the_level_that_they_state(
     assert 0.95 <= ratio.confidence <= 0.972
     expected = draws * (1 - ratio.confidence)
     assert abs(missed - expected) <= 3.5 * (expected * ratio.confidence) ** 0.5
+
+
+def timed(side, began_s, length_s=10.0):
+    """Return trials that began at these times."""
+    return [replace(each, span_s=(at, at + length_s)) for each, at in zip(side, began_s, strict=True)]
+
+
+SLOWER = [0.8 * value for value in (100.0, 101.0, 99.0, 102.0, 98.0, 100.5, 99.5)]
+SAME = [100.0, 101.0, 99.0, 102.0, 98.0, 100.5, 99.5]
+SEVEN = [f"a{n}" for n in range(7)], [f"b{n}" for n in range(7)]
+
+
+@pytest.mark.covers("E-FR29")
+def test_starts_of_one_level_that_all_came_later_are_no_pairs():
+    """As after `bench retry` of a level, or with a level that was added to the scenario: the machine was slower."""
+    base = timed(trials("a", SAME, SEVEN[0]), [100.0 * n for n in range(7)])
+    in_turns = timed(trials("b", SLOWER, SEVEN[1]), [100.0 * n + 50 for n in range(7)])
+    later = timed(trials("b", SLOWER, SEVEN[1]), [86_400 + 100.0 * n for n in range(7)])
+    assert one(base, in_turns).verdict == "worse"
+    found = one(base, later)
+    assert (found.verdict, found.p, found.base.units) == ("inconclusive", None, 0)
+    assert found.reason.startswith("no p: the two were not measured in turns")
+    assert found.new.apart == 7
+
+
+def test_a_pair_whose_one_side_was_measured_again_at_the_end_is_left_out():
+    base = timed(trials("a", SAME), [100.0 * n for n in range(7)])
+    retried = timed(trials("b", SAME), [*(100.0 * n + 50 for n in range(6)), 660.0])
+    retried[2] = replace(retried[2], span_s=(9_000.0, 9_010.0))
+    found = one(base, retried)
+    assert (found.base.units, found.new.units, found.new.apart) == (6, 6, 1)
+
+
+def test_starts_side_by_side_are_pairs_in_whichever_order_they_began():
+    base = timed(trials("a", SAME, SEVEN[0]), range(7), length_s=100.0)
+    new = timed(trials("b", SLOWER, SEVEN[1]), range(7, 14), length_s=100.0)
+    assert one(base, new).pairs == 7
+
+
+@pytest.mark.covers("E-FR29")
+def test_blocks_that_one_side_lacks_are_left_out_however_few_the_others_are():
+    """The machine is slower from the sixth of ten blocks on, where the other side is INVALID."""
+    base = trials("a", [100.0 + n for n in range(5)] + [78.0 + n for n in range(5)])
+    new = trials("b", [100.5 + n for n in range(5)] + [78.5] * 5)
+    new[5:] = [replace(each, verdict="INVALID") for each in new[5:]]
+    found = one(base, new)
+    assert (found.base.units, found.new.units, found.base.unmatched) == (5, 5, 5)
+    assert found.verdict == "equivalent"
+    swapped = trials("a", SAME, ["S1"] * 6 + ["S2"]), trials("b", SLOWER, ["S2"] * 6 + ["S1"])
+    crossed = one(*swapped)
+    assert (crossed.verdict, crossed.p) == ("inconclusive", None)
+
+
+def test_simulated_trials_of_two_results_are_units_without_pairs():
+    base, new = (
+        [replace(each, start=VIRTUAL, origin="simulated") for each in trials(name, values)]
+        for name, values in (("a", [1000.0 + n for n in range(6)]), ("b", [700.0 + n for n in range(6)]))
+    )
+    found = one(base, new, paired=False)
+    assert (found.unit_of_inference, found.pairs, found.base.units, found.verdict) == ("trial", 0, 6, "worse")
+
+
+def test_a_search_that_passed_at_the_top_of_its_range_is_a_lower_bound():
+    record = SearchOutcome(setting="rate_rps", outcome="all_pass", found=1000.0, bracket=(1000.0, None))
+    ended = replace(record, outcome="converged", bracket=(900.0, 1000.0), found=900.0)
+    for search, figure in ((record, Figure(value=1000.0, lower_bound=True)), (ended, Figure(value=900.0))):
+        seen = observation(a_trial(), a_metrics(search=search), None, "VALID", ())
+        assert seen.figure("search.found") == figure
+
+
+def test_the_verdict_of_a_small_group_beside_sure_tests_follows_its_adjusted_p():
+    found = compare_family(
+        {None: ([1.0, 1.01, 1.02, 1.03], [0.7, 0.71, 0.72, 0.73])}, better="higher", beside=[1e-12]
+    )
+    assert found[None].p_adjusted == pytest.approx(2 / 70)
+    assert found[None].verdict == "worse"
+    alone = compare_family({None: ([1.0, 1.01, 1.02, 1.03], [0.7, 0.71, 0.72, 0.73])}, better="higher", beside=[0.5])
+    assert alone[None].verdict == "inconclusive"
+
+
+def test_a_quality_is_equivalent_within_the_margin_of_qualities_not_that_of_speeds():
+    def recalls(name, value):
+        return [
+            replace(each, figures={"quality.recall_at_10": Figure(value=value + each.block * 1e-5)})
+            for each in trials(name, SAME)
+        ]
+
+    def verdict(**comparing):
+        contrast = Contrast(workload="w", factor="size", base="a", new="b", base_level=1, new_level=2)
+        asked = Question(contrasts=(contrast,), comparing=Comparing(metrics=("recall_at_10",), **comparing))
+        [found] = compared(asked, {"a": recalls("a", 0.99), "b": recalls("b", 0.95)}).comparisons
+        return found.verdict
+
+    assert verdict() == "worse"
+    assert verdict(quality_margin=0.03) == "worse"
+    assert verdict(quality_margin=0.05) == "equivalent"

@@ -185,6 +185,8 @@ def compare_levels(results: ComparedResults, comparing: Comparing) -> Comparison
 def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comparing) -> Comparisons:
     """Compare the treatments that two results have in common. Raises UserError without any, and for other units."""
     pairs = matched(Source(name=base.name, plan=base.plan), Source(name=new.name, plan=new.plan))
+    factors = {name for side in (base, new) for levels in levels_of(side.plan).values() for name in levels}
+    comparing = replace(comparing, family=tuple(name for name in comparing.family if name not in factors))
     seen = {f"base: {name}": found for name, found in _observations(base, comparing, "base").items()}
     seen |= {f"new: {name}": found for name, found in _observations(new, comparing, "new").items()}
     primaries = {each.workload: "throughput" for each in pairs.contrasts}

@@ -206,7 +206,9 @@ def _left_out(shown: Sequence[Compared]) -> list[str]:
     if suspect := sum(side.suspect for side in sides.values()):
         lines.append(f"{counted(suspect, 'trial')} of those compared {'is' if suspect == 1 else 'are'} SUSPECT")
     if unmatched := sum(side.unmatched for side in sides.values()):
-        lines.append(f"{counted(unmatched, 'trial')} left out: the other side has none on their start of the server")
+        lines.append(f"{counted(unmatched, 'trial')} left out: the other side has none in their block and start")
+    if apart := sum(side.apart for side in sides.values()):
+        lines.append(f"{counted(apart, 'value')} left out: not measured in turns with the other side")
     return lines
 
 

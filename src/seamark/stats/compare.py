@@ -29,6 +29,15 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
+class Margin:
+    """Within which two groups are equivalent: `of` their ratio, between 1 / (1 + value) and 1 + value, or their
+    difference, from -value to value."""
+
+    value: float = MARGIN
+    of: Literal["ratio", "difference"] = "ratio"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """`new` against `base`. `shift` is new - base, `ratio` new / base (None unless all values are positive):
     Hodges-Lehmann estimates with the interval of the same test as `p`, which is two-sided.
@@ -57,32 +66,33 @@ def compare(
     base: Group, new: Group, *, better: Direction, margin: float = MARGIN, alpha: float = ALPHA
 ) -> Comparison:
     """Compare two groups as a family of one; ValueError if one is empty."""
-    return compare_family({None: (base, new)}, better=better, margin=margin, alpha=alpha)[None]
+    return compare_family({None: (base, new)}, better=better, margin=Margin(value=margin), alpha=alpha)[None]
 
 
 def compare_family(
     pairs: Mapping[Any, tuple[Group, Group]],
     *,
     better: Direction | Mapping[Any, Direction],
-    margin: float = MARGIN,
+    margin: Margin | Mapping[Any, Margin] = Margin(),
     alpha: float = ALPHA,
     beside: Sequence[float] = (),
 ) -> dict[Any, Comparison]:
     """Compare (base, new) pairs that form one family; `beside` are p values of other tests of the same family.
 
-    `better` is the direction of all of them, or of each. With a probability of at most `alpha` a family in which
-    nothing differs has any better or worse: p is adjusted by Holm's method. With a probability of at most `alpha` a
-    family has any equivalent pair that differs by more than the margin: two one-sided tests by inclusion of the
-    interval (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987), each at alpha / pairs.
+    `better` and `margin` are those of all of them, or of each. With a probability of at most `alpha` a family in
+    which nothing differs has any better or worse: p is adjusted by Holm's method. With a probability of at most
+    `alpha` a family has any equivalent pair that differs by more than the margin: two one-sided tests by inclusion of
+    the interval (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987), each at alpha / pairs.
     """
     size = len(pairs) + len(beside)
-    unadjusted = {name: _compared(base, new, size, alpha) for name, (base, new) in pairs.items()}
+    margins = {name: margin if isinstance(margin, Margin) else margin[name] for name in pairs}
+    unadjusted = {name: _compared(base, new, size, alpha, margins[name].of) for name, (base, new) in pairs.items()}
     adjusted = holm([*(comparison.p for comparison in unadjusted.values()), *beside])
     comparisons = {}
     for (name, comparison), p in zip(unadjusted.items(), adjusted[: len(pairs)], strict=True):
         comparison = replace(comparison, p_adjusted=p)
         direction = better if isinstance(better, str) else better[name]
-        comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, direction, margin, alpha))
+        comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, direction, margins[name], alpha))
     return comparisons
 
 
@@ -148,7 +158,9 @@ def signed_rank_p(differences: Values) -> float:
     return float(stats.wilcoxon(differences, zero_method="pratt", method=method).pvalue)
 
 
-def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
+def _compared(
+    base: Group, new: Group, family: int, alpha: float, margin_of: Literal["ratio", "difference"]
+) -> Comparison:
     one, other = _values(base), _values(new)
     if not len(one) or not len(other):
         raise ValueError("each group needs at least one value")
@@ -164,7 +176,9 @@ def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
     logs = (np.log(one), np.log(other)) if positive else (one, other)
     ratio = _exponential(_interval(method, logs[0], logs[1], 1 - alpha)) if positive else None
     confidence = max(1 - alpha, 1 - 2 * alpha / family)
-    wide = _interval(method, logs[0], logs[1], confidence)
+    of_ratio = positive and margin_of == "ratio"
+    scale = logs if of_ratio else (one, other)
+    wide = _interval(method, scale[0], scale[1], confidence)
     equivalence = wide if wide.confidence >= confidence - ROUNDING else None
     p = signed_rank_p(logs[1] - logs[0]) if method == "signed-rank" else rank_sum_p(logs[0], logs[1])
     return Comparison(
@@ -176,7 +190,7 @@ def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
         new_median=medians[1],
         shift=shift,
         ratio=ratio,
-        equivalence=_exponential(equivalence) if equivalence and positive else equivalence,
+        equivalence=_exponential(equivalence) if equivalence and of_ratio else equivalence,
         p=p,
         p_adjusted=p,
         reachable_p=reachable_p(method, len(one), len(other)),
@@ -212,17 +226,19 @@ def _exponential(log: Interval) -> Interval:
     return replace(log, estimate=estimate, low=low, high=high)
 
 
-def _verdict(comparison: Comparison, family: int, better: Direction, margin: float, alpha: float) -> Verdict:
+def _verdict(comparison: Comparison, family: int, better: Direction, margin: Margin, alpha: float) -> Verdict:
     """Return equivalent if the whole interval of `equivalence` lies within the margin, else better or worse for a
-    significant difference, else inconclusive. A design that can show no difference is inconclusive.
+    significant difference, else inconclusive. A design that can show no difference shows no equivalence either.
 
-    Without a ratio the margin has no meaning: only values without any difference are equivalent then.
+    Without a ratio a margin of it has no meaning: only values without any difference are equivalent then.
     """
-    if comparison.reachable_p * family > alpha:
-        return "inconclusive"
-    least, most = (0.0, 0.0) if comparison.ratio is None else (1 / (1 + margin), 1 + margin)
+    if margin.of == "difference":
+        least, most = -margin.value, margin.value
+    else:
+        least, most = (0.0, 0.0) if comparison.ratio is None else (1 / (1 + margin.value), 1 + margin.value)
     within = comparison.equivalence
-    if within is not None and least <= within.low and within.high <= most:
+    can_show = comparison.reachable_p * family <= alpha
+    if can_show and within is not None and least <= within.low and within.high <= most:
         return "equivalent"
     effect = comparison.shift.estimate if comparison.ratio is None else comparison.ratio.estimate - 1
     if comparison.p_adjusted > alpha or effect == 0:

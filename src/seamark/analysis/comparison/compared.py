@@ -4,23 +4,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from seamark.analysis.comparison.contrasts import Contrast, in_family
+from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
 from seamark.analysis.comparison.items import PairedItems, paired_items
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.paired_answers import answers_test, paired_judged, paired_record
-from seamark.analysis.comparison.quality import unequal_quality
+from seamark.analysis.comparison.quality import EQUAL_RATIO, unequal_quality
 from seamark.analysis.comparison.units import Units, units_of
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Quality
-from seamark.stats.compare import ALPHA, Comparison, compare_family, holm
+from seamark.stats.compare import ALPHA, Comparison, Margin, compare_family, holm
 from seamark.stats.decision import repetitions_for
 from seamark.stats.ranks import Interval
 
 UNITS_DIFFER = "units differ"
 RESTARTS = "`restarts: each` starts the server anew in each block, so that each level has as many starts as blocks."
+NOT_IN_TURNS = (
+    "no p: the two were not measured in turns, block by block. A change of the machine between them would look the"
+    " same as an effect"
+)
+IN_TURNS = "Measure both anew in one run: a copy of the scenario under another name has no finished trials."
 ONE_START_EACH = (
     "no p: {who} one start of the server here, and the trials of a start share its time and its place. A change of"
     " the machine between the two would look the same as an effect"
@@ -51,6 +56,7 @@ class _Test:
     units: Units | None = None
     items: PairedItems | None = None
     largest: float | None = None
+    margin: Margin = field(default_factory=Margin)
 
 
 def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> Comparisons:
@@ -70,7 +76,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     size = len(family) + sum(test.record.in_family for test in scored.values())
     named = {place: (test.units.base, test.units.new) for place, test in family.items() if test.units}
     better = {place: test.record.better for place, test in family.items()}
-    margin, alpha = question.comparing.margin, question.alpha
+    margins, alpha = {place: test.margin for place, test in family.items()}, question.alpha
     paired = {
         place: answers_test(
             test.items, largest=test.largest, family=size if test.record.in_family else 1, alpha=alpha
@@ -80,7 +86,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     }
     judged = [place for place in paired if tests[place].record.in_family]
     ps = [paired[place].p for place in judged]
-    results = compare_family(named, better=better, margin=margin, alpha=alpha, beside=ps)
+    results = compare_family(named, better=better, margin=margins, alpha=alpha, beside=ps)
     adjusted = dict(zip(judged, holm([*ps, *(each.p for each in results.values())]), strict=False))
     records = []
     for place, test in enumerate(tests):
@@ -90,16 +96,16 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
                 of_items = paired_judged(of_items, paired[place], adjusted[place], size, question.comparing, alpha)
             records.append(of_items)
         elif place in results:
-            records.append(_judged(test.record, results[place], size, question))
+            records.append(_judged(test.record, results[place], size, test.margin, alpha))
         elif test.units is not None:
             pair = {None: (test.units.base, test.units.new)}
-            alone = compare_family(pair, better=test.record.better, margin=margin, alpha=alpha)[None]
+            alone = compare_family(pair, better=test.record.better, margin=test.margin, alpha=alpha)[None]
             records.append(_estimated(test.record, alone))
         else:
             records.append(test.record)
     return Comparisons(
         alpha=alpha,
-        margin=margin,
+        margin=question.comparing.margin,
         quality_margin=question.comparing.quality_margin,
         family=size,
         comparisons=tuple(records),
@@ -110,7 +116,7 @@ def _tests(question: Question, contrast: Contrast, seen: Mapping[str, Sequence[O
     base, new = seen.get(contrast.base, ()), seen.get(contrast.new, ())
     comparing = question.comparing
     both = [each for each in (*base, *new) if each.counts]
-    factors = {each.factor for each in question.contrasts}
+    factors = factors_of(question.contrasts)
     declared = [name for name in comparing.family if name not in factors]
     primary = question.primaries.get(contrast.workload, "throughput")
     shown = comparing.metrics or default_metrics(primary, both)
@@ -156,14 +162,40 @@ def _test(
     record = replace(
         record,
         unit_of_inference=values.kind,
-        base=replace(record.base, units=len(values.base), starts=values.starts[0], unmatched=values.unmatched[0]),
-        new=replace(record.new, units=len(values.new), starts=values.starts[1], unmatched=values.unmatched[1]),
+        base=replace(
+            record.base,
+            units=len(values.base),
+            starts=values.starts[0],
+            unmatched=values.unmatched[0],
+            apart=values.apart,
+        ),
+        new=replace(
+            record.new,
+            units=len(values.new),
+            starts=values.starts[1],
+            unmatched=values.unmatched[1],
+            apart=values.apart,
+        ),
     )
-    if values.kind == "start" and min(len(values.base), len(values.new)) < 2:
+    if not values.base:
+        return _Test(record=replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS))
+    if values.apart and len(values.base) < 2:
+        record = replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS)
+    elif values.kind == "start" and min(len(values.base), len(values.new)) < 2:
         reason = why_no_p((contrast.factor,)) if contrast.factor else _one_start(values)
         remedy = RESTARTS if contrast.factor else f"Measure both in one scenario, as levels of a factor. {RESTARTS}"
         record = replace(record, reason=reason if contrast.factor is None else _of_p(reason), remedy=remedy)
-    return _Test(record=record, units=values)
+    return _Test(record=record, units=values, margin=_margin(metric, question.comparing))
+
+
+def _margin(metric: ComparedMetric, comparing: Comparing) -> Margin:
+    """Return within which two treatments are equivalent. Of a quality that is the declared `quality_margin`, in its
+    own unit, else the share within which speeds are compared as those of equal quality."""
+    if metric.group != "quality":
+        return Margin(value=comparing.margin)
+    if comparing.quality_margin is not None:
+        return Margin(value=comparing.quality_margin, of="difference")
+    return Margin(value=EQUAL_RATIO)
 
 
 def _largest(quality: Quality | None) -> float | None:
@@ -223,16 +255,16 @@ def _why_not(
     return unequal_quality(base, new, metric)
 
 
-def _judged(record: Compared, found: Comparison, family: int, question: Question) -> Compared:
+def _judged(record: Compared, found: Comparison, family: int, margin: Margin, alpha: float) -> Compared:
     """Return a record of the family with its test; of an inconclusive one with the reason and a remedy."""
     record = replace(_estimated(record, found), p=found.p, p_adjusted=found.p_adjusted, verdict=found.verdict)
     if found.verdict != "inconclusive":
         return record
-    alpha, noun = question.alpha, "start" if record.unit_of_inference == "start" else "repetition"
+    noun = "start" if record.unit_of_inference == "start" else "repetition"
     least = min(found.base_n, found.new_n)
     needed = repetitions_for(alpha, family)
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
-    margin = f"{100 * question.comparing.margin:g} %"
+    words = f"{margin.value:g}" if margin.of == "difference" else f"{100 * margin.value:g} %"
     if found.reachable_p * family > alpha:
         return replace(
             record,
@@ -241,7 +273,7 @@ def _judged(record: Compared, found: Comparison, family: int, question: Question
         )
     return replace(
         record,
-        reason=f"a difference of more than {margin} is neither shown nor excluded{of_family}",
+        reason=f"a difference of more than {words} is neither shown nor excluded{of_family}",
         remedy="more repetitions narrow the interval; `bench plan` prints what a number of them can show.",
     )
 

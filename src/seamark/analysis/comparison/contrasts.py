@@ -1,6 +1,6 @@
 """Which treatments of a plan are compared: each level of a factor with its baseline, other factors fixed. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -14,8 +14,8 @@ Levels = Mapping[str, Value]
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """Two treatments, by name. `factor` is what differs, None between two results; `fixed` are the levels of the
-    other factors."""
+    """Two treatments, by name. `factor` is what differs, None between two results, and `tied` are the factors that
+    always change with it; `fixed` are the levels of the other factors."""
 
     workload: str
     base: str
@@ -23,6 +23,7 @@ class Contrast:
     factor: str | None = None
     base_level: Value = None
     new_level: Value = None
+    tied: tuple[str, ...] = ()
     fixed: Levels = field(default_factory=dict)
 
 
@@ -30,7 +31,8 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     """Return every level of every factor against its baseline, in each combination of the other factors.
 
     The baseline of a factor is its level in `baseline`, else the first of the plan. Factors that always change
-    together are compared as one, by the name of the first. A combination without the baseline has no contrast.
+    together are compared as one, by the name of the first; `baseline` may name any of them. A combination without the
+    baseline has no contrast.
     """
     levels = levels_of(plan)
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
@@ -40,7 +42,8 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     found: list[Contrast] = []
     for workload, treatments in groups.items():
         own = {treatment: levels[treatment] for treatment in treatments}
-        names = _independent(own)
+        tied = _tied(own)
+        names = list(tied)
         at = {key_of(own[treatment], names): treatment for treatment in treatments}
         orders = {
             name: _ordered({key(own[each][name]): own[each][name] for each in treatments}, written.get(name, ()))
@@ -48,9 +51,7 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
         }
         ranks = {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
         for name, order in orders.items():
-            first = next(
-                (level for level in order if name in baseline and key(level) == key(baseline[name])), order[0]
-            )
+            first = _baseline_level(order, (name, *tied[name]), own, baseline)
             by = (name, *(each for each in names if each != name))
             for treatment in sorted(treatments, key=lambda each: [ranks[n][key(own[each][n])] for n in by]):
                 level = own[treatment][name]
@@ -65,6 +66,7 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
                             new=treatment,
                             base_level=first,
                             new_level=level,
+                            tied=tied[name],
                             fixed=fixed,
                         )
                     )
@@ -74,17 +76,22 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
 def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:
     """Return how many tests the declared or default family of a plan has, as far as its starts allow a test."""
     comparing = plan.compare or Comparing()
-    factors = {each.factor for each in contrasts}
+    factors = factors_of(contrasts)
     metrics = [name for name in comparing.family if name not in factors] or comparing.metrics
     starts = Starts.of(plan)
     testable = [each for each in contrasts if in_family(each, comparing, factors) and starts.allow_test(each)]
     return len(testable) * max(1, len(metrics))
 
 
-def in_family(contrast: Contrast, comparing: Comparing, factors: "set[str | None]") -> bool:
+def factors_of(contrasts: Sequence[Contrast]) -> frozenset[str]:
+    """Return the factors of contrasts, with those that are tied to them."""
+    return frozenset(name for each in contrasts if each.factor is not None for name in (each.factor, *each.tied))
+
+
+def in_family(contrast: Contrast, comparing: Comparing, factors: Collection[str]) -> bool:
     """Return whether a contrast belongs to the declared family: all do unless `family` names factors."""
     named = [name for name in comparing.family if name in factors]
-    return not named or contrast.factor in named
+    return not named or any(name in named for name in (contrast.factor, *contrast.tied))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,15 +136,28 @@ def sorted_levels(levels: Sequence[Value]) -> list[Value]:
     return [*sorted(numbers)] if len(numbers) == len(levels) else list(levels)
 
 
-def _independent(own: Mapping[str, Levels]) -> list[str]:
-    """Return the factors without those that divide the treatments as an earlier one does."""
-    found: dict[Any, str] = {}
+def _tied(own: Mapping[str, Levels]) -> dict[str, tuple[str, ...]]:
+    """Return the factors without those that divide the treatments as an earlier one does, and these by that one."""
+    found: dict[Any, list[str]] = {}
     for name in next(iter(own.values()), {}):
         places: dict[Any, list[int]] = {}
         for place, levels in enumerate(own.values()):
             places.setdefault(key(levels[name]), []).append(place)
-        found.setdefault(tuple(map(tuple, places.values())), name)
-    return list(found.values())
+        found.setdefault(tuple(map(tuple, places.values())), []).append(name)
+    return {first: tuple(others) for first, *others in found.values()}
+
+
+def _baseline_level(
+    order: Sequence[Value], names: Sequence[str], own: Mapping[str, Levels], baseline: Levels
+) -> Value:
+    """Return the level of the first of some tied factors at their baseline: that of the first of them that `baseline`
+    names with a level of theirs, else the first of the plan."""
+    for name in names:
+        if name in baseline:
+            for levels in own.values():
+                if key(levels[name]) == key(baseline[name]):
+                    return levels[names[0]]
+    return order[0]
 
 
 def key_of(levels: Levels, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:

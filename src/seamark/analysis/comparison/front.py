@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from seamark.analysis.comparison.contrasts import Contrast
+from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
 from seamark.analysis.comparison.items import item_means, item_values
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
@@ -58,9 +58,9 @@ def fronts(
     unknown cost, which begins with `where`.
     """
     groups: dict[tuple[str, str | None, str], list[Contrast]] = {}
-    declared = {each.factor for each in contrasts} & set(comparing.family)
+    factors = factors_of(contrasts)
     for each in contrasts:
-        if declared and each.factor not in declared:
+        if not in_family(each, comparing, factors):
             continue
         groups.setdefault((each.workload, each.factor, each.base), []).append(each)
     found: list[Front] = []

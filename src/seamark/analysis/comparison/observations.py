@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.model.results.load_record import LoadRecord
@@ -36,6 +37,7 @@ class OwnFact:
 class Observation:
     """One trial. `figures` are by path (`latency_ms.p99`, `quality.NAME`, `own.NAME`, `search.found`); none of a
     trial without figures. `start` names the start of the server; trials of one start share its time and its place.
+    `span_s` is when the trial began and ended, in seconds since 1970; None: not known, or on a virtual clock.
     `answers` are those whose replies were scored. Without `speed_of_method` its times are not those of its method,
     such as of masks over dense attention."""
 
@@ -49,6 +51,7 @@ class Observation:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     own: Mapping[str, OwnFact] = field(default_factory=dict)
     slos: tuple[ObjectiveResult, ...] = ()
+    span_s: tuple[float, float] | None = None
     answers: TrialAnswers | None = field(default=None, compare=False, repr=False)
     speed_of_method: bool = True
 
@@ -77,15 +80,15 @@ def observation(
     start. The starts of two results, each named by `source`, are never the same.
     """
     start = load.server_start if load is not None and load.server_start else trial.deployment
-    if metrics is not None and metrics.origin == "simulated":
-        start = VIRTUAL
+    simulated = metrics is not None and metrics.origin == "simulated"
     plain = Observation(
         trial=trial.id,
         treatment=trial.treatment,
         block=trial.block,
-        start=f"{source}: {start}" if source else start,
+        start=VIRTUAL if simulated else f"{source}: {start}" if source else start,
         verdict=verdict,
         origin="measured" if metrics is None else metrics.origin,
+        span_s=None if simulated or load is None else _span_s(load),
     )
     if metrics is None or not metrics.ok:
         return plain
@@ -93,7 +96,8 @@ def observation(
     figures |= {f"quality.{name}": Figure(value=value) for name, value in metrics.quality.items()}
     figures |= {f"own.{name}": Figure(value=own.value) for name, own in metrics.own.items()}
     if metrics.search is not None:
-        figures["search.found"] = Figure(value=metrics.search.found)
+        open_ended = metrics.search.found is not None and metrics.search.bracket[1] is None
+        figures["search.found"] = Figure(value=metrics.search.found, lower_bound=open_ended)
     return replace(
         plain,
         unit=metrics.throughput.unit,
@@ -104,6 +108,15 @@ def observation(
         speed_of_method=NOT_OF_METHOD not in {reason.code for reason in metrics.reasons}
         and not metrics.quality.get(NOT_OF_METHOD),
     )
+
+
+def _span_s(load: LoadRecord) -> tuple[float, float] | None:
+    """Return when a load began and ended, by its longest worker or else by its plan; None where it is not known."""
+    if load.started_at is None:
+        return None
+    began_s = datetime.fromisoformat(load.started_at).timestamp()
+    planned_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0)
+    return began_s, began_s + max((worker.wall_s or 0.0 for worker in load.workers), default=planned_s)
 
 
 def _figure(metrics: TrialMetrics, path: str) -> Figure:

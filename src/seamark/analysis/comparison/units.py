@@ -1,21 +1,28 @@
 """The unit of inference of a comparison: trials of the same starts of a server, else the starts themselves. Pure."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from seamark.analysis.comparison.observations import Observation
+import numpy as np
+
+from seamark.analysis.comparison.observations import VIRTUAL, Observation
 from seamark.model.results.comparison import UnitOfInference
 
 Values = Mapping[Hashable, float]
+Side = Mapping[Hashable, Sequence[Observation]]
+MOST_BETWEEN = 1
+"""Other values of the two treatments that may have been measured between the two of a pair: in turns it is none, and
+where all of one side came first it is all but one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
     """The values of two treatments that a test may use; equal keys are a pair.
 
-    `kind` says what is counted, `starts` how many starts of a server each side has, `unmatched` how many trials of
-    each side were left out because the other side has none on their start.
+    `kind` says what is counted, `starts` how many starts of a server each side has. `unmatched` are how many trials
+    of each side were left out because the other side has none in their block on their start, `apart` how many pairs
+    because their two sides were not measured in turns, as after a retry or with a level that was added later.
     """
 
     kind: UnitOfInference
@@ -23,6 +30,7 @@ class Units:
     new: Values
     starts: tuple[int, int]
     unmatched: tuple[int, int] = (0, 0)
+    apart: int = 0
 
 
 def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str, *, paired: bool) -> Units:
@@ -30,21 +38,31 @@ def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str,
 
     Where both treatments were measured on the same starts, the trial is the unit: a pair are the trials of one block
     on one start. Else the start is the unit, with the median of its trials, and two starts are a pair if each has the
-    trials of one block alone, the same one. Without `paired` two starts are never a pair.
+    trials of one block alone, the same one. What has no partner is left out, and a pair that was not measured in
+    turns with the others: a block that only one side has, or a time, would be taken for an effect. Without `paired`,
+    between two results, there are no pairs, and trials on a virtual clock are units of their own.
     """
     starts = [list(dict.fromkeys(each.start for each in side)) for side in (base, new)]
     counts = len(starts[0]), len(starts[1])
-    if shared := {*starts[0]} & {*starts[1]}:
-        one, other = ([each for each in side if each.start in shared] for side in (base, new))
-        return Units(
-            kind="trial",
-            base={(each.start, each.block): _value(each, path) for each in one},
-            new={(each.start, each.block): _value(each, path) for each in other},
-            starts=counts,
-            unmatched=(len(base) - len(one), len(new) - len(other)),
-        )
-    pairs = paired and _one_block_each(base) and _one_block_each(new)
-    return Units(kind="start", base=_by_start(base, path, pairs), new=_by_start(new, path, pairs), starts=counts)
+    if paired and {*starts[0]} & {*starts[1]}:
+        sides = [_grouped(side, lambda each: (each.start, each.block)) for side in (base, new)]
+        return _of_pairs("trial", sides[0], sides[1], path, counts)
+    if paired and _one_block_each(base) and _one_block_each(new):
+        sides = [_grouped(side, lambda each: each.block) for side in (base, new)]
+        return _of_pairs("start", sides[0], sides[1], path, counts)
+    virtual = {*starts[0], *starts[1]} == {VIRTUAL}
+    sides = [_grouped(side, lambda each: each.trial if virtual else each.start) for side in (base, new)]
+    kind: UnitOfInference = "trial" if virtual else "start"
+    if virtual:  # trials of equal names are no pairs
+        sides = [{(place, key): trials for key, trials in side.items()} for place, side in enumerate(sides)]
+    return Units(kind=kind, base=_medians(sides[0], path), new=_medians(sides[1], path), starts=counts)
+
+
+def _grouped(side: Sequence[Observation], key: Callable[[Observation], Hashable]) -> Side:
+    found: dict[Hashable, list[Observation]] = {}
+    for each in side:
+        found.setdefault(key(each), []).append(each)
+    return found
 
 
 def _one_block_each(side: Sequence[Observation]) -> bool:
@@ -53,11 +71,54 @@ def _one_block_each(side: Sequence[Observation]) -> bool:
     return len(places) == len({start for start, _ in places}) == len({block for _, block in places})
 
 
-def _by_start(side: Sequence[Observation], path: str, by_block: bool) -> Values:
-    found: dict[Hashable, list[float]] = {}
-    for each in side:
-        found.setdefault(each.block if by_block else each.start, []).append(_value(each, path))
-    return {key: median(values) for key, values in found.items()}
+def _of_pairs(kind: UnitOfInference, base: Side, new: Side, path: str, starts: tuple[int, int]) -> Units:
+    """Return the values of the pairs that were measured in turns."""
+    both = [key for key in base if key in new]
+    kept = _in_turns(both, base, new)
+    return Units(
+        kind=kind,
+        base=_medians({key: base[key] for key in kept}, path),
+        new=_medians({key: new[key] for key in kept}, path),
+        starts=starts,
+        unmatched=(_without(base, both), _without(new, both)),
+        apart=len(both) - len(kept),
+    )
+
+
+def _in_turns(keys: Sequence[Hashable], base: Side, new: Side) -> list[Hashable]:
+    """Return the keys of pairs between whose two sides at most MOST_BETWEEN others were measured, from their
+    beginning to their end; all keys where a time is not known."""
+    spans = [_span([*side[key]]) for key in keys for side in (base, new)]
+    known = np.array([span for span in spans if span is not None]).reshape(-1, 2)
+    if len(known) < len(spans):
+        return list(keys)
+    began_s, ended_s = known[:, 0], known[:, 1]
+    kept: list[Hashable] = []
+    for place, key in enumerate(keys):
+        own = slice(2 * place, 2 * place + 2)
+        after_s, before_s = ended_s[own].min(), began_s[own].max()
+        between = (began_s >= after_s) & (ended_s <= before_s)
+        between[own] = False
+        if between.sum() <= MOST_BETWEEN:
+            kept.append(key)
+    return kept
+
+
+def _span(trials: Sequence[Observation]) -> tuple[float, float] | None:
+    """Return when the first of some trials began and the last ended, None where it is not known."""
+    known = [each.span_s for each in trials if each.span_s is not None]
+    if len(known) < len(trials):
+        return None
+    return min(began_s for began_s, _ in known), max(ended_s for _, ended_s in known)
+
+
+def _without(side: Side, keys: Collection[Hashable]) -> int:
+    there = set(keys)
+    return sum(len(trials) for key, trials in side.items() if key not in there)
+
+
+def _medians(side: Side, path: str) -> Values:
+    return {key: median(_value(each, path) for each in trials) for key, trials in side.items()}
 
 
 def _value(each: Observation, path: str) -> float:

@@ -25,7 +25,8 @@ class Effect:
 class ComparedSide:
     """One of two treatments. `units` is the number of values that the test has, `starts` that of the servers' starts
     that its trials were on. `excluded` trials are INVALID or without figures, `suspect` ones are counted among
-    `trials`, `unmatched` ones were on a start that the other side has no trial on."""
+    `trials`, `unmatched` ones have no partner in their block on their start, `apart` ones were not measured in turns
+    with it."""
 
     treatment: Word = None
     level: Setting = None
@@ -35,6 +36,7 @@ class ComparedSide:
     excluded: int = 0
     suspect: int = 0
     unmatched: int = 0
+    apart: int = 0
     median: Number = None
     origin: Origin = field(default="measured", metadata=OPTIONAL)
 
