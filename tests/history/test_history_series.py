@@ -9,6 +9,10 @@ from seamark.errors import UserError
 from seamark.history.index import open_index
 from seamark.history.series import chosen, judge, metric_named, require_baseline, series_of
 from seamark.history.text import as_text, document, failures, trend
+from seamark.model.service import Quality
+from seamark.model.trial import Plan
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder
 
 STEP = [100, 101, 99, 100, 102, 98, 80, 81, 79, 80, 82, 81]
 
@@ -171,3 +175,94 @@ def test_text_markdown_and_json_show_the_same_changes(tmp_path):
 def test_a_trend_goes_from_the_least_to_the_largest():
     assert trend([1, 2, 3, 8]) == "▁▂▃█"
     assert trend([5, 5]) == "▄▄"
+
+
+def present(results, night):
+    return night.write(results / "made")
+
+
+def test_figures_of_two_units_are_two_series(tmp_path):
+    nights(tmp_path, [100, 101, 99, 100])
+    present(tmp_path, Night(number=9, throughputs={1: (1600,)}, unit="tokens_per_s"))
+    found, _ = judged(tmp_path)
+    assert [(one.series.unit, len(one.series.runs), one.judged) for one in found] == [
+        ("replies/s", 4, "not in latest run"),
+        ("tokens/s", 1, "no reference"),
+    ]
+    assert failures(found, "worse") == []
+
+
+def test_runs_on_two_partitions_of_a_cluster_are_two_series(tmp_path):
+    for number, (partition, level) in enumerate((("cpu", 100), ("cpu", 100), ("gpu", 50))):
+        night = Night(number=number, throughputs={1: (level,)}, machine="cluster", partition=partition)
+        night.write(tmp_path / "history" / "made" / f"night-{number}")
+    found, _ = judged(tmp_path)
+    assert {one.series.machine: one.judged for one in found} == {
+        "cluster, partition cpu": "within",
+        "cluster, partition gpu": "no reference",
+    }
+
+
+@pytest.mark.covers("E-FR29")
+@pytest.mark.parametrize(
+    ("bound_ms", "said"), [(2_000.0, "lower bound"), (3_010.0, "lower bound"), (4_000.0, "worse")]
+)
+def test_a_lower_bound_is_never_better_and_worse_only_past_the_threshold(tmp_path, bound_ms, said):
+    for number in range(4):
+        night = Night(number=number, throughputs={1: (100,)}, p99_ms=3_000.0)
+        night.write(tmp_path / "history" / "made" / f"night-{number}")
+    present(tmp_path, Night(number=9, throughputs={1: (100,)}, p99_ms=bound_ms, p99_bound=True))
+    found, scanned = judged(tmp_path, "latency_ms.p99")
+    assert [one.judged for one in found] == [said]
+    assert f"≥ {bound_ms:,.0f}" in as_text(found, scanned, every_run=True)
+    assert len(failures(found, "worse")) == 1
+
+
+def test_runs_with_a_lower_bound_are_no_reference_and_in_no_change_point(tmp_path):
+    for number, level in enumerate([*STEP[:6], 1, 1, *STEP[6:]]):
+        night = Night(number=number, throughputs={1: (100,)}, p99_ms=level, p99_bound=level == 1)
+        night.write(tmp_path / "history" / "made" / f"night-{number:02d}")
+    [one], _ = judged(tmp_path, "latency_ms.p99")
+    [change] = one.changes
+    assert (change.last_before, change.first_after) == ("night-05", "night-08")
+    assert (change.before, change.after) == (100, 80.5)
+
+
+@pytest.mark.covers("E-FR29")
+def test_a_latest_run_with_damaged_files_fails_the_gate(tmp_path):
+    nights(tmp_path, [100, 100, 100])
+    folder = present(tmp_path, Night(number=9, throughputs={1: (100, 100)}))
+    for path in folder.glob("*--*/metrics.json"):
+        path.write_text("{")
+    found, scanned = judged(tmp_path)
+    assert [one.judged for one in found] == ["no figures"]
+    assert len(scanned.damaged) == 2
+    assert "which failed, is damaged or INVALID" in failures(found, "worse")[0]
+
+
+def test_a_figure_that_is_withheld_in_the_latest_run_is_said_to_be(tmp_path):
+    nights(tmp_path, [100, 100, 100])
+    present(tmp_path, Night(number=9, throughputs={1: (100,)}, p99_ms=None))
+    found, _ = judged(tmp_path, "latency_ms.p99")
+    assert [one.judged for one in found] == ["withheld"]
+    assert "is withheld in the latest run, whose samples are too few for it" in failures(found, "worse")[0]
+
+
+def test_a_score_has_the_direction_that_its_recipe_declares(tmp_path):
+    nights(tmp_path, [100, 100, 100])
+    folder = present(tmp_path, Night(number=9, throughputs={1: (100,)}, score=0.3))
+    assert [one.judged for one in judged(tmp_path, "quality.score")[0]] == ["changed"]
+    plan = Plan(
+        scenario="made",
+        source="",
+        seed=0,
+        repetitions=1,
+        max_retries=0,
+        factors={},
+        deployments=(),
+        trials=(),
+        qualities={"score": Quality(better="higher")},
+    )
+    write(ScenarioFolder(root=folder).plan, plan)
+    [one] = judged(tmp_path, "quality.score")[0]
+    assert one.judged == "worse"

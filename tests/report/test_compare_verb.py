@@ -10,6 +10,10 @@ import yaml
 from in_process import run
 from make_results import Made, make_results
 
+from seamark.model.scenario import Comparing
+from seamark.model.trial import Plan
+from seamark.storage.documents import read, write
+
 pytestmark = pytest.mark.slow
 
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_comparisons.yaml").read_text())
@@ -143,3 +147,14 @@ def test_two_repetitions_are_a_result_that_names_the_number_that_is_enough(here,
     assert "inconclusive [1]" in said
     assert "2 repetitions cannot reach p = 0.05" in said
     assert "`repetitions: 4` can" in said
+
+
+def test_a_family_of_factors_is_none_between_two_results(here, tmp_path):
+    """As of config/scenarios/compare_postgres.yaml, which names its two settings: between results nothing varies."""
+    for name in ("made", "again"):
+        shutil.copytree(here / "results" / name, tmp_path / name)
+        path = tmp_path / name / "plan.json"
+        write(path, replace(read(path, Plan), compare=Comparing(family=("concurrency",))))
+    code, said = run(["compare", str(tmp_path / "made"), str(tmp_path / "again"), "--metric", "throughput"])
+    assert code == 0, said
+    assert said.count("inconclusive [1]") == 2

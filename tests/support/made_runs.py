@@ -27,7 +27,11 @@ class Night:
     machine: str = "node1"
     seamark: str = "0.1.0"
     verdict: str = "VALID"
-    p99_ms: float = 5.0
+    p99_ms: float | None = 5.0
+    p99_bound: bool = False
+    unit: str = "replies_per_s"
+    partition: str | None = None
+    score: float = 0.9
 
     @property
     def at(self) -> str:
@@ -59,18 +63,22 @@ class Night:
             repetition=repetition,
             config={"concurrency": users},
             changed={"concurrency": users},
-            throughput=Throughput(value=value, unit="replies_per_s"),
-            latency_ms=BoundedDistribution(p99=self.p99_ms if ok else None),
+            throughput=Throughput(value=value, unit=self.unit),
+            latency_ms=BoundedDistribution(
+                p99=self.p99_ms if ok else None, lower_bounds=("p99",) if self.p99_bound else ()
+            ),
             counts=RequestCounts(ok=10, failed=0, lost=0),
             errors=Errors(rate=0.0),
             resource={},
             slos=(),
-            quality={"recall_at_10": 0.9} if ok else {},
+            quality={"recall_at_10": 0.9, "score": self.score} if ok else {},
             telemetry={},
             verdict=self.verdict if ok else "INVALID",
             reasons=(),
         )
-        server = ServerRecord(digest=f"{self.machine}-server", site="local", machine=self.machine)
+        server = ServerRecord(
+            digest=f"{self.machine}-server", site="local", machine=self.machine, partition=self.partition
+        )
         write(trial.metrics, metrics)
         write(
             trial.load, LoadRecord(status=metrics.status, started_at=self.at, server_identity=server if ok else None)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import UserError
 from seamark.history.runs import Run, runs_in
-from seamark.history.trial_row import Planned, TrialRow, ValueRow, row_of, stamp
+from seamark.history.trial_row import Planned, TrialRow, ValueRow, damaged_row, row_of, stamp
 from seamark.storage.paths import TrialFolder, history_index
 
 if TYPE_CHECKING:
     import duckdb
 
-VERSION = 1
+VERSION = 2
 """Of the tables below: an index of another one is made again."""
 KINDS = {"str": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "datetime": "TIMESTAMP"}
-VIEW = """CREATE OR REPLACE VIEW history AS SELECT trials.*, metric, unit, better, value
+VIEW = """CREATE OR REPLACE VIEW history AS SELECT trials.*, metric, unit, better, value, lower_bound
     FROM trials JOIN figures USING (folder)"""
 
 
@@ -125,6 +125,7 @@ class Index:
                 values.extend(figures)
             except (OSError, ValueError) as cause:
                 damage = " ".join(str(cause).removeprefix(f"{folder.metrics}: ").split())
+                rows.append(damaged_row(run, folder, planned[run.folder.root]))
             marks.append({"folder": str(folder.root), "stamp": mark, "damage": damage, "copy": False})
         self._append("trials", [vars(row) for row in rows])
         self._append("figures", [vars(value) for value in values])

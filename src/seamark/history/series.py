@@ -16,39 +16,42 @@ from seamark.model.service import Value
 from seamark.stats.change_points import SIGNIFICANCE, e_divisive
 
 Direction = Literal["higher", "lower", "neither"]
-Judged = Literal["better", "worse", "changed", "within", "no reference", "no figures", "not in latest run"]
+Lacks = Literal["no figures", "withheld", "not in latest run"]
+Judged = Literal["better", "worse", "changed", "within", "no reference", "lower bound"] | Lacks
 
 DEFAULT_METRICS = ("throughput.value", "latency_ms.p50", "latency_ms.p99")
 THRESHOLD_RATIO = 0.05
 CONDITIONS = ("seamark", "metrics_version", "service_version", "server", "site")
 """Columns of the index that explain a change besides the commit."""
 LATEST = """
-    SELECT scenario, treatment, machine, run_folder, bool_and(server IS NULL) AS nowhere
+    SELECT scenario, treatment, machine, run_folder, bool_and(server IS NULL) AS nowhere,
+        bool_or(status = 'ok' AND verdict <> 'INVALID') AS good
     FROM trials JOIN stamps USING (folder) WHERE NOT copy GROUP BY ALL ORDER BY min(started_at), run_folder
 """
 LEAST_COMMIT = 4
 """Digits of a commit that name it."""
 QUERY = """
-    SELECT scenario, workload, treatment, machine, metric, run_folder,
+    SELECT scenario, workload, treatment, machine, metric, unit, run_folder,
         any_value(run) AS run, bool_or(kept) AS kept, max_by(levels, started_at) AS levels,
-        max_by(unit, started_at) AS unit, max_by(better, started_at) AS better, min(started_at) AS started_at,
+        max_by(better, started_at) AS better, min(started_at) AS started_at,
         max_by(commit, started_at) AS commit, count(DISTINCT commit) AS commits, bool_or(dirty) AS dirty,
         median(value) FILTER (good) AS value, min(value) FILTER (good) AS low, max(value) FILTER (good) AS high,
+        coalesce(bool_or(history.lower_bound) FILTER (good), FALSE) AS lower_bound,
         count(*) FILTER (good) AS n, count(*) FILTER (NOT good) AS invalid,
         {conditions}
     FROM (SELECT *, status = 'ok' AND verdict <> 'INVALID' AS good FROM history) AS history
     JOIN stamps USING (folder)
     WHERE NOT copy AND list_contains(?, metric) AND (? IS NULL OR scenario = ?)
     GROUP BY ALL
-    ORDER BY scenario, workload, treatment, machine, metric, min(started_at), run_folder
+    ORDER BY scenario, workload, treatment, machine, metric, unit, min(started_at), run_folder
 """.format(conditions=", ".join(f"max_by({name}, started_at) AS {name}" for name in CONDITIONS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunValue:
     """One run in a series: the median of its `n` repetitions with figures that are not INVALID, their extremes, and
-    the number of INVALID ones, which are left out. `commits` above 1: its trials were measured at several, of which
-    `commit` is the latest."""
+    the number of INVALID ones, which are left out. It is a `lower_bound` if one of them is. `commits` above 1: its
+    trials were measured at several, of which `commit` is the latest."""
 
     run: str
     kept: bool
@@ -62,6 +65,7 @@ class RunValue:
     high: float
     n: int
     invalid: int
+    lower_bound: bool
     conditions: Mapping[str, str | None]
 
     @property
@@ -77,10 +81,11 @@ class RunValue:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """The runs of one treatment on one machine, in the order of their time, in one figure.
+    """The runs of one treatment on one machine, in the order of their time, in one figure and unit.
 
     `lacks` is why the latest of these runs is not the latest run of the scenario: `no figures` if the treatment
-    failed or is INVALID there, `not in latest run` if it was not measured.
+    failed, is damaged or INVALID there, `withheld` if this figure is, `not in latest run` if it was not measured, or
+    in another unit.
     """
 
     scenario: str
@@ -92,13 +97,14 @@ class Series:
     unit: str
     better: Direction
     runs: tuple[RunValue, ...]
-    lacks: Literal["no figures", "not in latest run"] | None = None
+    lacks: Lacks | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """A change point: the medians of the runs since the last one and until the next one, `ratio` after / before (None
-    unless both are positive), the last run before and the first after, and what else differs between these two."""
+    unless both are positive), the last run before and the first after, and what else differs between these two. Runs
+    with a lower bound are on neither side."""
 
     at: int
     p: float
@@ -110,6 +116,8 @@ class Change:
     first_after: str
     commit_before: str | None
     commit_after: str | None
+    place_before: str
+    place_after: str
     also_changed: tuple[str, ...]
 
 
@@ -132,25 +140,28 @@ class Judgement:
 
 def series_of(index: Index, metrics: Sequence[str], scenario: str | None = None) -> list[Series]:
     """Return the series of these metrics, of one scenario or of all."""
-    latest, of_treatment = dict[tuple[str, str], str](), dict[tuple[str, str, str], str]()
+    latest, of_treatment = dict[tuple[str, str], str](), dict[tuple[str, str, str], dict[str, Any]]()
     for row in index.rows(LATEST):
         machines = {each for known, each in latest if known == row["scenario"]} if row["nowhere"] else ()
         for machine in {row["machine"], *machines}:
             latest[row["scenario"], machine] = row["run_folder"]
-            of_treatment[row["scenario"], machine, row["treatment"]] = row["run_folder"]
+            of_treatment[row["scenario"], machine, row["treatment"]] = row
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    there: set[tuple[str, ...]] = set()
     for row in index.rows(QUERY, [list(metrics), scenario, scenario]):
         if row["value"] is not None:
             key = tuple(row[name] for name in ("scenario", "workload", "treatment", "machine", "metric"))
-            groups.setdefault(key, []).append(row)
+            groups.setdefault((*key, row["unit"]), []).append(row)
+            there.add((*key, row["run_folder"]))
     found = []
-    for rows in groups.values():
+    for key, rows in groups.items():
         row = rows[-1]
-        scenario_latest = latest[row["scenario"], row["machine"]]
         here = of_treatment[row["scenario"], row["machine"], row["treatment"]]
-        lacks = (
-            "no figures" if here != row["run_folder"] else "not in latest run" if here != scenario_latest else None
-        )
+        lacks: Lacks | None = None
+        if here["run_folder"] != row["run_folder"] and (*key[:-1], here["run_folder"]) not in there:
+            lacks = "withheld" if here["good"] else "no figures"
+        elif row["run_folder"] != latest[row["scenario"], row["machine"]]:
+            lacks = "not in latest run"
         found.append(_series(rows, lacks))
     return sorted(found, key=lambda each: (each.scenario, each.machine, metrics.index(each.metric), *_order(each)))
 
@@ -170,7 +181,7 @@ def _series(rows: Sequence[Mapping[str, Any]], lacks: Any) -> Series:
 
 
 def _value(row: Mapping[str, Any]) -> RunValue:
-    same = ("run", "kept", "commit", "commits", "dirty", "value", "low", "high", "n", "invalid")
+    same = ("run", "kept", "commit", "commits", "dirty", "value", "low", "high", "n", "invalid", "lower_bound")
     return RunValue(
         **{name: row[name] for name in same},
         folder=row["run_folder"],
@@ -191,20 +202,22 @@ def judge(
     The reference is the run that `baseline` names (its name, or the beginning of its commit; of several the latest,
     but never the latest run itself). Without one it is the median of the earlier runs since the last change point:
     the latest run is then judged against its recent past, until a lasting change is a change point and the new level.
+    Runs with a lower bound are no reference, and a latest one is judged only if its bound is past the threshold.
     """
-    values = [run.value for run in series.runs]
-    ps = {point.at: point.p for point in e_divisive(values, significance=significance)}
+    known = [at for at, run in enumerate(series.runs) if not run.lower_bound]
+    points = e_divisive([series.runs[at].value for at in known], significance=significance)
+    ps = {known[point.at]: point.p for point in points}
     places = list(ps)
     changes = tuple(
         _change(series, start, at, end, ps[at], threshold_ratio)
-        for start, at, end in zip([0, *places], places, [*places[1:], len(values)], strict=False)
+        for start, at, end in zip([0, *places], places, [*places[1:], len(series.runs)], strict=False)
     )
     *earlier, latest = series.runs
     if baseline is None:
-        recent = earlier[places[-1] if places else 0 :]
+        recent = [run for run in earlier[places[-1] if places else 0 :] if not run.lower_bound]
         name = f"median of {len(recent)} earlier runs" if len(recent) > 1 else recent[0].place if recent else ""
     else:
-        recent = [run for run in earlier if _is_named(run, baseline)][-1:]
+        recent = [run for run in earlier if _is_named(run, baseline) and not run.lower_bound][-1:]
         name = recent[0].place if recent else ""
     reference = median(run.value for run in recent) if recent else None
     unjudged: Judged | None = series.lacks or ("no reference" if reference is None else None)
@@ -216,14 +229,21 @@ def judge(
         reference_name=name,
         ratio=None if reference is None else _ratio(reference, latest.value),
         threshold_ratio=threshold_ratio,
-        judged=unjudged or _judged(series, reference or 0.0, latest.value, threshold_ratio),
+        judged=unjudged or _judged_run(series, reference or 0.0, latest, threshold_ratio),
     )
 
 
+def _judged_run(series: Series, reference: float, latest: RunValue, threshold_ratio: float) -> Judged:
+    judged = _judged(series, reference, latest.value, threshold_ratio)
+    return "lower bound" if latest.lower_bound and (judged == "within" or latest.value < reference) else judged
+
+
 def _change(series: Series, start: int, at: int, end: int, p: float, threshold_ratio: float) -> Change:
-    before = median(run.value for run in series.runs[start:at])
-    after = median(run.value for run in series.runs[at:end])
-    last, first = series.runs[at - 1], series.runs[at]
+    earlier, later = (
+        [run for run in part if not run.lower_bound] for part in (series.runs[start:at], series.runs[at:end])
+    )
+    before, after = (median(run.value for run in part) for part in (earlier, later))
+    last, first = earlier[-1], later[0]
     return Change(
         at=at,
         p=p,
@@ -235,6 +255,8 @@ def _change(series: Series, start: int, at: int, end: int, p: float, threshold_r
         first_after=first.run,
         commit_before=last.commit,
         commit_after=first.commit,
+        place_before=last.place,
+        place_after=first.place,
         also_changed=tuple(_differences(last, first)),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seamark.history.index import Scanned
-from seamark.history.series import Change, Judgement
+from seamark.history.series import Change, Judgement, RunValue
 from seamark.model.plurals import counted
 from seamark.report.numbers import ABSENT, level, number, span
 from seamark.storage.codec import encode
@@ -16,6 +16,10 @@ HEADS = ("workload", "factors", "runs", "trend", "latest", "reference", "change"
 RIGHT = ("runs", "latest", "reference", "change", "median", "n")
 RUN_HEADS = ("run", "commit", "started", "median", "spread", "n", "")
 
+LACKING = {
+    "no figures": "has no value in the latest run, which failed, is damaged or INVALID",
+    "withheld": "is withheld in the latest run, whose samples are too few for it",
+}
 Rows = list[tuple[str, ...]]
 
 
@@ -78,8 +82,9 @@ def document(judgements: Sequence[Judgement], scanned: Scanned) -> dict[str, Any
 
 def failures(judgements: Sequence[Judgement], fail_on: str) -> list[str]:
     """Return a line for each series whose latest run fails the gate: it is `worse`, or with `change` changed in any
-    direction, or it has no figures to judge."""
-    bad = ("worse", "no figures") if fail_on == "worse" else ("worse", "better", "changed", "no figures")
+    direction, or it has no figures that can be judged."""
+    unknown = ("no figures", "withheld", "lower bound")
+    bad = ("worse", *unknown) if fail_on == "worse" else ("worse", "better", "changed", *unknown)
     return [_failure(each) for each in judgements if each.judged in bad]
 
 
@@ -90,13 +95,19 @@ def name_of(judged: Judgement) -> str:
 
 def _failure(judged: Judgement) -> str:
     series, latest = judged.series, judged.series.runs[-1]
-    if judged.judged == "no figures":
+    if judged.judged in LACKING:
         return (
-            f"no figures: {series.scenario} {name_of(judged)}: {series.metric} has no value in the latest run, which"
-            f" failed or is INVALID; the last value is that of {latest.place}"
+            f"{judged.judged}: {series.scenario} {name_of(judged)}: {series.metric} {LACKING[judged.judged]}; the"
+            f" last value is that of {latest.place}"
+        )
+    if judged.judged == "lower bound":
+        return (
+            f"lower bound: {series.scenario} {name_of(judged)}: {series.metric} is {_value(latest)} {series.unit} in"
+            f" {latest.place}, as requests had no answer; against {number(judged.reference)}"
+            f" ({judged.reference_name}) nothing can be said"
         )
     return (
-        f"{judged.judged}: {series.scenario} {name_of(judged)}: {series.metric} {number(latest.value)} {series.unit}"
+        f"{judged.judged}: {series.scenario} {name_of(judged)}: {series.metric} {_value(latest)} {series.unit}"
         f" in {latest.place} against {number(judged.reference)} ({judged.reference_name}): "
         f"{change_words(judged.ratio, judged.reference, latest.value)}, threshold {judged.threshold_ratio:.3g}"
     )
@@ -121,17 +132,21 @@ def _runs_words(group: Sequence[Judgement]) -> str:
 
 def _row(judged: Judgement) -> tuple[str, ...]:
     series = judged.series
-    latest = series.runs[-1].value
+    latest = series.runs[-1]
     return (
         series.workload,
         _levels(judged),
         f"{len(series.runs)}",
         trend([run.value for run in series.runs]),
-        number(latest),
+        _value(latest),
         number(judged.reference),
-        change_words(judged.ratio, judged.reference, latest),
+        change_words(judged.ratio, judged.reference, latest.value),
         judged.judged,
     )
+
+
+def _value(run: RunValue) -> str:
+    return f"{'≥ ' if run.lower_bound else ''}{number(run.value)}"
 
 
 def _levels(judged: Judgement) -> str:
@@ -140,11 +155,10 @@ def _levels(judged: Judgement) -> str:
 
 def _change_line(judged: Judgement, change: Change) -> str:
     also = f"; also changed: {', '.join(change.also_changed)}" if change.also_changed else ""
-    runs = judged.series.runs
     return (
         f"{name_of(judged)}: {change_words(change.ratio, change.before, change.after)} "
         f"({number(change.before)} -> {number(change.after)}, {change.judged}, p {change.p:.3g}) between "
-        f"{runs[change.at - 1].place} and {runs[change.at].place}{also}"
+        f"{change.place_before} and {change.place_after}{also}"
     )
 
 
@@ -157,7 +171,7 @@ def _run_rows(judged: Judgement) -> Rows:
         left_out = [f"{run.invalid} INVALID left out"] if run.invalid else []
         marks = ", ".join([*(["change point"] if at in changed else []), *left_out])
         spread = span(run.low, run.high) if run.n > 1 else ABSENT
-        rows.append((run.run, commit, run.started_at[:16], number(run.value), spread, str(run.n), marks))
+        rows.append((run.run, commit, run.started_at[:16], _value(run), spread, str(run.n), marks))
     return rows
 
 

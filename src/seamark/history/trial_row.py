@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,13 +14,15 @@ from seamark.model.objectives import quality_direction
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics
-from seamark.model.service import Value
+from seamark.model.server_identity import ServerRecord
+from seamark.model.service import Quality, Value
 from seamark.model.trial import Plan, levels_of
 from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import TrialFolder
 
 QUALITY, OWN = "quality.", "own."
 """Beginnings of the names of figures of quality, and of metrics of the user's own."""
+UNKNOWN = "an unknown machine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,29 +61,38 @@ class TrialRow:
 @dataclass(frozen=True, kw_only=True)
 class ValueRow:
     """One figure of one trial, by its path in metrics.json; `quality.NAME` and `own.NAME` are those of the reply's
-    quality and of the user."""
+    quality and of the user. Of a `lower_bound` the truth is not below it, as requests had no answer."""
 
     folder: str
     metric: str
     unit: str
     better: Better
     value: float
+    lower_bound: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """Workload and factors of a treatment, as the plan of a run has them."""
+    """Workload and factors of a treatment, as the plan of a run has them, the treatment of each trial, and the
+    qualities that its recipes declare."""
 
-    workload: Mapping[str, str]
-    levels: Mapping[str, Mapping[str, Value]]
+    workload: Mapping[str, str] = field(default_factory=dict)
+    levels: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    treatments: Mapping[str, str] = field(default_factory=dict)
+    qualities: Mapping[str, Quality] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run) -> "Planned":
         """Read plan.json of a run; without one, a trial is described by its own settings."""
         plan = read_or_none(run.folder.plan, Plan)
         if plan is None:
-            return cls(workload={}, levels={})
-        return cls(workload={trial.treatment: trial.group for trial in plan.measured}, levels=levels_of(plan))
+            return cls()
+        return cls(
+            workload={trial.treatment: trial.group for trial in plan.measured},
+            levels=levels_of(plan),
+            treatments={trial.id: trial.treatment for trial in plan.measured},
+            qualities=plan.qualities,
+        )
 
 
 def stamp(run: Run, folder: TrialFolder) -> str:
@@ -126,34 +137,88 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
         status=metrics.status,
         verdict=metrics.verdict,
         reasons=" ".join(reason.code for reason in metrics.reasons),
-        started_at=_utc(started),
+        started_at=_utc(started, folder),
         commit=given or meta.scenario_commit or meta.git_commit,
         study_commit=meta.git_commit,
         dirty=None if given or meta.scenario_commit else meta.software.git_dirty,
         seamark=meta.software.seamark,
         metrics_version=metrics.metrics_version,
         site=server.site if server else None,
-        machine=(server.machine if server else None) or meta.node or load.node or "an unknown machine",
+        machine=_place(server) or meta.node or load.node or UNKNOWN,
         server=server.digest if server else None,
     )
-    return row, tuple(_values(str(folder.root), metrics)) if metrics.ok else ()
+    return row, tuple(_values(str(folder.root), metrics, planned.qualities)) if metrics.ok else ()
 
 
-def _utc(moment: str | None) -> datetime:
-    """Return a moment in UTC without its zone, as the index has it; the first of 1970 where none is known."""
-    at = datetime.fromisoformat(moment) if moment else datetime(1970, 1, 1, tzinfo=UTC)
+def damaged_row(run: Run, folder: TrialFolder, planned: Planned) -> TrialRow:
+    """Return the row of a trial whose metrics cannot be read: it was measured, and has no figures."""
+    load = read_or_none(folder.load, LoadRecord)
+    trial = folder.root.name
+    treatment = planned.treatments.get(trial) or trial.rsplit("--r", 1)[0]
+    levels = planned.levels.get(treatment, {})
+    return TrialRow(
+        folder=str(folder.root),
+        run_folder=str(run.folder.root),
+        scenario=run.scenario,
+        run=run.name,
+        kept=run.kept,
+        trial=trial,
+        treatment=treatment,
+        workload=planned.workload.get(treatment, ""),
+        levels=json.dumps(dict(levels), sort_keys=True, default=str),
+        component="",
+        service="",
+        service_version=None,
+        repetition=1,
+        status="damaged",
+        verdict="INVALID",
+        reasons="",
+        started_at=_utc(load.started_at if load is not None else None, folder),
+        commit=run.note.commit if run.note else None,
+        study_commit=None,
+        dirty=None,
+        seamark=None,
+        metrics_version=0,
+        site=None,
+        machine=UNKNOWN,
+        server=None,
+    )
+
+
+def _place(server: ServerRecord | None) -> str | None:
+    """Return where a server was: its machine, with the partition of a cluster; of one that was there, its address."""
+    if server is None or server.machine is None:
+        return None
+    if server.runtime == "external" and server.address:
+        return f"{server.address} from {server.machine}"
+    return f"{server.machine}, partition {server.partition}" if server.partition else server.machine
+
+
+def _utc(moment: str | None, folder: TrialFolder) -> datetime:
+    """Return a moment in UTC without its zone, as the index has it; where none is known, when metrics.json was
+    written."""
+    at = datetime.fromisoformat(moment) if moment else datetime.fromtimestamp(folder.metrics.stat().st_mtime, UTC)
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
-def _values(folder: str, metrics: TrialMetrics) -> Iterator[ValueRow]:
+def _values(folder: str, metrics: TrialMetrics, qualities: Mapping[str, Quality]) -> Iterator[ValueRow]:
     for metric in METRICS:
         value = metrics.figure(metric.path)
         if value is not None:
             unit = metrics.throughput.unit.replace("_per_", "/") if metric.path == "throughput.value" else metric.unit
-            yield ValueRow(folder=folder, metric=metric.path, unit=unit, better=metric.better, value=value)
+            yield ValueRow(
+                folder=folder,
+                metric=metric.path,
+                unit=unit,
+                better=metric.better,
+                value=value,
+                lower_bound=metrics.is_lower_bound(metric.path),
+            )
     for name, figure in metrics.quality.items():
         if figure is not None:
-            better: Better = quality_direction(name, (slo.op for slo in metrics.slos if slo.metric == name))
+            known = qualities.get(name)
+            ops = (slo.op for slo in metrics.slos if slo.metric == name)
+            better: Better = known.better if known is not None else quality_direction(name, ops)
             yield ValueRow(folder=folder, metric=f"{QUALITY}{name}", unit="", better=better, value=float(figure))
     for name, own in metrics.own.items():
         if own.value is not None:

@@ -3,7 +3,8 @@
 A group is its values, or its values by block. Trials of one block share the machine's state at that time, so blocks
 in both groups are compared pair by pair (Wilcoxon's signed-rank test). That needs six blocks for p = 0.05. Where it
 cannot reach alpha in the family at hand, the groups are compared without blocks (Mann-Whitney): differences between
-blocks make that test less powerful, but not wrong. The number of blocks decides, before any value is used.
+blocks make that test less powerful, but not wrong, if both groups have the same blocks. The number of blocks decides,
+before any value is used.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

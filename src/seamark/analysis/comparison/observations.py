@@ -6,7 +6,6 @@ from datetime import datetime
 
 from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict
 from seamark.model.service import Origin
 from seamark.model.trial import Trial
@@ -120,9 +119,4 @@ def _span_s(load: LoadRecord) -> tuple[float, float] | None:
 
 
 def _figure(metrics: TrialMetrics, path: str) -> Figure:
-    group, _, statistic = path.rpartition(".")
-    times = metrics.at(group) if group else None
-    bound = isinstance(times, Times) and (
-        times.is_lower_bound(statistic) or (statistic == "mean" and times.is_conditional)
-    )
-    return Figure(value=metrics.figure(path), lower_bound=bound)
+    return Figure(value=metrics.figure(path), lower_bound=metrics.is_lower_bound(path))

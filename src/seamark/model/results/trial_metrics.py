@@ -7,7 +7,15 @@ from typing import Literal
 from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
-from seamark.model.results.times import BoundedDistribution, BoundedKindTimes, Distribution, KindTimes, LagDistribution, PartTimes
+from seamark.model.results.times import (
+    BoundedDistribution,
+    BoundedKindTimes,
+    Distribution,
+    KindTimes,
+    LagDistribution,
+    PartTimes,
+    Times,
+)
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Setting, Word
 from seamark.model.service import Origin
 
@@ -320,6 +328,15 @@ class TrialMetrics:
     def ok(self) -> bool:
         """Whether the trial has figures."""
         return self.status == "ok"
+
+    def is_lower_bound(self, path: str) -> bool:
+        """Return whether the truth of a figure is at least this value: requests without an answer reach into it, or
+        the mean leaves them out."""
+        group, _, statistic = path.rpartition(".")
+        times = self.at(group) if group else None
+        return isinstance(times, Times) and (
+            times.is_lower_bound(statistic) or (statistic == "mean" and times.is_conditional)
+        )
 
     def at(self, path: str) -> object:
         """Return the value at a dotted path such as `latency_ms.p99`, None where there is none."""
