@@ -92,6 +92,17 @@ def test_the_exit_code_is_that_of_the_gate(study, words, code):
     assert ("worse: null_server" in outcome.stderr) == bool(code)
 
 
+def test_a_gate_that_could_judge_nothing_says_so(study, tmp_path, monkeypatch):
+    Night(number=0, throughputs={1: (100,)}, machine="runner-1").write(
+        tmp_path / "results" / "history" / "made" / "a"
+    )
+    Night(number=1, throughputs={1: (50,)}, machine="runner-2").write(tmp_path / "results" / "made")
+    monkeypatch.chdir(tmp_path)
+    outcome = run("history", "made", "--metric", "throughput", "--fail-on", "worse")
+    assert (outcome.return_value, outcome.stderr.startswith("Nothing was judged: no earlier run")) == (0, True)
+    assert "Nothing was judged" not in run("history", "made", "--metric", "throughput").stderr
+
+
 def test_all_forms_show_the_runs(study):
     document = json.loads(run("history", "--format", "json", "--metric", "throughput").stdout)
     assert [each["run"] for each in document["series"][0]["series"]["runs"]] == [

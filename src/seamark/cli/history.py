@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from seamark.history.series import Series
 
 SHARE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(%?)")
+NOTHING_JUDGED = (
+    "Nothing was judged: no earlier run on the machine of the latest one. Where each run has another machine, as with"
+    " runners of a CI, `machine: NAME` of the site (config/sites) is the name under which they are one."
+)
 PRESENT = "present"
 """Name of the runs that are not kept."""
 
@@ -112,6 +116,8 @@ def command(
     failed = failures(judgements, fail_on) if fail_on else []
     for line in failed:
         click.echo(line, err=True)
+    if fail_on and all(each.judged in ("no reference", "not in latest run") for each in judgements):
+        click.echo(NOTHING_JUDGED, err=True)
     return 1 if failed else 0
 
 
