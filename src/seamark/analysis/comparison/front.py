@@ -1,5 +1,6 @@
 """Fronts of quality against a cost: levels of a factor on the same items, which no other level dominates. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -28,6 +29,7 @@ COSTS = (
 """Costs that are looked for where none are named; a load without streams has the response time in place of them."""
 UNSTREAMED = "latency_ms.p50"
 MOST_FRONTS = 60
+"""Fronts that a document has, beyond those of the first cost, which are all there: they decide what to take."""
 NOT_ITS_SPEED = "its times are not those of the method (speed_not_of_method)"
 
 Seen = Mapping[str, Sequence[Observation]]
@@ -73,7 +75,23 @@ def fronts(
             cost = metric_of(name, trials, qualities, where)
             made = _front(own[0], levels, cost, comparing, qualities)
             found += [made] if made is not None else []
-    return tuple(found[:MOST_FRONTS])
+    return tuple(found)
+
+
+def within_limit(found: Sequence[Front]) -> tuple[tuple[Front, ...], int]:
+    """Return the fronts that a document has, in their order, and how many are left out.
+
+    Those of the first cost of each factor and combination come before those of the second, and so on.
+    """
+    seen: Counter[str] = Counter()
+    ranks = []
+    for each in found:
+        place = repr((each.workload, each.factor, sorted(each.fixed.items())))
+        ranks.append(seen[place])
+        seen[place] += 1
+    by_rank = sorted(range(len(found)), key=ranks.__getitem__)
+    kept = sorted(by_rank[: max(MOST_FRONTS, len(seen))])
+    return tuple(found[place] for place in kept), len(found) - len(kept)
 
 
 def first_score(trials: Sequence[Observation]) -> str | None:
