@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from seamark.analysis.summary.trial_answers import whole_answers
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.service import Value
 from seamark.model.trial import levels_of
@@ -13,7 +14,6 @@ from seamark.report.numbers import level, number
 from seamark.report.page.content import Block, Table, column, figures
 from seamark.report.source import Results, TrialRecord
 from seamark.stats.pass_at_k import pass_at_k
-from seamark.storage.documents import read_or_none
 
 TASK, SCORE = "task", "score"
 MOST_K = 64
@@ -30,14 +30,11 @@ class _Group:
 
 
 def answer_cost_blocks(results: Results) -> list[Block]:
-    """Return the tables that a scenario's answers have; none without scored answers."""
+    """Return the tables that a scenario's answers have, of trials that answered every item; none without any."""
     records = {
         trial.id: record
         for trial in results.trials
-        if trial.ok
-        and (record := read_or_none(trial.folder.answers_record, AnswersRecord)) is not None
-        and record.status == "ok"
-        and SCORE in record.scores
+        if trial.ok and (record := whole_answers(trial.folder)) is not None and SCORE in record.scores
     }
     if not records:
         return []
@@ -86,7 +83,7 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
         ),
     )
     others = len(groups) - len(whole)
-    left_out = [f"{others} more lack scores of a task."] if others else []
+    left_out = [f"{others} more lack scores of a task, or answers to some of its questions."] if others else []
     note = (
         "Loads of one repetition of all tasks, without starts of servers; a device that lanes share counts for each."
         " The score is the mean of all questions."
