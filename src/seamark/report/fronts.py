@@ -70,6 +70,8 @@ def front_sentence(front: Front) -> str:
         )
     if best.cheaper is not None:
         why = "no test shows it"
+    elif best.untested is not None:
+        why = f"no test can show it, as {best.untested}"
     elif best.trials > 1:
         why = f"{best.trials} a side cannot reach p = 0.05, whatever they show"
     else:

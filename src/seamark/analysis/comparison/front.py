@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
-from seamark.analysis.comparison.items import item_means, item_values
+from seamark.analysis.comparison.items import item_means
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.saving import savings
 from seamark.analysis.comparison.scored import Item
-from seamark.analysis.comparison.units import units_of
 from seamark.model.results.front import Front, FrontPoint
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
-from seamark.stats.compare import ALPHA, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
 from seamark.stats.paired_compare import is_not_worse, paired_test
 
@@ -146,13 +145,14 @@ def _front(
         [[toll * value for value in spent[each.treatment]] for each in placed],
         clusters=clusters,
     )
-    cheaper = _cheaper(base, placed, cost) if base in placed else {}
+    others = {each.treatment: each.trials for each in placed if each is not base}
+    saved = savings(base.trials, others, cost) if base in placed else {}
     first = median(spent[base.treatment]) if base in placed else None
     family = len(levels) - 1
     points = []
     for each in levels:
         at = placed.index(each) if each in placed else None
-        why, values = known[each.treatment], spent.get(each.treatment)
+        why, values, shown = known[each.treatment], spent.get(each.treatment), saved.get(each.treatment)
         ratio = median(values) / first if values and first and each is not base else None
         kept = None if each is base else _not_worse(base, each, common, clusters, comparing, quality, family)
         points.append(
@@ -166,7 +166,8 @@ def _front(
                 probability=None if at is None else float(places.probability[at]),
                 not_worse=kept,
                 ratio=ratio,
-                cheaper=cheaper.get(each.treatment),
+                cheaper=None if isinstance(shown, str) else shown,
+                untested=shown if isinstance(shown, str) else None,
                 origin="simulated" if any(trial.origin == "simulated" for trial in each.trials) else "measured",
                 reason=why if isinstance(why, str) else None,
             )
@@ -211,51 +212,6 @@ def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float
     if not shared:
         return {name: [median(each.values())] for name, each in costs.items()}
     return {name: [each[block] for block in sorted(shared)] for name, each in costs.items()}
-
-
-def _cheaper(base: _Level, levels: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool]:
-    """Return for each level whether tests, one family, show a lower cost than that of the baseline; without those for
-    which no test can. A cost that every answer has, and that no clock gave, is compared by item; others by trial."""
-    by_item = _cheaper_by_item(base, [each for each in levels if each is not base], cost)
-    if by_item is not None:
-        return by_item
-    units = {
-        each.treatment: units_of(base.trials, each.trials, cost.path, paired=True)
-        for each in levels
-        if each is not base
-    }
-    pairs = {
-        name: (each.base, each.new)
-        for name, each in units.items()
-        if each.kind == "trial" or min(len(each.base), len(each.new)) > 1
-    }
-    tests = compare_family(pairs, better=cost.better)
-    return {
-        name: each.p_adjusted <= ALPHA and each.verdict == "better"
-        for name, each in tests.items()
-        if each.reachable_p * len(tests) <= ALPHA
-    }
-
-
-def _cheaper_by_item(base: _Level, others: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool] | None:
-    """Return the same by costs of the same items, clusters whole; None where the answers do not have this cost."""
-    name = cost.path.removeprefix("quality.")
-    known = {each.treatment: item_values(each.trials, name) for each in (base, *others)}
-    if name == cost.path or not others or not all(known.values()):
-        return None
-    tests = {}
-    for each in others:
-        items = [item for item in known[base.treatment] if item in known[each.treatment]]
-        if not items:
-            return None
-        labels = [label for _, label in items]
-        one, other = ([known[of][item] for item in items] for of in (base.treatment, each.treatment))
-        tests[each.treatment] = paired_test(one, other, clusters=None if None in labels else labels)
-    sign = 1 if cost.better == "lower" else -1
-    adjusted = holm([test.p for test in tests.values()])
-    return {
-        of: p <= ALPHA and sign * test.difference < 0 for (of, test), p in zip(tests.items(), adjusted, strict=True)
-    }
 
 
 def _not_worse(
