@@ -98,6 +98,24 @@ def test_a_small_saving_that_every_block_shows_is_called_shown():
     assert dearer.points[1].cheaper is False
 
 
+@pytest.mark.parametrize("lacking", ["dense", "sparse"])
+def test_a_repetition_with_unanswered_questions_is_left_out_and_takes_no_level_off_the_front(lacking):
+    def reading(level, read):
+        made = []
+        for trial in costing(level, SAME, (10.0, 10.0, 10.0)):
+            lacks = level == lacking and trial.block == 1
+            figures = {**trial.figures, "quality.kv_bytes_read": Figure(value=None if lacks else read)}
+            answers = replace(trial.answers, unanswered=3 if lacks else 0)
+            made.append(replace(trial, figures=figures, answers=answers))
+        return made
+
+    levels = {"dense": reading("dense", 10.0), "sparse": reading("sparse", 5.0)}
+    found = front_of(levels, costs=("quality.kv_bytes_read",))
+    assert [(each.cost, each.reason) for each in found.points] == [(10.0, None), (5.0, None)]
+    assert {each.level: each.trials for each in found.points} == {"dense": 3, "sparse": 3} | {lacking: 2}
+    assert (found.blocks, found.points[1].ratio) == (2, 0.5)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

@@ -37,7 +37,7 @@ Scores = Mapping[Item, float]
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """One treatment with its scores by item, and its trials that count."""
+    """One treatment with its scores by item, and its trials that count: with answers to all items."""
 
     treatment: str
     level: Value
@@ -104,7 +104,7 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     named = [(first.base, first.base_level), *((each.new, each.new_level) for each in contrasts)]
     found: list[_Level] = []
     for treatment, level in named:
-        trials = [each for each in seen.get(treatment, ()) if each.counts]
+        trials = [each for each in seen.get(treatment, ()) if each.counts and not _lacks_answers(each)]
         score = first_score(trials)
         scores = item_means(trials, score) if score is not None else {}
         if scores and (not found or scores.keys() & found[0].scores.keys()):
@@ -112,6 +112,11 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
         elif not found:
             return []
     return found
+
+
+def _lacks_answers(trial: Observation) -> bool:
+    """Return whether a trial has unanswered items: then neither its scores nor its costs are those of all items."""
+    return trial.answers is not None and trial.answers.unanswered > 0
 
 
 def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
