@@ -21,8 +21,8 @@ from seamark.storage.paths import TrialFolder
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A trial by hand: its levels, the time of its load, and the scores of its items; it was `asked` as many,
-    unless more."""
+    """A trial by hand: its levels, the time of its load, and the scores of its items. `asked` is the number of
+    its questions; None: as many."""
 
     method: str
     task: str
@@ -142,6 +142,18 @@ def test_a_trial_with_unanswered_questions_is_in_no_table(tmp_path: Path) -> Non
     assert cells(hours)["score"] == ["60.0"]
     assert "1 more lack scores of a task, or answers to some of its questions." in hours.footnotes
     assert cells(found["Figures as published"])["value"] == ["0.600"]
+
+
+def test_a_repetition_with_unanswered_questions_leaves_the_device_hours_to_the_others(tmp_path: Path) -> None:
+    scored = [
+        Scored(method="m", task="a", repetition=1, load_s=7200, scores=[1], asked=2),
+        Scored(method="m", task="b", repetition=1, load_s=7200, scores=[1, 1]),
+        Scored(method="m", task="a", repetition=2, load_s=1800, scores=[1, 0]),
+        Scored(method="m", task="b", repetition=2, load_s=1800, scores=[0, 1]),
+    ]
+    found = tables(tmp_path, scored)["Device-hours for quality"]
+    assert (cells(found)["score"], cells(found)["device-hours"]) == (["50.0"], ["1.00"])
+    assert "1 repetition left out: without whole answers to all tasks." in found.footnotes
 
 
 def test_samples_of_which_a_question_had_no_answer_count_for_no_pass_at_k(tmp_path: Path) -> None:
