@@ -121,3 +121,11 @@ def test_fronts_of_other_factors_speak_neither_for_a_method_nor_against_it() -> 
     assert said.startswith("Take method = fast (the least ttft_ms.p50 in 2 of 2 comparisons")
     assert "But" not in said
     assert str(choice_sentence((models,))).startswith("Take model = m2: ")
+
+
+def test_a_task_without_the_first_cost_is_named_and_leaves_the_method_without_advice() -> None:
+    """Its times are withheld, so that its first front is of bytes."""
+    bytes_read = replace(FRONT, fixed={"task": "u"}, cost="kv_bytes_read")
+    said = str(choice_sentence((bytes_read, FRONT, replace(FRONT, cost="kv_bytes_read"), replace(FRONT, fixed={}))))
+    assert said.startswith("method = fast (the least ttft_ms.p50 in 2 of 2 comparisons")
+    assert said.endswith("No ttft_ms.p50 is compared in: task u.")

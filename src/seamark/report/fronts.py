@@ -16,12 +16,17 @@ ONE_BLOCK = "alone (one block of trials has no spread of cost)"
 
 def front_title(front: Front, several: bool) -> str:
     """Return `score against ttft_ms.p50 (task passkey)`."""
-    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())
+    fixed = _fixed(front)
     return (
         (f"{front.workload}: " if several else "")
         + f"{front.quality} against {front.cost}"
         + (f" ({fixed})" if fixed else "")
     )
+
+
+def _fixed(front: Front) -> str:
+    """Return the levels of the other factors: `task passkey, model small`."""
+    return ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())
 
 
 def best_of(front: Front) -> FrontPoint | None:
@@ -88,7 +93,7 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     kept, and why is the sentence of the first front. None without a front whose baseline has more quality than the
     margin.
     """
-    first = _of_one_factor(fronts)
+    first, without = _of_one_factor(fronts)
     if not first:
         return None
     several = len({each.workload for each in first}) > 1
@@ -101,17 +106,29 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     name = min(counts, key=lambda each: (_failures(standings[each]), -counts[each]))
     front = next(front for front, best in named if level(best.level, front.factor) == name)
     where = f" (the least {front.cost} in {counts[name]} of {len(first)} comparisons; {front_title(front, several)})"
-    verb = "Take " if set(standings[name]) == {"saves"} else ""
+    verb = "Take " if set(standings[name]) == {"saves"} and not without else ""
     said = f"{verb}{front.factor} = {name}{where if len(first) > 1 else ''}: {front_sentence(front)}"
-    return " ".join([said, *_reservations(first, standings[name], name, told=front)])
+    reservations = _reservations(first, standings[name], name, told=front)
+    if without:
+        places = _listed(_fixed(each) or each.workload for each in without)
+        reservations.append(f"No {front.cost} is compared in: {places}.")
+    return " ".join([said, *reservations])
 
 
-def _of_one_factor(fronts: Sequence[Front]) -> list[Front]:
+def _of_one_factor(fronts: Sequence[Front]) -> tuple[list[Front], list[Front]]:
     """Return the fronts that decide what to take: of one factor, by its first cost, with a baseline that knows more
-    than the margin."""
+    than the margin. Then those of combinations that have no front of this cost, one of each."""
     factors = [each.factor for each in fronts]
-    own = [each for each in fronts if each.factor == (METHOD if METHOD in factors else factors[0])]
-    return [each for each in own if each.cost == own[0].cost and each.points and _has_skill(each)]
+    groups: dict[str, list[Front]] = {}
+    for each in fronts:
+        if each.factor == (METHOD if METHOD in factors else factors[0]) and each.points and _has_skill(each):
+            groups.setdefault(repr((each.workload, sorted(each.fixed.items()))), []).append(each)
+    [(cost, _)] = Counter(own[0].cost for own in groups.values()).most_common(1) or [("", 0)]
+    first = {name: next((each for each in own if each.cost == cost), None) for name, own in groups.items()}
+    return (
+        [each for each in first.values() if each is not None],
+        [groups[name][0] for name, each in first.items() if each is None],
+    )
 
 
 def _standing(front: Front, name: str) -> Standing:
