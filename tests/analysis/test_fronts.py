@@ -1,22 +1,27 @@
 """Quality against cost: the level to take and why, with planted scores and costs."""
 
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+
 import pytest
+from samples import a_trial
 from test_paired_answers import LOST, RIGHT, SAME, answered
 
-from seamark.analysis.comparison import Contrast
+from seamark.analysis.comparison import Contrast, compared_factors
 from seamark.analysis.comparison.front import NOT_ITS_SPEED, fronts
 from seamark.analysis.comparison.observations import Figure
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality
-from seamark.report.fronts import front_sentence, share
+from seamark.model.trial import Deployment, Plan
+from seamark.report.comparison import comparison_lines
+from seamark.report.fronts import choice_sentence, front_sentence, share
 
 QUALITIES = {"score": RIGHT, "kv_bytes_read": Quality(better="lower")}
 
 
 def costing(level, scores, costs, **more):
     """Return the trials of a level, one for each cost, on one start of a server."""
-    from dataclasses import replace
-
     made = []
     for block, cost in enumerate(costs, 1):
         one = answered(level, scores, block=block)
@@ -70,7 +75,6 @@ def test_a_lower_cost_of_one_trial_each_is_not_called_shown():
 @pytest.mark.parametrize(("read", "shown"), [((2.0, 2.0), True), ((2.0, 4.5), False), ((3.0, 3.0), False)])
 def test_a_cost_that_each_answer_has_is_compared_by_item_so_that_one_trial_is_enough(read, shown):
     """3.0 for every item of the baseline; the other level has two kinds of items."""
-    from dataclasses import replace
 
     def reading(level, bytes_read):
         trial = answered(level, SAME)
@@ -85,11 +89,57 @@ def test_a_cost_that_each_answer_has_is_compared_by_item_so_that_one_trial_is_en
     assert found.points[1].cheaper is shown
 
 
+def test_a_small_saving_that_every_block_shows_is_called_shown():
+    """4 % is within the margin of equivalence, which is about another question."""
+    found = front_of({"dense": costing("dense", SAME, EIGHT), "same": costing("same", SAME, times(0.96))})
+    assert found.points[1].cheaper is True
+    assert front_sentence(found).startswith("The method with the least ttft_ms.p50")
+    dearer = front_of({"dense": costing("dense", SAME, EIGHT), "same": costing("same", SAME, times(1.04))})
+    assert dearer.points[1].cheaper is False
+
+
+@pytest.mark.parametrize("lacking", ["dense", "sparse"])
+def test_a_repetition_with_unanswered_questions_is_left_out_and_takes_no_level_off_the_front(lacking):
+    def reading(level, read):
+        made = []
+        for trial in costing(level, SAME, (10.0, 10.0, 10.0)):
+            lacks = level == lacking and trial.block == 1
+            figures = {**trial.figures, "quality.kv_bytes_read": Figure(value=None if lacks else read)}
+            answers = replace(trial.answers, unanswered=3 if lacks else 0)
+            made.append(replace(trial, figures=figures, answers=answers))
+        return made
+
+    levels = {"dense": reading("dense", 10.0), "sparse": reading("sparse", 5.0)}
+    found = front_of(levels, costs=("quality.kv_bytes_read",))
+    assert [(each.cost, each.reason) for each in found.points] == [(10.0, None), (5.0, None)]
+    assert {each.level: each.trials for each in found.points} == {"dense": 3, "sparse": 3} | {lacking: 2}
+    assert (found.blocks, found.points[1].ratio) == (2, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (lambda n: {"span_s": (86_400.0 + 100 * n, 86_450.0 + 100 * n)}, "were not measured in turns"),
+        (lambda n: {"block": 100 + n}, "have no block of trials in common"),
+        (lambda n: {"start": "T"}, "the trials of a side are on one start of the server"),
+    ],
+)
+def test_a_saving_that_no_pair_of_trials_can_show_is_not_shown_and_the_reason_is_said(changes, why):
+    dense = [
+        replace(each, span_s=(100.0 * n, 100.0 * n + 50)) for n, each in enumerate(costing("dense", SAME, EIGHT))
+    ]
+    same = [replace(each, **changes(n)) for n, each in enumerate(costing("same", SAME, times(0.5)))]
+    found = front_of({"dense": dense, "same": same})
+    assert found.points[1].cheaper is None
+    assert why in front_sentence(found)
+    other = {"dense": dense, "same": same, "quick": costing("quick", SAME, times(0.6))}
+    assert front_of(other).points[2].cheaper is True, "of another level the test is possible"
+
+
 def test_noise_of_the_cost_makes_no_winner():
-    swapped = tuple(reversed(EIGHT))
-    found = front_of(
-        {"dense": costing("dense", SAME, EIGHT), "same": costing("same", SAME, times(0.999)[:4] + swapped[4:])}
-    )
+    """Four of the eight blocks cost more, and four less."""
+    swapped = tuple(reversed(times(0.999)))
+    found = front_of({"dense": costing("dense", SAME, EIGHT), "same": costing("same", SAME, swapped)})
     assert found.points[1].cheaper is False
     assert "is not shown" in front_sentence(found)
 
@@ -130,3 +180,46 @@ def test_a_probability_is_never_rounded_to_certainty():
     assert [share(value) for value in (1.0, 0.9999, 0.5, 0.0001, 0.0, None)] == [
         "100 %", "over 99 %", "50 %", "under 1 %", "0 %", "-",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_however_many_tasks_there_are_each_has_its_front_of_the_first_cost_and_what_is_left_out_is_counted():
+    """The method loses on the last 19 of 34 tasks, which 60 fronts in the order of the tasks do not reach."""
+    trials, seen = [], {}
+    for method, task in product(("dense", "fast"), range(34)):
+        name = f"d--{method}-{task}"
+        settings = {"method": method, "task": f"t{task:02}"}
+        trials.append(a_trial(settings, id=f"{name}--r1", deployment="d", group="w"))
+        keeps = method == "dense" or task < 15
+        seen[name] = with_memory(costing(name, SAME if keeps else LOST, EIGHT if method == "dense" else times(0.5)))
+    comparing = Comparing(
+        quality_margin=0.05, costs=("ttft_ms.p50", "resource.server_rss_mb"), metrics=("score",), family=("method",)
+    )
+    found = compared_factors(plan_of(trials), seen, comparing, QUALITIES)
+    kept = found.fronts
+    assert Counter(each.cost for each in kept) == {"ttft_ms.p50": 34, "resource.server_rss_mb": 26}
+    assert (kept[0].cost, kept[1].cost) == ("ttft_ms.p50", "resource.server_rss_mb"), "each front stays in its place"
+    assert any("8 fronts of further costs are left out" in line for line in comparison_lines(found))
+    said = str(choice_sentence(kept))
+    assert said.endswith("(task t19); and 14 more."), "19 tasks on which it loses"
+    assert not said.startswith("Take")
+
+
+def with_memory(trials):
+    """Return trials that have a second cost."""
+    return [replace(each, figures={**each.figures, "resource.server_rss_mb": Figure(value=1.0)}) for each in trials]
+
+
+def plan_of(trials):
+    """Return a plan of some trials of one deployment."""
+    served = Deployment(id="d", service="s", settings={}, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)
+    return Plan(
+        scenario="s",
+        source="s.yaml",
+        seed=0,
+        repetitions=1,
+        max_retries=0,
+        factors={},
+        deployments=(served,),
+        trials=tuple(trials),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import a_trial
+from samples import a_load, a_trial
 
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.trial import Deployment, Plan, Trial
@@ -21,7 +21,8 @@ from seamark.storage.paths import TrialFolder
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A trial by hand: its levels, the time of its load, and the scores of its items."""
+    """A trial by hand: its levels, the time of its load, and the scores of its items. `asked` is the number of
+    its questions; None: as many."""
 
     method: str
     task: str
@@ -30,6 +31,7 @@ class Scored:
     scores: Sequence[float]
     temperature: float = 0.0
     published: Mapping[str, float] | None = None
+    asked: int | None = None
 
 
 def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Table]:
@@ -44,11 +46,13 @@ def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Tab
         mean = sum(each.scores) / len(each.scores)
         record = AnswersRecord(
             status="ok",
+            answers=len(each.scores),
             scores={"score": Score(mean=mean, scored=len(each.scores))},
             published=each.published or {},
         )
         folder.root.mkdir()
         write(folder.answers_record, record)
+        write(folder.load, a_load(items=each.asked or len(each.scores)))
         ids = [f"{each.task}/{item}" for item in range(len(each.scores))]
         columns: dict[str, Any] = {"id": ids, "cluster": ids, "failure": [None] * len(ids), "score": each.scores}
         pq.write_table(pa.table(columns), folder.answers)
@@ -122,3 +126,55 @@ def test_published_figures_have_a_row_each(tmp_path: Path) -> None:
     scored = [Scored(method="m", task="e", repetition=1, load_s=1, scores=[1], published={"0-4k": 0.5, "8k+": 0.25})]
     found = cells(tables(tmp_path, scored)["Figures as published"])
     assert (found["figure"], found["value"]) == (["0-4k", "8k+"], ["0.500", "0.250"])
+
+
+def test_a_trial_with_unanswered_questions_is_in_no_table(tmp_path: Path) -> None:
+    """Ten questions each: dense has 6 right of all, sparse 4 right of the only 4 that it answered."""
+    right = [1] * 6 + [0] * 4
+    scored = [
+        Scored(method="dense", task="a", repetition=1, load_s=3600, scores=right, published={"masks": 0.6}),
+        Scored(
+            method="sparse", task="a", repetition=1, load_s=3600, scores=[1] * 4, asked=10, published={"masks": 1}
+        ),
+    ]
+    found = tables(tmp_path, scored)
+    hours = found["Device-hours for quality"]
+    assert cells(hours)["score"] == ["60.0"]
+    assert "1 more lack scores of a task, or answers to some of its questions." in hours.footnotes
+    assert cells(found["Figures as published"])["value"] == ["0.600"]
+
+
+def test_a_repetition_with_unanswered_questions_leaves_the_device_hours_to_the_others(tmp_path: Path) -> None:
+    scored = [
+        Scored(method="m", task="a", repetition=1, load_s=7200, scores=[1], asked=2),
+        Scored(method="m", task="b", repetition=1, load_s=7200, scores=[1, 1]),
+        Scored(method="m", task="a", repetition=2, load_s=1800, scores=[1, 0]),
+        Scored(method="m", task="b", repetition=2, load_s=1800, scores=[0, 1]),
+    ]
+    found = tables(tmp_path, scored)["Device-hours for quality"]
+    assert (cells(found)["score"], cells(found)["device-hours"]) == (["50.0"], ["1.00"])
+    assert "1 repetition left out: without whole answers to all tasks." in found.footnotes
+
+
+def test_samples_of_which_a_question_had_no_answer_count_for_no_pass_at_k(tmp_path: Path) -> None:
+    """The second question, never right, fails in two of four repetitions, or in all."""
+
+    def drawn(failing: int) -> list[Scored]:
+        return [
+            Scored(
+                method="m",
+                task="aime",
+                repetition=number,
+                load_s=1,
+                scores=[1] if number <= failing else [1, 0],
+                asked=2,
+                temperature=0.6,
+            )
+            for number in range(1, 5)
+        ]
+
+    (tmp_path / "some").mkdir()
+    (tmp_path / "all").mkdir()
+    found = cells(tables(tmp_path / "some", drawn(2))["pass@k"])
+    assert (found["samples"], found["pass@1"]) == (["2"], ["0.500"])
+    assert tables(tmp_path / "all", drawn(4)) == {}

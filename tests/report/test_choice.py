@@ -81,3 +81,51 @@ def test_a_method_of_a_model_that_knows_nothing_is_never_advised() -> None:
     assert str(choice_sentence((ignorant, FRONT))).startswith(
         "Take method = fast: The method with the least ttft_ms.p50"
     )
+
+
+def test_a_level_that_is_slower_elsewhere_is_not_advised_and_where_is_said() -> None:
+    slow = replace(FAST, cost=30.0, ratio=3.0, cheaper=False, on_front=False)
+    dear = [replace(FRONT, fixed={"task": task}, points=(BASE, slow)) for task in ("v", "x")]
+    said = str(choice_sentence((FRONT, *dear)))
+    assert said.startswith("method = fast (the least ttft_ms.p50 in 1 of 3 comparisons")
+    assert said.endswith(
+        "But fast has no lower ttft_ms.p50 than dense in: score against ttft_ms.p50 (task v): 3.00 x;"
+        " score against ttft_ms.p50 (task x): 3.00 x."
+    )
+    steady = replace(FAST, level="steady", cost=9.0, ratio=0.9)
+    three = [replace(each, points=(*each.points, steady)) for each in (FRONT, *dear)]
+    assert str(choice_sentence(three)).startswith("Take method = steady (the least ttft_ms.p50 in 2 of 3 comparisons")
+
+
+def test_a_saving_that_one_task_alone_does_not_show_is_no_advice_and_the_task_is_named() -> None:
+    unsure = replace(FRONT, fixed={"task": "u"}, points=(BASE, replace(FAST, cost=9.9, ratio=0.99, cheaper=False)))
+    said = str(choice_sentence((FRONT, unsure)))
+    assert said.startswith("method = fast (the least ttft_ms.p50 in 2 of 2 comparisons")
+    assert said.endswith("That its ttft_ms.p50 is lower is not shown in: score against ttft_ms.p50 (task u).")
+
+
+def test_a_level_without_a_cost_somewhere_is_not_advised() -> None:
+    unplaced = replace(FAST, cost=None, ratio=None, cheaper=None, reason="withheld")
+    said = str(choice_sentence((FRONT, replace(FRONT, fixed={"task": "u"}, points=(BASE, unplaced)))))
+    assert said.startswith("method = fast (")
+    assert said.endswith("(task u): no cost to compare.")
+
+
+def test_fronts_of_other_factors_speak_neither_for_a_method_nor_against_it() -> None:
+    """With two models and no `family` there is a front of the models for each method, here the first one."""
+    small = replace(BASE, level="m1", treatment="x")
+    large = replace(FAST, level="m2", treatment="y", cost=1.0, ratio=0.1)
+    models = replace(FRONT, factor="model", fixed={"method": "dense"}, base="m1", points=(small, large))
+    methods = [replace(FRONT, fixed={"model": model}) for model in ("m1", "m2")]
+    said = str(choice_sentence((models, *methods)))
+    assert said.startswith("Take method = fast (the least ttft_ms.p50 in 2 of 2 comparisons")
+    assert "But" not in said
+    assert str(choice_sentence((models,))).startswith("Take model = m2: ")
+
+
+def test_a_task_without_the_first_cost_is_named_and_leaves_the_method_without_advice() -> None:
+    """Its times are withheld, so that its first front is of bytes."""
+    bytes_read = replace(FRONT, fixed={"task": "u"}, cost="kv_bytes_read")
+    said = str(choice_sentence((bytes_read, FRONT, replace(FRONT, cost="kv_bytes_read"), replace(FRONT, fixed={}))))
+    assert said.startswith("method = fast (the least ttft_ms.p50 in 2 of 2 comparisons")
+    assert said.endswith("No ttft_ms.p50 is compared in: task u.")

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.model.results.answers import AnswersRecord
+from seamark.analysis.summary.trial_answers import whole_answers
 from seamark.model.results.comparison import Compared, Comparisons
 from seamark.report.comparison import contrast_text
-from seamark.storage.documents import read_or_none
 from seamark.storage.paths import TrialFolder
 
 Trials = Callable[[str], Sequence[tuple[int, TrialFolder]]]
@@ -59,11 +58,7 @@ def changed_table(found: Comparisons, base_trials: Trials, new_trials: Trials) -
 
 
 def _scored(trials: Sequence[tuple[int, TrialFolder]]) -> dict[int, TrialFolder]:
-    """Return the trials whose replies were scored, by their block."""
+    """Return the trials that a comparison of answers uses, by their block: replies to every item, all scored."""
     return {
-        block: folder
-        for block, folder in trials
-        if (record := read_or_none(folder.answers_record, AnswersRecord)) is not None
-        and record.status == "ok"
-        and folder.answers.exists()
+        block: folder for block, folder in trials if folder.answers.exists() and whole_answers(folder) is not None
     }

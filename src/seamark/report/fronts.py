@@ -1,17 +1,22 @@
 """Fronts of quality against a cost as text: the level to take, and what speaks for it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from seamark.model.results.front import Front, FrontPoint
 from seamark.report.numbers import level, number, unit_words
 
+METHOD = "method"
+"""The factor that an evaluation chooses among, whatever else varies beside it."""
+MOST_LISTED = 5
+Standing = Literal["saves", "unsure", "costs", "loses"]
 ONE_BLOCK = "alone (one block of trials has no spread of cost)"
 
 
 def front_title(front: Front, several: bool) -> str:
     """Return `score against ttft_ms.p50 (task passkey)`."""
-    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())
+    fixed = _fixed(front)
     return (
         (f"{front.workload}: " if several else "")
         + f"{front.quality} against {front.cost}"
@@ -19,15 +24,22 @@ def front_title(front: Front, several: bool) -> str:
     )
 
 
+def _fixed(front: Front) -> str:
+    """Return the levels of the other factors: `task passkey, model small`."""
+    return ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())
+
+
 def best_of(front: Front) -> FrontPoint | None:
     """Return the point of the least cost among those that are not worse than the baseline and cost less."""
     sign = 1 if front.cost_better == "lower" else -1
-    saving = [
-        each
-        for each in front.points[1:]
-        if each.not_worse and each.cost is not None and each.ratio is not None and sign * (each.ratio - 1) < 0
-    ]
+    saving = [each for each in front.points[1:] if each.not_worse and _costs_less(front, each)]
     return min(saving, key=lambda each: sign * float(each.cost or 0.0), default=None)
+
+
+def _costs_less(front: Front, point: FrontPoint) -> bool:
+    """Return whether the median cost of a level is known to be lower than that of the baseline."""
+    sign = 1 if front.cost_better == "lower" else -1
+    return point.cost is not None and point.ratio is not None and sign * (point.ratio - 1) < 0
 
 
 def front_sentence(front: Front) -> str:
@@ -63,6 +75,8 @@ def front_sentence(front: Front) -> str:
         )
     if best.cheaper is not None:
         why = "no test shows it"
+    elif best.untested is not None:
+        why = f"no test can show it, as {best.untested}"
     elif best.trials > 1:
         why = f"{best.trials} a side cannot reach p = 0.05, whatever they show"
     else:
@@ -73,12 +87,13 @@ def front_sentence(front: Front) -> str:
 def choice_sentence(fronts: Sequence[Front]) -> str | None:
     """Return a level that saves cost, on how many fronts on the first cost, and the sentence of the first of them.
 
-    The level that keeps the quality on the most fronts comes first, then the one with the least cost on most. It is
-    to be taken if it keeps the quality on all of them and tests show that it costs less; the others are named.
-    Without such a level the baseline is to be kept, and why is the sentence of the first front. None without a front
-    whose baseline has more quality than the margin.
+    Only fronts of one factor count: of `method` where there is one, else of the first. The level that keeps the
+    quality and costs less on the most fronts comes first, then the one with the least cost on most. It is to be taken
+    if it does so on all of them and tests show it; the others are named. Without such a level the baseline is to be
+    kept, and why is the sentence of the first front. None without a front whose baseline has more quality than the
+    margin.
     """
-    first = [each for each in fronts if each.cost == fronts[0].cost and each.points and _has_skill(each)]
+    first, without = _of_one_factor(fronts)
     if not first:
         return None
     several = len({each.workload for each in first}) > 1
@@ -87,27 +102,89 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
         keep = f"Keep {first[0].factor} = {level(first[0].base, first[0].factor)}. " if _names_none(first) else ""
         return f"{keep}{front_title(first[0], several)}: {front_sentence(first[0])}"
     counts = Counter(level(best.level, front.factor) for front, best in named)
-    losses = {name: [each for each in first if not _keeps_quality(each, name)] for name in counts}
-    name = min(counts, key=lambda each: (len(losses[each]), -counts[each]))
-    front, best = next((front, best) for front, best in named if level(best.level, front.factor) == name)
+    standings = {name: [_standing(each, name) for each in first] for name in counts}
+    name = min(counts, key=lambda each: (_failures(standings[each]), -counts[each]))
+    front = next(front for front, best in named if level(best.level, front.factor) == name)
     where = f" (the least {front.cost} in {counts[name]} of {len(first)} comparisons; {front_title(front, several)})"
-    verb = "Take " if best.cheaper and not losses[name] else ""
+    verb = "Take " if set(standings[name]) == {"saves"} and not without else ""
     said = f"{verb}{front.factor} = {name}{where if len(first) > 1 else ''}: {front_sentence(front)}"
-    if not losses[name]:
-        return said
-    others = "; ".join(front_title(each, several) for each in losses[name])
-    return f"{said} But {name} is not shown to be so good in: {others}."
+    reservations = _reservations(first, standings[name], name, told=front)
+    if without:
+        places = _listed(_fixed(each) or each.workload for each in without)
+        reservations.append(f"No {front.cost} is compared in: {places}.")
+    return " ".join([said, *reservations])
+
+
+def _of_one_factor(fronts: Sequence[Front]) -> tuple[list[Front], list[Front]]:
+    """Return the fronts that decide what to take: of one factor, by its first cost, with a baseline that knows more
+    than the margin. Then those of combinations that have no front of this cost, one of each."""
+    factors = [each.factor for each in fronts]
+    groups: dict[str, list[Front]] = {}
+    for each in fronts:
+        if each.factor == (METHOD if METHOD in factors else factors[0]) and each.points and _has_skill(each):
+            groups.setdefault(repr((each.workload, sorted(each.fixed.items()))), []).append(each)
+    [(cost, _)] = Counter(own[0].cost for own in groups.values()).most_common(1) or [("", 0)]
+    first = {name: next((each for each in own if each.cost == cost), None) for name, own in groups.items()}
+    return (
+        [each for each in first.values() if each is not None],
+        [groups[name][0] for name, each in first.items() if each is None],
+    )
+
+
+def _standing(front: Front, name: str) -> Standing:
+    """Return how the level of that name stands against the baseline, which itself saves as much as it should: `loses`
+    where it is not shown to keep the quality, `costs` where it does and costs no less."""
+    own = [each for each in front.points if level(each.level, front.factor) == name]
+    if any(each is front.points[0] for each in own):
+        return "saves"
+    if not own or not own[0].not_worse:
+        return "loses"
+    if not _costs_less(front, own[0]):
+        return "costs"
+    return "saves" if own[0].cheaper else "unsure"
+
+
+def _failures(standings: Sequence[Standing]) -> tuple[int, int]:
+    """Return on how many fronts a level loses quality or saves nothing, and on how many its saving is not shown."""
+    return standings.count("loses") + standings.count("costs"), standings.count("unsure")
+
+
+def _reservations(fronts: Sequence[Front], standings: Sequence[Standing], name: str, told: Front) -> list[str]:
+    """Return where a level is not to be taken, a sentence for each reason; `told` is the front that has its own."""
+    lost, dear, unsure = (
+        [front for front, each in zip(fronts, standings, strict=True) if each == standing and front is not told]
+        for standing in ("loses", "costs", "unsure")
+    )
+    several = len({each.workload for each in fronts}) > 1
+    base = level(told.base, told.factor)
+    said = []
+    if lost:
+        titles = _listed(front_title(front, several) for front in lost)
+        said.append(f"But {name} is not shown to be so good in: {titles}.")
+    if dear:
+        titles = _listed(f"{front_title(front, several)}: {_ratio_text(front, name)}" for front in dear)
+        said.append(f"But {name} has no lower {told.cost} than {base} in: {titles}.")
+    if unsure:
+        titles = _listed(front_title(front, several) for front in unsure)
+        said.append(f"That its {told.cost} is lower is not shown in: {titles}.")
+    return said
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Return the first of some texts, and how many more there are."""
+    every = list(texts)
+    more = f"; and {len(every) - MOST_LISTED} more" if len(every) > MOST_LISTED else ""
+    return "; ".join(every[:MOST_LISTED]) + more
+
+
+def _ratio_text(front: Front, name: str) -> str:
+    [ratio] = [each.ratio for each in front.points if level(each.level, front.factor) == name]
+    return "no cost to compare" if ratio is None else f"{ratio:.2f} x"
 
 
 def _names_none(fronts: Sequence[Front]) -> bool:
     """Return whether all fronts have a margin and a cost of the baseline, so that no level to take is an answer."""
     return all(each.margin is not None and each.points[0].cost is not None for each in fronts)
-
-
-def _keeps_quality(front: Front, name: str) -> bool:
-    """Return whether the level of that name is shown to be not worse than the baseline, or is the baseline."""
-    own = [each for each in front.points if level(each.level, front.factor) == name]
-    return any(each is front.points[0] or bool(each.not_worse) for each in own)
 
 
 def _has_skill(front: Front) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import contrasts_of, primaries
-from seamark.analysis.comparison.front import fronts
+from seamark.analysis.comparison.front import fronts, within_limit
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.subset_averages import subset_averages
 from seamark.errors import UserError
@@ -36,10 +36,14 @@ def compared_factors(
     )
     treatments = {trial.treatment for trial in plan.measured}
     unmatched = len(treatments - {name for each in contrasts for name in (each.base, each.new)})
-    notes = (
+    notes: tuple[str, ...] = (
         (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
     )
-    made = fronts(contrasts, seen, comparing, qualities, where)
+    made, cut = within_limit(fronts(contrasts, seen, comparing, qualities, where))
+    if cut:
+        notes += (
+            f"{counted(cut, 'front')} of further costs are left out: `compare: costs` chooses which come first",
+        )
     groups: dict[str, dict[str, None]] = {}
     for trial in plan.measured:
         groups.setdefault(trial.group, {})[trial.treatment] = None

@@ -1,19 +1,19 @@
 """Fronts of quality against a cost: levels of a factor on the same items, which no other level dominates. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
-from seamark.analysis.comparison.items import item_means, item_values
+from seamark.analysis.comparison.items import item_means
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.saving import savings
 from seamark.analysis.comparison.scored import Item
-from seamark.analysis.comparison.units import units_of
 from seamark.model.results.front import Front, FrontPoint
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
-from seamark.stats.compare import ALPHA, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
 from seamark.stats.paired_compare import is_not_worse, paired_test
 
@@ -28,6 +28,7 @@ COSTS = (
 """Costs that are looked for where none are named; a load without streams has the response time in place of them."""
 UNSTREAMED = "latency_ms.p50"
 MOST_FRONTS = 60
+"""Fronts that a document has, beyond those of the first cost, which are all there: they decide what to take."""
 NOT_ITS_SPEED = "its times are not those of the method (speed_not_of_method)"
 
 Seen = Mapping[str, Sequence[Observation]]
@@ -36,7 +37,7 @@ Scores = Mapping[Item, float]
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """One treatment with its scores by item, and its trials that count."""
+    """One treatment with its scores by item, and its trials that count: with answers to all items."""
 
     treatment: str
     level: Value
@@ -73,7 +74,23 @@ def fronts(
             cost = metric_of(name, trials, qualities, where)
             made = _front(own[0], levels, cost, comparing, qualities)
             found += [made] if made is not None else []
-    return tuple(found[:MOST_FRONTS])
+    return tuple(found)
+
+
+def within_limit(found: Sequence[Front]) -> tuple[tuple[Front, ...], int]:
+    """Return the fronts that a document has, in their order, and how many are left out.
+
+    Those of the first cost of each factor and combination come before those of the second, and so on.
+    """
+    seen: Counter[str] = Counter()
+    ranks = []
+    for each in found:
+        place = repr((each.workload, each.factor, sorted(each.fixed.items())))
+        ranks.append(seen[place])
+        seen[place] += 1
+    by_rank = sorted(range(len(found)), key=ranks.__getitem__)
+    kept = sorted(by_rank[: max(MOST_FRONTS, len(seen))])
+    return tuple(found[place] for place in kept), len(found) - len(kept)
 
 
 def first_score(trials: Sequence[Observation]) -> str | None:
@@ -87,7 +104,7 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     named = [(first.base, first.base_level), *((each.new, each.new_level) for each in contrasts)]
     found: list[_Level] = []
     for treatment, level in named:
-        trials = [each for each in seen.get(treatment, ()) if each.counts]
+        trials = [each for each in seen.get(treatment, ()) if each.counts and not _lacks_answers(each)]
         score = first_score(trials)
         scores = item_means(trials, score) if score is not None else {}
         if scores and (not found or scores.keys() & found[0].scores.keys()):
@@ -95,6 +112,11 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
         elif not found:
             return []
     return found
+
+
+def _lacks_answers(trial: Observation) -> bool:
+    """Return whether a trial has unanswered items: then neither its scores nor its costs are those of all items."""
+    return trial.answers is not None and trial.answers.unanswered > 0
 
 
 def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
@@ -128,13 +150,14 @@ def _front(
         [[toll * value for value in spent[each.treatment]] for each in placed],
         clusters=clusters,
     )
-    cheaper = _cheaper(base, placed, cost) if base in placed else {}
+    others = {each.treatment: each.trials for each in placed if each is not base}
+    saved = savings(base.trials, others, cost) if base in placed else {}
     first = median(spent[base.treatment]) if base in placed else None
     family = len(levels) - 1
     points = []
     for each in levels:
         at = placed.index(each) if each in placed else None
-        why, values = known[each.treatment], spent.get(each.treatment)
+        why, values, shown = known[each.treatment], spent.get(each.treatment), saved.get(each.treatment)
         ratio = median(values) / first if values and first and each is not base else None
         kept = None if each is base else _not_worse(base, each, common, clusters, comparing, quality, family)
         points.append(
@@ -148,7 +171,8 @@ def _front(
                 probability=None if at is None else float(places.probability[at]),
                 not_worse=kept,
                 ratio=ratio,
-                cheaper=cheaper.get(each.treatment),
+                cheaper=None if isinstance(shown, str) else shown,
+                untested=shown if isinstance(shown, str) else None,
                 origin="simulated" if any(trial.origin == "simulated" for trial in each.trials) else "measured",
                 reason=why if isinstance(why, str) else None,
             )
@@ -193,51 +217,6 @@ def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float
     if not shared:
         return {name: [median(each.values())] for name, each in costs.items()}
     return {name: [each[block] for block in sorted(shared)] for name, each in costs.items()}
-
-
-def _cheaper(base: _Level, levels: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool]:
-    """Return for each level whether tests, one family, show a lower cost than that of the baseline; without those for
-    which no test can. A cost that every answer has, and that no clock gave, is compared by item; others by trial."""
-    by_item = _cheaper_by_item(base, [each for each in levels if each is not base], cost)
-    if by_item is not None:
-        return by_item
-    units = {
-        each.treatment: units_of(base.trials, each.trials, cost.path, paired=True)
-        for each in levels
-        if each is not base
-    }
-    pairs = {
-        name: (each.base, each.new)
-        for name, each in units.items()
-        if each.kind == "trial" or min(len(each.base), len(each.new)) > 1
-    }
-    tests = compare_family(pairs, better=cost.better)
-    return {
-        name: each.p_adjusted <= ALPHA and each.verdict == "better"
-        for name, each in tests.items()
-        if each.reachable_p * len(tests) <= ALPHA
-    }
-
-
-def _cheaper_by_item(base: _Level, others: Sequence[_Level], cost: ComparedMetric) -> dict[str, bool] | None:
-    """Return the same by costs of the same items, clusters whole; None where the answers do not have this cost."""
-    name = cost.path.removeprefix("quality.")
-    known = {each.treatment: item_values(each.trials, name) for each in (base, *others)}
-    if name == cost.path or not others or not all(known.values()):
-        return None
-    tests = {}
-    for each in others:
-        items = [item for item in known[base.treatment] if item in known[each.treatment]]
-        if not items:
-            return None
-        labels = [label for _, label in items]
-        one, other = ([known[of][item] for item in items] for of in (base.treatment, each.treatment))
-        tests[each.treatment] = paired_test(one, other, clusters=None if None in labels else labels)
-    sign = 1 if cost.better == "lower" else -1
-    adjusted = holm([test.p for test in tests.values()])
-    return {
-        of: p <= ALPHA and sign * test.difference < 0 for (of, test), p in zip(tests.items(), adjusted, strict=True)
-    }
 
 
 def _not_worse(

@@ -24,6 +24,20 @@ def trial_answers(trial: Trial, folder: TrialFolder, load: LoadRecord | None) ->
     return TrialAnswers(
         scores=tuple(record.scores),
         read=scored,
-        unanswered=record.unanswered(load.items if load is not None else None),
+        unanswered=_unanswered(record, load),
         seeds={name: value for name, value in trial.settings.items() if name == SEED or name.endswith(f"_{SEED}")},
     )
+
+
+def whole_answers(folder: TrialFolder) -> AnswersRecord | None:
+    """Return what answers.json says of a trial whose replies were scored, None where an item has no answer: scores of
+    a part of the items are those of another task, in a report as in a comparison."""
+    record = read_or_none(folder.answers_record, AnswersRecord)
+    if record is None or record.status != "ok" or _unanswered(record, read_or_none(folder.load, LoadRecord)):
+        return None
+    return record
+
+
+def _unanswered(record: AnswersRecord, load: LoadRecord | None) -> int:
+    """Return how many items of a load have no answer; 0 where their number is not known."""
+    return record.unanswered(load.items if load is not None else None)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.results.values import Number, Setting, Word
+from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.service import Origin
 
 
@@ -15,7 +15,8 @@ class FrontPoint:
     `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share of
     resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
     more against the baseline is excluded; None for the baseline and without a margin. `ratio` is its cost to that of
-    the baseline; `cheaper`: a test shows that it is lower, None where so few trials allow no test.
+    the baseline; `cheaper`: a test shows that it is lower, None where the trials allow no test: because they are few,
+    or else because of what `untested` says.
     """
 
     treatment: str
@@ -28,6 +29,7 @@ class FrontPoint:
     not_worse: bool | None = None
     ratio: Number = None
     cheaper: bool | None = None
+    untested: Word = field(default=None, metadata=OPTIONAL)
     origin: Origin = "measured"
     reason: Word = None
 

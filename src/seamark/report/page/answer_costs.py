@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from seamark.analysis.summary.trial_answers import whole_answers
+from seamark.model.plurals import counted
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.service import Value
 from seamark.model.trial import levels_of
@@ -13,31 +15,47 @@ from seamark.report.numbers import level, number
 from seamark.report.page.content import Block, Table, column, figures
 from seamark.report.source import Results, TrialRecord
 from seamark.stats.pass_at_k import pass_at_k
-from seamark.storage.documents import read_or_none
 
 TASK, SCORE = "task", "score"
 MOST_K = 64
 
 
-@dataclass(kw_only=True)
-class _Group:
-    """Treatments that differ by their task alone: time on devices, and scores of their first quality."""
+@dataclass(frozen=True, kw_only=True)
+class _Spent:
+    """One trial: the time of its load on its devices, and mean and number of its scores; None without a mean."""
 
-    device_s: float = 0.0
-    blocks: set[int] = field(default_factory=set)
-    scores: list[tuple[float, int]] = field(default_factory=list)
-    is_whole: bool = True
+    device_s: float
+    score: tuple[float, int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Treatments that differ by their task alone, in each block of trials; None for a trial without whole answers."""
+
+    blocks: dict[int, list[_Spent | None]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> list[list[_Spent]]:
+        """The blocks with whole answers to all tasks."""
+        return [known for each in self.blocks.values() if len(known := [one for one in each if one]) == len(each)]
+
+    @property
+    def scores(self) -> list[tuple[float, int]]:
+        """Mean and number of scores of each trial in whole blocks."""
+        return [one.score for block in self.whole for one in block if one.score is not None]
+
+    @property
+    def hours(self) -> float:
+        """Time on devices for one block, the mean of the whole ones."""
+        return sum(one.device_s for block in self.whole for one in block) / 3600 / len(self.whole)
 
 
 def answer_cost_blocks(results: Results) -> list[Block]:
-    """Return the tables that a scenario's answers have; none without scored answers."""
+    """Return the tables that a scenario's answers have, of trials that answered every item; none without any."""
     records = {
         trial.id: record
         for trial in results.trials
-        if trial.ok
-        and (record := read_or_none(trial.folder.answers_record, AnswersRecord)) is not None
-        and record.status == "ok"
-        and SCORE in record.scores
+        if trial.ok and (record := whole_answers(trial.folder)) is not None and SCORE in record.scores
     }
     if not records:
         return []
@@ -54,22 +72,14 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
             continue
         own = levels.get(trial.treatment, {})
         key = named[trial.treatment], tuple((name, value) for name, value in own.items() if name != TASK)
-        group = groups.setdefault(key, _Group())
-        record = records.get(trial.id)
-        if record is None or trial.load_s is None:
-            group.is_whole = False
-            continue
-        score = record.scores[SCORE]
-        group.device_s += trial.load_s * gpus.get(trial.deployment, 1)
-        group.blocks.add(trial.block)
-        if score.mean is not None:
-            group.scores.append((score.mean, score.scored))
-    whole = {key: group for key, group in groups.items() if group.scores and group.is_whole}
+        of_block = groups.setdefault(key, _Group()).blocks.setdefault(trial.block, [])
+        of_block.append(_spent(trial, records.get(trial.id), gpus.get(trial.deployment, 1)))
+    whole = {key: group for key, group in groups.items() if group.scores}
     if not whole:
         return []
     names = list(dict.fromkeys(name for _, own in whole for name, _ in own))
     several = len({workload for workload, _ in whole}) > 1
-    hours = [group.device_s / 3600 / len(group.blocks) for group in whole.values()]
+    hours = [group.hours for group in whole.values()]
     percents = [
         100 * sum(mean * scored for mean, scored in group.scores) / sum(scored for _, scored in group.scores)
         for group in whole.values()
@@ -86,12 +96,22 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
         ),
     )
     others = len(groups) - len(whole)
-    left_out = [f"{others} more lack scores of a task."] if others else []
+    left_out = [f"{others} more lack scores of a task, or answers to some of its questions."] if others else []
+    if lacking := sum(len(group.blocks) - len(group.whole) for group in whole.values()):
+        left_out.append(f"{counted(lacking, 'repetition')} left out: without whole answers to all tasks.")
     note = (
         "Loads of one repetition of all tasks, without starts of servers; a device that lanes share counts for each."
         " The score is the mean of all questions."
     )
     return [Table(columns=columns, caption="Device-hours for quality", footnotes=(note, *left_out))]
+
+
+def _spent(trial: TrialRecord, record: AnswersRecord | None, gpus: int) -> _Spent | None:
+    """Return what a trial with whole answers took and scored; None of another."""
+    if record is None or trial.load_s is None:
+        return None
+    score = record.scores[SCORE]
+    return _Spent(device_s=trial.load_s * gpus, score=None if score.mean is None else (score.mean, score.scored))
 
 
 def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
