@@ -4,14 +4,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from samples import a_load
+from samples import a_load, a_trial, samples_of, write_samples
 
+from seamark.analysis.metrics import derive_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
+from seamark.model.sample import Failure
+from seamark.model.scenario import Slo
 from seamark.storage.codec import decode
+from seamark.storage.paths import TrialFolder
+from seamark.trials.search.largest_load import Limit, Observation
 from seamark.trials.search.largest_load import judged as judged_together
-from seamark.trials.search.observation import ends_search, observation_of
+from seamark.trials.search.observation import ends_search, observation_of, values_of
 from seamark.trials.search.steps import Verdict
 
 GOLDEN = next(Path(__file__).parents[2].glob("analysis/golden/expected/null-*.json"))
@@ -43,6 +49,7 @@ def missed(**changes: Any) -> tuple[dict[str, Any], ...]:
     return ({"metric": "latency_p99_s", "op": "<=", "limit": 0.1, "value": 0.2, "met": False, **changes},)
 
 
+BUSY = {"pid": 1, "wall_s": 10.0, "cpu_s": 9.9}
 LOAD = a_load(workers=[{"backlog_max": 0}])
 
 
@@ -121,3 +128,47 @@ def test_a_load_that_failed_is_an_answer_or_none_or_the_end_of_the_search(catego
     assert ends_search(load) == ends
     if verdict:
         assert judged({"status": "failed", "category": category, "reason": "x", "reasons": []}, load)[0] == verdict
+
+
+def probe_of(folder, rows, slos, **load):
+    """Return the observation of a probe of these samples and objectives, as a search sees it."""
+    named = (each.split() for each in slos)
+    trial = a_trial(slos=tuple(Slo(metric=metric, op=op, limit=float(limit)) for metric, op, limit in named))
+    files = TrialFolder(root=folder)
+    files.root.mkdir(parents=True)
+    write_samples(files.samples, rows)
+    record = a_load(warmup_s=0.0, duration_s=10.0, rows=len(rows), **load)
+    found = derive_metrics(trial, record, files, scenario="s").metrics
+    return observation_of(found, record, values_of(trial.slos, files, found)), found
+
+
+def test_requests_that_timed_out_are_in_a_mean_with_what_they_waited(tmp_path):
+    """Nine in a thousand wait for 30 s, so that the mean is above 0.27 s: those that were answered have 0.02 s."""
+    random = np.random.default_rng(1)
+    due_s = np.sort(random.uniform(0, 10, 20_000))
+    lost = random.random(len(due_s)) < 0.009
+    last_s = due_s + np.where(lost, 30.0, random.exponential(0.02, len(due_s)))
+    rows = samples_of(due_s, due_s, last_s, failure=np.where(lost, int(Failure.TIMEOUT), 0))
+    seen, _ = probe_of(tmp_path / "slow", rows, ["latency_mean_s <= 0.05"])
+    assert judged_together([seen])[0] == "fail"
+    seen, _ = probe_of(tmp_path / "loose", rows, ["latency_mean_s <= 5"])
+    assert judged_together([seen] * 3)[0] == "likely_pass", "what was not answered may have taken any time"
+
+
+def test_a_probe_whose_values_miss_a_withheld_percentile_beside_a_full_client_says_nothing(tmp_path):
+    due_s = np.sort(np.random.default_rng(2).uniform(0, 10, 600))
+    took_s = np.where(np.arange(600) % 12 == 0, 1.0, 0.01)
+    seen, found = probe_of(
+        tmp_path / "few", samples_of(due_s, due_s, due_s + took_s), ["latency_p99_s <= 0.1"], workers=[BUSY]
+    )
+    assert "client_cpu" in {each.code for each in found.reasons}
+    assert judged_together([seen])[0] == "void"
+
+
+def test_the_error_of_a_look_is_shared_among_its_objectives():
+    limits = [Limit(name=str(n), statistic="mean", limit=1.0, of="latency") for n in range(4)]
+    values = np.random.default_rng(3).normal(1.0, 0.3, 400) + 0.0409
+    alone = Observation(values={limits[0]: values})
+    shared = Observation(values={limit: values if limit is limits[0] else values - 0.5 for limit in limits})
+    assert judged_together([alone])[0] == "fail"
+    assert judged_together([shared])[0] == "likely_fail"

@@ -110,12 +110,11 @@ def observation(
 
 
 def _span_s(load: LoadRecord) -> tuple[float, float] | None:
-    """Return when a load began and ended, by its longest worker or else by its plan; None where it is not known."""
-    if load.started_at is None:
+    """Return when a load began and ended, None where it is not known."""
+    if load.started_at is None or load.finished_at is None:
         return None
-    began_s = datetime.fromisoformat(load.started_at).timestamp()
-    planned_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0)
-    return began_s, began_s + max((worker.wall_s or 0.0 for worker in load.workers), default=planned_s)
+    began_s, ended_s = (datetime.fromisoformat(each).timestamp() for each in (load.started_at, load.finished_at))
+    return began_s, ended_s
 
 
 def _figure(metrics: TrialMetrics, path: str) -> Figure:

@@ -63,7 +63,8 @@ def _search(
     assert search is not None
     probes = _Probes(context, trial, folder, parent_pid, max_retries)
     try:
-        found = largest_load(search, trial.load.duration_s, probes.measure, probes.note)
+        load = trial.load
+        found = largest_load(search, load.duration_s, probes.measure, probes.note, warmup_s=load.warmup_s)
     except _BrokenOffError as ended:
         return ended.load
     outcome = probes.record.end(found)

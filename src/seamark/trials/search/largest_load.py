@@ -47,17 +47,19 @@ class Limit:
 @dataclass(frozen=True, kw_only=True)
 class Observation:
     """The observation of one probe. `void`: why it is no evidence about the server. `values`: the values of all
-    requests under each objective, in the order of due times. `against`: other evidence against this load, decisive
-    from one probe where `sure`."""
+    requests under each objective, in the order of due times; those of `bounded` are lower bounds in part, and show no
+    level to pass. `against`: other evidence against this load, decisive from one probe where `sure`."""
 
     void: str | None = None
     against: tuple[str, ...] = ()
     sure: bool = False
     values: Mapping[Limit, Values] = field(default_factory=dict)
+    bounded: frozenset[Limit] = frozenset()
 
 
 def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
-    """Return the joint verdict of a level's probes, in the order in which they were made, and the reason in words."""
+    """Return the joint verdict of a level's probes, in the order in which they were made, and the reason in words.
+    The error of a look is shared among its objectives, any of which may fail the level."""
     last = seen[-1]
     if last.void is not None:
         return "void", last.void
@@ -69,13 +71,14 @@ def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
         return "likely_fail", "; ".join(last.against)
     values = {limit: [each.values[limit] for each in told if limit in each.values] for limit in last.values}
     odds = {limit: _odds(limit, pieces) for limit, pieces in values.items()}
-    missed = [_text(limit, one) for limit, one in odds.items() if one.above <= LOOK_ERROR]
+    missed = [_text(limit, one) for limit, one in odds.items() if one.above <= LOOK_ERROR / len(odds)]
     if missed:
         return "fail", "; ".join(missed)
     above = [_text(limit, one) for limit, one in odds.items() if _likely_missed(limit, one)]
     if above:
         return "likely_fail", f"not decided: {'; '.join(above)}"
-    sure = all(one.below <= LOOK_ERROR for one in odds.values()) and not any(against)
+    bounded = any(limit in each.bounded for each in told for limit in odds)
+    sure = all(one.below <= LOOK_ERROR for one in odds.values()) and not any(against) and not bounded
     met = "; ".join(_text(limit, one) for limit, one in odds.items()) or "every objective is met"
     return ("pass", met) if sure else ("likely_pass", f"not decided: {met}")
 
@@ -105,11 +108,13 @@ class MeasuredProbe:
     took_s: float
 
 
-def largest_load(search: Search, duration_s: float, measure: Measure, note: Note) -> SearchResult:
+def largest_load(
+    search: Search, duration_s: float, measure: Measure, note: Note, *, warmup_s: float = 0.0
+) -> SearchResult:
     """Return the largest load that meets the objectives. `measure` measures a probe, `note` receives its verdict.
 
-    A look of `duration_s` times its number of times is shortened if it would end after the budget, and none begins
-    after it.
+    A look of `duration_s` times its number of times, after its warm-up, is shortened if it would end after the
+    budget, and none begins after it.
     """
     answers: list[LevelVerdict] = []
     seen: dict[float, list[Observation]] = {}
@@ -117,7 +122,7 @@ def largest_load(search: Search, duration_s: float, measure: Measure, note: Note
     while isinstance(step := next_step(search, answers), Probe):
         if spent_s >= search.budget_s:
             return spent(search, answers)
-        step = replace(step, times=_fitting(step.times, duration_s, search.budget_s - spent_s))
+        step = replace(step, times=_fitting(step.times, duration_s, search.budget_s - spent_s - warmup_s))
         measured = measure(step)
         spent_s = round(spent_s + measured.took_s, 3)
         of_level = seen.setdefault(step.level, [])

@@ -11,6 +11,7 @@ import numpy as np
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.objectives import value_of
 from seamark.analysis.metrics.samples import Batch, DamagedError, Times, open_samples
+from seamark.analysis.metrics.window_counts import Unanswered
 from seamark.model.failure_categories import ALL_FAILED
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
@@ -64,12 +65,30 @@ def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limi
     if "schedule_lag" in reasons and not _starved(load):
         ours.append(reasons["schedule_lag"])
     late, _ = _objectives([slo for slo in metrics.slos if _named(slo) in by_values], metrics)
+    late = late or [
+        f"{limit.name} is missed by its requests" for limit, found in values.items() if _late(limit, found)
+    ]
     if ours and (against or late):
         return Observation(void=f"{'; '.join(ours)}. The client may be the cause of: {'; '.join((*against, *late))}")
     other = [reasons[code] for code in OTHER_LOAD if code in reasons]
     if not against and (other or unknown):
         return Observation(void="; ".join((*other, *unknown)))
-    return Observation(against=against, sure=any(code in DECISIVE for code in codes), values=values)
+    bounds = {_named(slo) for slo in metrics.slos if slo.lower_bound}
+    return Observation(
+        against=against,
+        sure=any(code in DECISIVE for code in codes),
+        values=values,
+        bounded=frozenset(limit for limit in values if limit.statistic == "mean" and limit.name in bounds),
+    )
+
+
+def _late(limit: Limit, values: Values) -> bool:
+    """Whether the values of a probe themselves miss a limit, sure or not."""
+    if not len(values):
+        return False
+    if limit.statistic == "mean":
+        return float(values.mean()) > limit.limit
+    return float(np.mean(values > limit.limit)) > 1 - limit.probability
 
 
 def _named(slo: ObjectiveResult | Slo) -> str:
@@ -116,7 +135,8 @@ def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
 def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -> dict[Limit, Values]:
     """Return the values of all requests due in a probe's window, in seconds, in the order of due times.
 
-    A request without a good reply counts as infinitely late for a quantile, and in no mean. Empty if a probe has no
+    A request without a good reply counts as infinitely late for a quantile. In a mean one without any answer has the
+    time that it waited, which is less than its truth, and one that failed otherwise has none. Empty if a probe has no
     metrics or no readable samples.
     """
     limits, start_s, end_s = limits_of(slos), metrics.window.start_s, metrics.window.end_s
@@ -130,7 +150,7 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -
             inside = (batch.due >= start_ns) & (batch.due < end_ns)
             due.append(batch.due[inside])
             for limit in limits:
-                values[limit].append(_values(limit, batch)[inside])
+                values[limit].append(_values(limit, batch, end_ns)[inside])
     except DamagedError:
         return {}
     order = np.argsort(np.concatenate(due), kind="stable")
@@ -158,8 +178,13 @@ def _limit(slo: Slo) -> Limit | None:
     return Limit(name=written, statistic="quantile", limit=slo.limit, probability=QUANTILES[statistic], of=name)
 
 
-def _values(limit: Limit, batch: Batch) -> Values:
-    """Return a time of every request in seconds: infinite without a good reply, NaN without such a time."""
+def _values(limit: Limit, batch: Batch, end_ns: int) -> Values:
+    """Return a time of every request in seconds: NaN without such a time; without a good reply infinite, or for a
+    mean what it waited."""
     begin, end = TIMES[limit.of](batch)
     took_s = np.where((begin != MISSING_NS) & (end != MISSING_NS), (end - begin) / 1e9, np.nan)
-    return np.where(batch.good, took_s, np.inf)
+    if limit.statistic != "mean":
+        return np.where(batch.good, took_s, np.inf)
+    unanswered = Unanswered(batch, end_ns)
+    waited_s = np.where(begin != MISSING_NS, np.maximum(unanswered.until - begin, 0) / 1e9, np.nan)
+    return np.where(batch.good, took_s, np.where(unanswered.rows, waited_s, np.nan))
