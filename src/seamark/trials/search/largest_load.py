@@ -77,9 +77,11 @@ def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
     above = [_text(limit, one) for limit, one in odds.items() if _likely_missed(limit, one)]
     if above:
         return "likely_fail", f"not decided: {'; '.join(above)}"
-    bounded = any(limit in each.bounded for each in told for limit in odds)
+    bounded = [limit.name for limit in odds if any(limit in each.bounded for each in told)]
     sure = all(one.below <= LOOK_ERROR for one in odds.values()) and not any(against) and not bounded
     met = "; ".join(_text(limit, one) for limit, one in odds.items()) or "every objective is met"
+    if bounded:
+        met += f"; {', '.join(bounded)} is not known, as requests had no answer: raise timeout_s, or duration_s"
     return ("pass", met) if sure else ("likely_pass", f"not decided: {met}")
 
 
