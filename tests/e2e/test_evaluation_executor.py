@@ -33,9 +33,9 @@ server:
   command:
     - sh
     - -c
-    - 'case "$1" in *broken*) echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
+    - 'case "$1" in *broken*|*" 13.0"|*" 13") echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
     - sh
-    - "{settings[model]}"
+    - "{settings[model]} {settings[ttft_ms]}"
     - "{python}"
     - "{package}/platform/isolated_main.py"
     - seamark.testservers.reference
@@ -137,6 +137,31 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert len(changed) == 2
     assert Path("out/m3/dense/ruler_fwe/metrics.json").exists()
     assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
+
+
+@pytest.mark.covers("B9", "B10")
+def test_a_folder_holds_the_configuration_that_was_asked_for_last_and_nothing_of_another_beside_a_failure() -> None:
+    device, folder = min(os.sched_getaffinity(0)), Path("turns/m/dense/mock_benchmark")
+
+    def ask(max_requests: int, ttft_ms: int = 1) -> ExecutionResults:
+        adapter = AdapterConfig(adapter_name="scripted", model_kwargs={"ttft_ms": ttft_ms})
+        executor = BenchmarkExecutor([device], 1, "turns", device_kind="cpu")
+        asked = {"generation_kwargs": {"max_new_tokens": 4}, "request_kwargs": {"max_requests": max_requests}}
+        return executor.run_benchmark_matrix(["m"], [("dense", None)], TASKS[:1], adapter, **asked)
+
+    def held() -> tuple[int, int]:
+        config, metrics = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "metrics"))
+        return config["settings"]["max_requests"], metrics["questions"]
+
+    for max_requests in (2, 3, 2):
+        [result] = ask(max_requests).individual_results
+        assert held() == (max_requests, result.metrics["questions"]) == (max_requests, max_requests)
+    failed = ask(2, ttft_ms=13)  # the server does not start
+    assert [each.error_type for each in failed.failed_executions] == ["server_never_healthy"]
+    assert not folder.exists(), "it is of another configuration than the one that failed"
+    again = ask(2)
+    assert again.execution_summary["skipped_stubs"] == 1, "its trial was not measured again"
+    assert held() == (2, 2)
 
 
 @pytest.mark.sweep

@@ -5,6 +5,7 @@ again; after the run the finished ones are exported to the result tree in `base_
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from seamark.evaluation.matrix import (
     stubs_of,
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
-from seamark.evaluation.result_tree import is_current, is_whole, write_whole
+from seamark.evaluation.result_tree import is_current, is_of_another, is_whole, write_whole
 from seamark.planning.study import Study
 from seamark.platform.process_tree import set_parent_death_signal
 from seamark.services.supervisor.control_files import acquire_lock, run_lock
@@ -122,18 +123,26 @@ class BenchmarkExecutor:
         for stub in stubs:
             planned = trials[stub.result_dir]
             found.append((stub, before.get(stub.result_dir) or evaluated(planned, folder.trial(planned.id))))
-        now = write_whole(
-            {
-                Path(stub.result_dir): trial
-                for stub, trial in found
-                if stub.result_dir not in written or not is_current(Path(stub.result_dir), trial)
-            }
-        )
-        write_text(self._written, f"{json.dumps(sorted({*written, *map(str, now)}), indent=1)}\n")
+        self._export(found, written)
         took_s = time.monotonic() - began_s
         results = _results(found, len(before), took_s)
         self._write_summary(results)
         return results
+
+    def _export(self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], written: frozenset[str]) -> None:
+        """Write the folders of whole trials that are new or have changed. A folder that another configuration left
+        in the place of a failed stub is removed: its trial stays in the study, and is written when it is asked for.
+        """
+        trials = {Path(stub.result_dir): trial for stub, trial in found}
+        stale = [path for path, trial in trials.items() if not trial.whole and is_of_another(path, trial)]
+        left = written - set(map(str, stale))
+        write_text(self._written, f"{json.dumps(sorted(left), indent=1)}\n")
+        for folder in stale:
+            shutil.rmtree(folder)
+        now = write_whole(
+            {path: trial for path, trial in trials.items() if str(path) not in left or not is_current(path, trial)}
+        )
+        write_text(self._written, f"{json.dumps(sorted({*left, *map(str, now)}), indent=1)}\n")
 
     def plan(
         self,

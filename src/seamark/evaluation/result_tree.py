@@ -38,10 +38,31 @@ def is_whole(folder: Path) -> bool:
 
 
 def is_current(folder: Path, trial: EvaluatedTrial) -> bool:
-    """Return whether a folder that this trial was written into is whole, and not older than the trial's figures."""
-    if not is_whole(folder):
+    """Return whether a folder of the tree is whole, is this trial's, and is not older than the trial's figures."""
+    if not is_whole(folder) or _holder(folder) != _identity(trial):
         return False
-    return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
+    try:
+        return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
+def is_of_another(folder: Path, trial: EvaluatedTrial) -> bool:
+    """Return whether a folder of the tree says that it holds another trial or configuration than this one."""
+    return _holder(folder) not in (None, _identity(trial))
+
+
+def _holder(folder: Path) -> tuple[str, str] | None:
+    """Return id and configuration of the trial that a folder's config.json names; None where it names none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return config["trial"], config["config_hash"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _identity(trial: EvaluatedTrial) -> tuple[str, str]:
+    return trial.trial.id, trial.trial.config_hash
 
 
 def folders_of(trials: Iterable[Trial]) -> dict[str, Path]:
