@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -13,14 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
+from seamark.analysis.summary import write_metrics
 from seamark.drivers import questions
 from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import answer_rows, evaluated
+from seamark.evaluation.result_tree import write_whole
 from seamark.model.dotted import mark_of, resolved
-from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.answers import AnswersRecord, Score
+from seamark.model.sample import Failure
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
+from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.benchmark import Benchmark, Source, Subset
 from seamark.tasks.task import task_document
@@ -188,3 +193,40 @@ def test_answers_have_their_times_beside_their_scores(folder: TrialFolder) -> No
     assert table["latency_s"].to_pylist() == pytest.approx([0.05] * 3)
     assert table["ttft_s"].to_pylist() == pytest.approx([0.02] * 3), "from the actual send"
     assert [row["latency_s"] for row in answer_rows(evaluated(trial_of(), folder))] == table["latency_s"].to_pylist()
+
+
+@pytest.mark.covers("B11", "B13")
+@pytest.mark.parametrize("failure", [Failure.TIMEOUT, Failure.WRONG_REPLY, Failure.EMPTY_REPLY])
+def test_a_reply_to_a_failed_request_is_neither_scored_nor_exported(folder: TrialFolder, failure: Failure) -> None:
+    fail_first(folder, failure)
+    record = judged(folder)
+    assert (record.scores["score"].scored, record.scores["score"].mean) == (2, 0.0), "the one that failed is right"
+    assert write_metrics(trial_of(), folder).quality["score"] is None
+    trial = evaluated(trial_of(), folder)
+    assert (trial.whole, trial.failed, trial.unanswered, trial.unscored) == (False, True, 1, 1)
+    assert write_whole({folder.root / "tree": trial}) == []
+    write(folder.answers_record, replace(record, scores={"score": Score(mean=1 / 3, scored=3)}))
+    assert not evaluated(trial_of(), folder).whole, "of an earlier version, which scored it"
+
+
+@pytest.mark.covers("B13")
+def test_published_figures_leave_the_replies_of_failed_requests_out(folder: TrialFolder) -> None:
+    lines = [
+        {"question": q, "references": [a], "length": n} for (q, a), n in zip(ROWS, (100, 5000, 9000), strict=True)
+    ]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    document = json.loads(str(trial_of().settings["task"]))
+    columns = {**document["columns"], "facts": ["length"]}
+    document |= {"name": "longbench/qasper_e", "subset": "qasper_e", "columns": columns}
+    trial = a_trial({"task": json.dumps(document), "keep_replies": True})
+    assert set(judge_trial(a_study(), trial, folder).published) == {"0-4k", "4-8k", "8k+"}
+    fail_first(folder, Failure.TIMEOUT)
+    assert set(judge_trial(a_study(), trial, folder).published) == {"4-8k", "8k+"}
+
+
+def fail_first(folder: TrialFolder, failure: Failure) -> None:
+    """Have the request of the first reply fail, as that of one that came too late."""
+    due_s = np.arange(3) * 0.1
+    write_samples(folder.samples, samples_of(due_s, None, due_s + 0.05, failure=[int(failure), 0, 0]))
+    load = a_load(items=3, epoch_unix_ns=1_800_000_000_000_000_000, config_hash="cafe")
+    folder.load.write_text(json.dumps(encode(load)))
