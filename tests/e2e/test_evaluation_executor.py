@@ -1,5 +1,6 @@
 """Matrices from Python on the reference server: results are skipped, a failure stays alone, lanes share devices."""
 
+import csv
 import json
 import os
 import shutil
@@ -162,6 +163,51 @@ def test_a_folder_holds_the_configuration_that_was_asked_for_last_and_nothing_of
     again = ask(2)
     assert again.execution_summary["skipped_stubs"] == 1, "its trial was not measured again"
     assert held() == (2, 2)
+
+
+MINE = """\
+name: mine
+summary: a question of our own
+licence: none
+references: []
+source: {file: %s}
+columns: {context: null}
+template: "{question}"
+scorer: own_scorer_of_matrices:score
+subsets: {a: {}, b: {}}
+"""
+SCORER = "def score(answer, question):\n    return {'score': %g}\n"
+
+
+@pytest.mark.covers("B9", "B13")
+def test_a_changed_scorer_scores_the_results_that_exist_again_and_every_file_has_the_new_scores(
+    working_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(working_folder / "config", tmp_path / "config")
+    (tmp_path / "config/benchmarks").mkdir()
+    (tmp_path / "config/benchmarks/mine.yaml").write_text(MINE % (tmp_path / "rows.jsonl"))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "Capital of Chile?", "references": ["Santiago"]}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+
+    def scores(*subsets: str) -> set[float]:
+        """Return all scores that were returned and written."""
+        executor = BenchmarkExecutor([min(os.sched_getaffinity(0))], 1, "out", device_kind="cpu")
+        configs = [BenchmarkConfig(benchmark_name="mine", subsets=list(subsets))]
+        done = executor.run_benchmark_matrix(["m"], [("dense", None)], configs, ADAPTER, {"max_new_tokens": 4})
+        assert len(done.individual_results) == len(subsets), done.failed_executions
+        returned = {each.metrics["scores"]["score"]["mean"] for each in done.individual_results}
+        folders = [Path(each.stub.result_dir) for each in done.individual_results]
+        written = {json.loads((each / "metrics.json").read_text())["scores"]["score"]["mean"] for each in folders}
+        rows = [row for each in folders for row in csv.DictReader((each / "raw_results.csv").open())]
+        return returned | written | {float(row["score"]) for row in rows}
+
+    for value, subsets in ((0.25, "a"), (0.5, "a"), (0.75, "ab")):
+        Path("own_scorer_of_matrices.py").write_text(SCORER % value)
+        before = loads("out")
+        assert scores(*subsets) == {value}
+        assert before.items() <= loads("out").items(), "nothing is asked again"
 
 
 @pytest.mark.sweep
