@@ -53,7 +53,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(questions, "CACHE", tmp_path / "questions")
-    questions._questions.cache_clear()
     Path("own_scorer.py").write_text(SCORER)
     put(ROWS)
     folder = TrialFolder(root=tmp_path / "trial")
@@ -89,7 +88,6 @@ def a_study() -> Any:
 
 
 def judged(folder: TrialFolder) -> AnswersRecord:
-    questions._questions.cache_clear()
     return judge_trial(a_study(), trial_of(), folder)
 
 
@@ -156,10 +154,35 @@ def test_questions_that_are_gone_are_a_failed_scoring(folder: TrialFolder) -> No
     assert "capitals has 2 questions, and item 2 was asked" in str(failed.reason).splitlines()[0]
 
 
-def test_a_corrected_reference_of_the_same_question_counts(folder: TrialFolder) -> None:
+@pytest.mark.covers("B13")
+def test_a_corrected_reference_of_the_same_question_scores_the_kept_replies_again(folder: TrialFolder) -> None:
     judged(folder)
     put([*ROWS[:2], (ROWS[2][0], "Lima")])
+    assert needs_judging(a_study(), trial_of(), folder)
     assert judged(folder).scores["score"].mean == pytest.approx(2 / 3)
+    assert not needs_judging(a_study(), trial_of(), folder)
+    assert [row["answers"] for row in answer_rows(evaluated(trial_of(), folder))] == [
+        ["Oslo"],
+        ["Santiago"],
+        ["Lima"],
+    ]
+
+
+@pytest.mark.parametrize("rows", [None, [*ROWS, ("Capital of Peru?", "Lima")], [("Of Norway?", "Oslo"), *ROWS[1:]]])
+def test_scores_stay_where_the_data_are_gone_have_more_questions_or_others(
+    folder: TrialFolder, rows: list[tuple[str, str]] | None
+) -> None:
+    judged(folder)
+    Path("rows.jsonl").unlink() if rows is None else put(rows)
+    assert not needs_judging(a_study(), trial_of(), folder)
+
+
+def test_scores_of_an_earlier_version_stay_without_a_digest_of_their_key(folder: TrialFolder) -> None:
+    written = encode(judged(folder))
+    del written["key_sha256"]
+    folder.answers_record.write_text(json.dumps(written))
+    put([*ROWS[:2], (ROWS[2][0], "Lima")])
+    assert not needs_judging(a_study(), trial_of(), folder)
 
 
 def test_another_load_is_scored_against_the_questions_of_its_own_time(folder: TrialFolder) -> None:
@@ -182,7 +205,6 @@ def test_an_export_pairs_no_answer_with_another_question(folder: TrialFolder, ro
         (ROWS[2][0], "Lima", 0),
     ]
     put(rows)
-    questions._questions.cache_clear()
     with pytest.raises(UserError, match=r"question [12] of capitals has changed since it was answered"):
         list(answer_rows(evaluated(trial_of(), folder)))
 

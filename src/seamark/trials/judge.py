@@ -36,6 +36,7 @@ from seamark.storage.documents import read_or_none, replacing, write
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.scoring.published import published_figures
 from seamark.tasks.task import task_of_document
+from seamark.trials.answer_key import key_digest, key_has_changed
 
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
@@ -149,6 +150,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         errors=Counter(error for error in errors or () if error is not None),
         published=_published(trial, good_scores, good),
         answers_sha256=digest(said_by_item(table)),
+        key_sha256=key_digest(trial.settings, dict(zip(items, map(str, ids), strict=True))) if ids else None,
         answered=answered,
     )
     with replacing(folder.answers) as temporary:
@@ -309,7 +311,7 @@ def _table(
 
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     """Return whether the replies of a trial were never scored, or by another version of the function or of what it
-    scores by, and can be scored here."""
+    scores by, or against another answer key, and can be scored here."""
     if trial.parties:
         judged = judged_of(study.services, trial)
         return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
@@ -319,5 +321,8 @@ def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     if (python := _python(study, service)) is not None and not python.exists():
         return False
     record = read_or_none(folder.answers_record, AnswersRecord)
-    newer = record is not None and folder.answers_record.stat().st_mtime_ns >= folder.load.stat().st_mtime_ns
-    return not newer or record is None or record.quality_version != _version(study.services, trial)
+    if record is None or folder.answers_record.stat().st_mtime_ns < folder.load.stat().st_mtime_ns:
+        return True
+    return record.quality_version != _version(study.services, trial) or key_has_changed(
+        trial.settings, folder, record
+    )
