@@ -1,5 +1,6 @@
 """Scores of tasks after a change: another scorer scores kept replies again, other questions score none of them."""
 
+import csv
 import json
 import sys
 from collections.abc import Sequence
@@ -244,6 +245,26 @@ def test_published_figures_leave_the_replies_of_failed_requests_out(folder: Tria
     assert set(judge_trial(a_study(), trial, folder).published) == {"0-4k", "4-8k", "8k+"}
     fail_first(folder, Failure.TIMEOUT)
     assert set(judge_trial(a_study(), trial, folder).published) == {"4-8k", "8k+"}
+
+
+@pytest.mark.covers("B10")
+def test_a_fact_with_the_name_of_another_column_has_a_column_of_its_own(folder: TrialFolder) -> None:
+    facts = {"score": "many", "level": 3, "fact_score": "few"}
+    lines = [{"question": question, "references": [answer], **facts} for question, answer in ROWS]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    document = json.loads(str(trial_of().settings["task"]))
+    document["columns"]["facts"] = list(facts)
+    trial = a_trial({"task": json.dumps(document), "keep_replies": True})
+    load = a_load(items=3, epoch_unix_ns=1_800_000_000_000_000_000, config_hash="cafe")
+    folder.load.write_text(json.dumps(encode(load)))
+    assert judge_trial(a_study(), trial, folder).scores["score"].scored == 3
+    write_metrics(trial, folder)
+    [written] = write_whole({folder.root / "tree": evaluated(trial, folder)})
+    with (written / "raw_results.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert [row["score"] for row in found] == ["1.0", "0.0", "0.0"]
+    own = [(row["fact_fact_score"], row["level"], row["fact_score"]) for row in found]
+    assert own == [("many", "3", "few")] * 3
 
 
 def fail_first(folder: TrialFolder, failure: Failure) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from seamark.analysis.answers import FACT
 from seamark.attention.method import read_method
 from seamark.config.levels import show
 from seamark.errors import UserError
@@ -166,11 +167,23 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     names = [name for name in rows[0] if name not in OUT_OF_CSV] if rows else []
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*names, *facts])
+        writer.writerow([*names, *_fact_columns(facts, names)])
         for row in rows:
             writer.writerow(
                 [*(_cell(row[name]) for name in names), *(_cell(row["facts"].get(name)) for name in facts)]
             )
+
+
+def _fact_columns(facts: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the column of each fact: its name, behind `fact_` where another column has that name."""
+    taken, columns = {*others, *facts}, []
+    for fact in facts:
+        column = fact
+        while fact in others and column in taken:
+            column = f"{FACT}{column}"
+        taken.add(column)
+        columns.append(column)
+    return columns
 
 
 def _cell(value: Any) -> Any:
