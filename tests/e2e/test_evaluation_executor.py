@@ -140,7 +140,7 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
 
 
-@pytest.mark.covers("B9", "B10")
+@pytest.mark.covers("B9", "B11")
 def test_a_folder_holds_the_configuration_that_was_asked_for_last_and_nothing_of_another_beside_a_failure() -> None:
     device, folder = min(os.sched_getaffinity(0)), Path("turns/m/dense/mock_benchmark")
 

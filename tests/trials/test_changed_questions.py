@@ -247,7 +247,7 @@ def test_published_figures_leave_the_replies_of_failed_requests_out(folder: Tria
     assert set(judge_trial(a_study(), trial, folder).published) == {"4-8k", "8k+"}
 
 
-@pytest.mark.covers("B10")
+@pytest.mark.covers("B11")
 def test_a_fact_with_the_name_of_another_column_has_a_column_of_its_own(folder: TrialFolder) -> None:
     facts = {"score": "many", "level": 3, "fact_score": "few"}
     lines = [{"question": question, "references": [answer], **facts} for question, answer in ROWS]
