@@ -1,5 +1,6 @@
 """Matrices from Python on the reference server: results are skipped, a failure stays alone, lanes share devices."""
 
+import csv
 import json
 import os
 import shutil
@@ -33,9 +34,9 @@ server:
   command:
     - sh
     - -c
-    - 'case "$1" in *broken*) echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
+    - 'case "$1" in *broken*|*" 13.0"|*" 13") echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
     - sh
-    - "{settings[model]}"
+    - "{settings[model]} {settings[ttft_ms]}"
     - "{python}"
     - "{package}/platform/isolated_main.py"
     - seamark.testservers.reference
@@ -137,6 +138,76 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert len(changed) == 2
     assert Path("out/m3/dense/ruler_fwe/metrics.json").exists()
     assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
+
+
+@pytest.mark.covers("B9", "B11")
+def test_a_folder_holds_the_configuration_that_was_asked_for_last_and_nothing_of_another_beside_a_failure() -> None:
+    device, folder = min(os.sched_getaffinity(0)), Path("turns/m/dense/mock_benchmark")
+
+    def ask(max_requests: int, ttft_ms: int = 1) -> ExecutionResults:
+        adapter = AdapterConfig(adapter_name="scripted", model_kwargs={"ttft_ms": ttft_ms})
+        executor = BenchmarkExecutor([device], 1, "turns", device_kind="cpu")
+        asked = {"generation_kwargs": {"max_new_tokens": 4}, "request_kwargs": {"max_requests": max_requests}}
+        return executor.run_benchmark_matrix(["m"], [("dense", None)], TASKS[:1], adapter, **asked)
+
+    def held() -> tuple[int, int]:
+        config, metrics = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "metrics"))
+        return config["settings"]["max_requests"], metrics["questions"]
+
+    for max_requests in (2, 3, 2):
+        [result] = ask(max_requests).individual_results
+        assert held() == (max_requests, result.metrics["questions"]) == (max_requests, max_requests)
+    failed = ask(2, ttft_ms=13)  # the server does not start
+    assert [each.error_type for each in failed.failed_executions] == ["server_never_healthy"]
+    assert not folder.exists(), "it is of another configuration than the one that failed"
+    again = ask(2)
+    assert again.execution_summary["skipped_stubs"] == 1, "its trial was not measured again"
+    assert held() == (2, 2)
+
+
+MINE = """\
+name: mine
+summary: a question of our own
+licence: none
+references: []
+source: {file: %s}
+columns: {context: null}
+template: "{question}"
+scorer: own_scorer_of_matrices:score
+subsets: {a: {}, b: {}}
+"""
+SCORER = "def score(answer, question):\n    return {'score': %g}\n"
+
+
+@pytest.mark.covers("B9", "B13")
+def test_a_changed_scorer_scores_the_results_that_exist_again_and_every_file_has_the_new_scores(
+    working_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(working_folder / "config", tmp_path / "config")
+    (tmp_path / "config/benchmarks").mkdir()
+    (tmp_path / "config/benchmarks/mine.yaml").write_text(MINE % (tmp_path / "rows.jsonl"))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "Capital of Chile?", "references": ["Santiago"]}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+
+    def scores(*subsets: str) -> set[float]:
+        """Return all scores that were returned and written."""
+        executor = BenchmarkExecutor([min(os.sched_getaffinity(0))], 1, "out", device_kind="cpu")
+        configs = [BenchmarkConfig(benchmark_name="mine", subsets=list(subsets))]
+        done = executor.run_benchmark_matrix(["m"], [("dense", None)], configs, ADAPTER, {"max_new_tokens": 4})
+        assert len(done.individual_results) == len(subsets), done.failed_executions
+        returned = {each.metrics["scores"]["score"]["mean"] for each in done.individual_results}
+        folders = [Path(each.stub.result_dir) for each in done.individual_results]
+        written = {json.loads((each / "metrics.json").read_text())["scores"]["score"]["mean"] for each in folders}
+        rows = [row for each in folders for row in csv.DictReader((each / "raw_results.csv").open())]
+        return returned | written | {float(row["score"]) for row in rows}
+
+    for value, subsets in ((0.25, "a"), (0.5, "a"), (0.75, "ab")):
+        Path("own_scorer_of_matrices.py").write_text(SCORER % value)
+        before = loads("out")
+        assert scores(*subsets) == {value}
+        assert before.items() <= loads("out").items(), "nothing is asked again"
 
 
 @pytest.mark.sweep

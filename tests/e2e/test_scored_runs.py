@@ -214,6 +214,26 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
     assert max(study.measurements().values()) == 1
 
 
+@pytest.mark.sweep
+@pytest.mark.covers("B13")
+def test_a_corrected_reference_scores_again_with_no_load_at_the_next_submit(study: StudyFolder) -> None:
+    write_own_task(study)
+    (study.root / "own_scorer.py").write_text(SCORER)
+    asked_rows(study, "What?")
+    assert study.submit().returncode == 0
+    [trial] = study.trials()
+    assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 0.5, "every reply is of the word token"
+    before = study.measurements()
+    rows = (study.root / "rows.jsonl").read_text()
+    (study.root / "rows.jsonl").write_text(rows.replace("Oslo", "t\u00f8ken"))
+    assert study.submit().returncode == 0
+    assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 1.0
+    assert study.measurements() == before
+    scored = (trial / "answers.json").stat().st_mtime_ns
+    assert study.submit().returncode == 0
+    assert (trial / "answers.json").stat().st_mtime_ns == scored
+
+
 def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
     a_study(study, items=20, keep_replies=False)
     assert study.submit().returncode == 0

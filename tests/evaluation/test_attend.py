@@ -161,6 +161,17 @@ def test_budgets_that_cover_everything_are_dense_attention(place):
         assert max(answer["errors"]) < 1e-5, answer
 
 
+def test_a_key_that_choosing_and_attention_both_read_counts_once(place):
+    whole, part = {"masker": "top_k", "fraction": 1}, SAMPLES["adaptive_sampling"]
+    methods = [[WHOLE["adaptive_sampling"]], [whole, part], [part, WHOLE["adaptive_sampling"]], [part]]
+    for answer in ask(place, "inside_maskers", "compared", methods=methods, shapes=SHAPES):
+        if answer["kept"][1] == answer["allowed"]:
+            assert answer["bytes"] == [answer["all_bytes"]] * 2, answer
+        else:
+            assert answer["maskers"] == ["adaptive_sampling"]
+            assert answer["bytes"][1] <= answer["all_bytes"]
+
+
 def test_gathered_equals_masked_for_every_masker_alone_and_for_all_together(place):
     methods = [[each] for each in (*PARTS.values(), *SAMPLES.values())]
     methods += [list(PARTS.values()), [PARTS["sink"], PARTS["local"]], [PARTS["local"], *SAMPLES.values()]]

@@ -1,13 +1,16 @@
 """Folders of the result tree: one for each trial, whatever varies between trials of one model, method and task."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seamark.errors import UserError
-from seamark.evaluation.result_tree import folders_of
+from seamark.evaluation.evaluated_trial import evaluated
+from seamark.evaluation.result_tree import FILES, folders_of, is_current, is_of_another
 from seamark.planning.study import SHIPPED, Study
+from seamark.storage.paths import TrialFolder
 
 
 @pytest.mark.covers("B10")
@@ -26,3 +29,25 @@ def test_trials_that_no_setting_tells_apart_are_refused_with_both_names() -> Non
     [first, *_] = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml").plan.trials
     with pytest.raises(UserError, match="the trials x and y would share this folder"):
         folders_of([replace(first, id="x"), replace(first, id="y")])
+
+
+def test_a_folder_is_current_for_the_trial_that_it_names_alone_and_only_while_that_has_figures(
+    tmp_path: Path,
+) -> None:
+    [first, other, *_] = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml").plan.trials
+    own = TrialFolder(root=tmp_path / "trial")
+    own.root.mkdir()
+    own.metrics.write_text("{}")
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    for name in FILES:
+        (folder / name).write_text(json.dumps({"trial": first.id, "config_hash": first.config_hash}))
+    assert is_current(folder, evaluated(first, own))
+    for another in (other, replace(first, config_hash="cafe")):
+        assert not is_current(folder, evaluated(another, own))
+        assert is_of_another(folder, evaluated(another, own))
+    assert not is_of_another(folder, evaluated(first, own))
+    own.metrics.unlink()
+    assert not is_current(folder, evaluated(first, own))
+    (folder / "config.json").write_text("[]")
+    assert not is_of_another(folder, evaluated(first, own)), "a folder that names no trial is left alone"

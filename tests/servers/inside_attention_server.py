@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,32 @@ def halved_in_loads(folder: str, tokens: int, chunk: int, fits: int, scopes: lis
     return {"chunks": chunks, "halvings": halvings}
 
 
+def halved_in_a_question(folder: str, tokens: int, chunk: int, fits: int) -> list[dict[str, Any]]:
+    """Answer a question of `tokens` in chunks of `fits`, and in chunks of `chunk` on a device whose memory ends in
+    the last layer for more than `fits`; return both facts of both methods."""
+    import torch
+
+    from seamark.attention.method import read_method
+
+    def limited(model: Any) -> Any:
+        def end_of_memory(_: Any, given: Any) -> None:
+            if given[0].shape[1] > fits:
+                raise torch.OutOfMemoryError("injected")
+
+        model.network.model.layers[-1].register_forward_pre_hook(end_of_memory)
+        return model.network
+
+    question = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    sampled = {"masker": "adaptive_sampling", "base_rate": 0.1, "epsilon": 0.3, "delta": 0.2}
+    found = []
+    for maskers in ([], [{"masker": "sink", "keys": 4}, sampled]):
+        fields = {"method": read_method({"name": "m", "maskers": maskers}, "m"), "measure_error_ratio": 1.0}
+        for size in (fits, chunk):
+            generation = _generation(folder, size, network=limited)
+            found.append(_answer(generation, [2, 3], question=question, **fields)[1].facts)
+    return found
+
+
 def _generation(folder: str, chunk: int, **changes: Any) -> Any:
     """Return what computes answers of a model, by chunks of that many tokens."""
     from dataclasses import replace
@@ -290,7 +317,9 @@ def _generation(folder: str, chunk: int, **changes: Any) -> Any:
     return Generation(model=model, contexts=ContextCache(model.layers), chunks=Chunks(tokens=chunk))
 
 
-def _answer(generation: Any, context: list[int], *, most: int = 1000, **fields: Any) -> tuple[list[int], Any]:
+def _answer(
+    generation: Any, context: list[int], *, most: int = 1000, question: Sequence[int] = (5, 6, 7), **fields: Any
+) -> tuple[list[int], Any]:
     """Return the tokens of an answer to one question on a context, and what is known of it; it is cancelled before
     its forward pass `most`, counted from 0."""
     from itertools import count
@@ -302,7 +331,7 @@ def _answer(generation: Any, context: list[int], *, most: int = 1000, **fields: 
 
     passes = count()
     completion = Completion(**{"method": Method(name="dense"), "max_tokens": 8, "ignore_eos": True, **fields})
-    answer = Answer(prompt=Prompt(context=tuple(context), question=(5, 6, 7)))
+    answer = Answer(prompt=Prompt(context=tuple(context), question=tuple(question)))
     pieces = list(generation.pieces(completion, answer, lambda: next(passes) >= most))
     return [piece.token for piece in pieces], answer
 

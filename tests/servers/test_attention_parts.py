@@ -25,6 +25,16 @@ def test_chunks_stay_halved_within_a_load_and_another_load_begins_with_whole_one
     assert seen["halvings"] == [2, 2, 2]
 
 
+def test_what_a_chunk_without_memory_has_counted_before_it_failed_is_not_counted(models):
+    dense, dense_halved, sparse, sparse_halved = inside(
+        "halved_in_a_question", folder=models["whole"], tokens=200, chunk=128, fits=32
+    )
+    assert dense["prefill_chunk"] == dense_halved["prefill_chunk"] == 32
+    assert dense_halved == dense
+    assert sparse_halved == sparse
+    assert sparse["output_error_positions"] > 0
+
+
 def test_a_request_that_ends_in_its_context_leaves_the_chunks_that_are_done_to_the_next_one(models):
     seen = inside("ended_in_its_context", folder=models["whole"], tokens=300, chunk=32, passes=[1, 4])
     assert seen["ended"] == [True, True]

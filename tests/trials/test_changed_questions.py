@@ -1,8 +1,10 @@
 """Scores of tasks after a change: another scorer scores kept replies again, other questions score none of them."""
 
+import csv
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -13,14 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
+from seamark.analysis.summary import write_metrics
 from seamark.drivers import questions
 from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import answer_rows, evaluated
+from seamark.evaluation.result_tree import write_whole
 from seamark.model.dotted import mark_of, resolved
-from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.answers import AnswersRecord, Score
+from seamark.model.sample import Failure
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
+from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.benchmark import Benchmark, Source, Subset
 from seamark.tasks.task import task_document
@@ -48,7 +54,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(questions, "CACHE", tmp_path / "questions")
-    questions._questions.cache_clear()
     Path("own_scorer.py").write_text(SCORER)
     put(ROWS)
     folder = TrialFolder(root=tmp_path / "trial")
@@ -84,7 +89,6 @@ def a_study() -> Any:
 
 
 def judged(folder: TrialFolder) -> AnswersRecord:
-    questions._questions.cache_clear()
     return judge_trial(a_study(), trial_of(), folder)
 
 
@@ -151,10 +155,35 @@ def test_questions_that_are_gone_are_a_failed_scoring(folder: TrialFolder) -> No
     assert "capitals has 2 questions, and item 2 was asked" in str(failed.reason).splitlines()[0]
 
 
-def test_a_corrected_reference_of_the_same_question_counts(folder: TrialFolder) -> None:
+@pytest.mark.covers("B13")
+def test_a_corrected_reference_of_the_same_question_scores_the_kept_replies_again(folder: TrialFolder) -> None:
     judged(folder)
     put([*ROWS[:2], (ROWS[2][0], "Lima")])
+    assert needs_judging(a_study(), trial_of(), folder)
     assert judged(folder).scores["score"].mean == pytest.approx(2 / 3)
+    assert not needs_judging(a_study(), trial_of(), folder)
+    assert [row["answers"] for row in answer_rows(evaluated(trial_of(), folder))] == [
+        ["Oslo"],
+        ["Santiago"],
+        ["Lima"],
+    ]
+
+
+@pytest.mark.parametrize("rows", [None, [*ROWS, ("Capital of Peru?", "Lima")], [("Of Norway?", "Oslo"), *ROWS[1:]]])
+def test_scores_stay_where_the_data_are_gone_have_more_questions_or_others(
+    folder: TrialFolder, rows: list[tuple[str, str]] | None
+) -> None:
+    judged(folder)
+    Path("rows.jsonl").unlink() if rows is None else put(rows)
+    assert not needs_judging(a_study(), trial_of(), folder)
+
+
+def test_scores_of_an_earlier_version_stay_without_a_digest_of_their_key(folder: TrialFolder) -> None:
+    written = encode(judged(folder))
+    del written["key_sha256"]
+    folder.answers_record.write_text(json.dumps(written))
+    put([*ROWS[:2], (ROWS[2][0], "Lima")])
+    assert not needs_judging(a_study(), trial_of(), folder)
 
 
 def test_another_load_is_scored_against_the_questions_of_its_own_time(folder: TrialFolder) -> None:
@@ -177,7 +206,6 @@ def test_an_export_pairs_no_answer_with_another_question(folder: TrialFolder, ro
         (ROWS[2][0], "Lima", 0),
     ]
     put(rows)
-    questions._questions.cache_clear()
     with pytest.raises(UserError, match=r"question [12] of capitals has changed since it was answered"):
         list(answer_rows(evaluated(trial_of(), folder)))
 
@@ -188,3 +216,60 @@ def test_answers_have_their_times_beside_their_scores(folder: TrialFolder) -> No
     assert table["latency_s"].to_pylist() == pytest.approx([0.05] * 3)
     assert table["ttft_s"].to_pylist() == pytest.approx([0.02] * 3), "from the actual send"
     assert [row["latency_s"] for row in answer_rows(evaluated(trial_of(), folder))] == table["latency_s"].to_pylist()
+
+
+@pytest.mark.covers("B11", "B13")
+@pytest.mark.parametrize("failure", [Failure.TIMEOUT, Failure.WRONG_REPLY, Failure.EMPTY_REPLY])
+def test_a_reply_to_a_failed_request_is_neither_scored_nor_exported(folder: TrialFolder, failure: Failure) -> None:
+    fail_first(folder, failure)
+    record = judged(folder)
+    assert (record.scores["score"].scored, record.scores["score"].mean) == (2, 0.0), "the one that failed is right"
+    assert write_metrics(trial_of(), folder).quality["score"] is None
+    trial = evaluated(trial_of(), folder)
+    assert (trial.whole, trial.failed, trial.unanswered, trial.unscored) == (False, True, 1, 1)
+    assert write_whole({folder.root / "tree": trial}) == []
+    write(folder.answers_record, replace(record, scores={"score": Score(mean=1 / 3, scored=3)}))
+    assert not evaluated(trial_of(), folder).whole, "of an earlier version, which scored it"
+
+
+@pytest.mark.covers("B13")
+def test_published_figures_leave_the_replies_of_failed_requests_out(folder: TrialFolder) -> None:
+    lines = [
+        {"question": q, "references": [a], "length": n} for (q, a), n in zip(ROWS, (100, 5000, 9000), strict=True)
+    ]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    document = json.loads(str(trial_of().settings["task"]))
+    columns = {**document["columns"], "facts": ["length"]}
+    document |= {"name": "longbench/qasper_e", "subset": "qasper_e", "columns": columns}
+    trial = a_trial({"task": json.dumps(document), "keep_replies": True})
+    assert set(judge_trial(a_study(), trial, folder).published) == {"0-4k", "4-8k", "8k+"}
+    fail_first(folder, Failure.TIMEOUT)
+    assert set(judge_trial(a_study(), trial, folder).published) == {"4-8k", "8k+"}
+
+
+@pytest.mark.covers("B11")
+def test_a_fact_with_the_name_of_another_column_has_a_column_of_its_own(folder: TrialFolder) -> None:
+    facts = {"score": "many", "level": 3, "fact_score": "few"}
+    lines = [{"question": question, "references": [answer], **facts} for question, answer in ROWS]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    document = json.loads(str(trial_of().settings["task"]))
+    document["columns"]["facts"] = list(facts)
+    trial = a_trial({"task": json.dumps(document), "keep_replies": True})
+    load = a_load(items=3, epoch_unix_ns=1_800_000_000_000_000_000, config_hash="cafe")
+    folder.load.write_text(json.dumps(encode(load)))
+    assert judge_trial(a_study(), trial, folder).scores["score"].scored == 3
+    write_metrics(trial, folder)
+    [written] = write_whole({folder.root / "tree": evaluated(trial, folder)})
+    with (written / "raw_results.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert [row["score"] for row in found] == ["1.0", "0.0", "0.0"]
+    own = [(row["fact_fact_score"], row["level"], row["fact_score"]) for row in found]
+    assert own == [("many", "3", "few")] * 3
+
+
+def fail_first(folder: TrialFolder, failure: Failure) -> None:
+    """Have the request of the first reply fail, as that of one that came too late."""
+    due_s = np.arange(3) * 0.1
+    write_samples(folder.samples, samples_of(due_s, None, due_s + 0.05, failure=[int(failure), 0, 0]))
+    load = a_load(items=3, epoch_unix_ns=1_800_000_000_000_000_000, config_hash="cafe")
+    folder.load.write_text(json.dumps(encode(load)))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seamark.attention.fixed_keys import attend_fixed
-from seamark.attention.masker_settings import AdaptiveSampling, HashTopK, Lsh, Quest, TopK, TopP
+from seamark.attention.masker_settings import HashTopK, Lsh, Quest, TopK, TopP
 from seamark.attention.maskers import select
 from seamark.attention.method import Kernel, Method
 from seamark.attention.selection import Selection, Step, grouped
@@ -27,10 +27,10 @@ class Attended:
 
     `output` [heads, q, d]. `kept` and `allowed` count keys over all heads and queries: their ratio is the density.
     `error` is the mean over heads and queries of |output - dense| / |dense| (Euclidean), None if it was not measured.
-    `kv_bytes_read`: keys and values that any query of the group needs, each once a step, and what choosing them
-    reads: all keys for the oracles, signatures for hashes (as if they were stored), least and greatest values for
-    pages, the first sample for adaptive sampling. With kernel `masked` and for dense attention it is all keys and
-    values.
+    `kv_bytes_read`: keys and values that any query of the group needs, and keys that choosing them reads (all for the
+    oracles, the first sample for adaptive sampling), each once a step; beside these, signatures for hashes (as if
+    they were stored), and least and greatest values for pages. With kernel `masked` and for dense attention it is all
+    keys and values.
     """
 
     output: Tensor
@@ -139,7 +139,8 @@ def _chosen(
     (heads, count, _), (groups, total, _) = queries.shape, keys.shape
     rows = max(1, MOST_ELEMENTS // (heads * total))
     outputs, kept = [], 0
-    read_at_all = torch.zeros(groups, total, dtype=torch.bool, device=keys.device)
+    needed = torch.zeros(groups, total, dtype=torch.bool, device=keys.device)
+    looked_at = needed.clone()
     for start in range(0, count, rows):
         part = queries[:, start : start + rows]
         seen = total - count + start + part.shape[1]
@@ -147,14 +148,18 @@ def _chosen(
         step = Step(queries=part, keys=keys[:, :seen], scale=scale, layer=layer, first=first, generator=generator)
         selection = select(step, method)
         kept += int(selection.kept.sum())
-        read_at_all[:, :seen] |= selection.kept.reshape(groups, -1, seen).any(dim=1)
+        needed[:, :seen] |= selection.kept.reshape(groups, -1, seen).any(dim=1)
+        if selection.looked_at is not None:
+            looked_at[:, :seen] |= selection.looked_at.reshape(groups, -1, seen).any(dim=1)
         compute = gathered if kernel == "gathered" else masked
         outputs.append(compute(part, keys[:, :seen], values[:, :seen], selection, scale))
     if kernel == "masked":
         read = _bytes(keys, values, total)
     else:
-        once = int(read_at_all.sum()) * keys.element_size()
-        read = once * (keys.shape[-1] + values.shape[-1]) + _choosing_bytes(method, keys, int(read_at_all.sum()))
+        oracle = any(isinstance(each, TopK | TopP) for each in method.maskers)
+        keys_read = groups * total if oracle else int((needed | looked_at).sum())
+        read = (keys_read * keys.shape[-1] + int(needed.sum()) * values.shape[-1]) * keys.element_size()
+        read += _signature_bytes(method, keys)
     return torch.cat(outputs, dim=1), kept, read
 
 
@@ -178,21 +183,15 @@ def _bytes(keys: Tensor, values: Tensor, positions: int) -> int:
     return size
 
 
-def _choosing_bytes(method: Method, keys: Tensor, kept: int) -> int:
-    """Return what choosing reads beyond the kept keys, of all key-value heads in one step."""
+def _signature_bytes(method: Method, keys: Tensor) -> int:
+    """Return what choosing reads beside keys, of all key-value heads in one step: signatures and bounds of pages."""
     groups, total, size = keys.shape
-    of_a_key = size * keys.element_size()
     read = 0.0
     for masker in method.maskers:
-        if isinstance(masker, TopK | TopP):
-            read = max(read, (groups * total - kept) * of_a_key)
-    for masker in method.maskers:
-        if isinstance(masker, AdaptiveSampling):
-            read += masker.base_rate * groups * total * of_a_key
-        elif isinstance(masker, Lsh):
+        if isinstance(masker, Lsh):
             read += groups * total * masker.bits * masker.tables / 8
         elif isinstance(masker, HashTopK):
             read += groups * total * masker.bits / 8
         elif isinstance(masker, Quest):
-            read += groups * -(-total // masker.page) * 2 * of_a_key
+            read += groups * -(-total // masker.page) * 2 * size * keys.element_size()
     return round(read)

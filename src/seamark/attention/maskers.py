@@ -99,7 +99,7 @@ def adaptive_sampling(masker: AdaptiveSampling, step: Step, before: Selection) -
     certain = (exponentials * (step.allowed & ~candidates)).sum(dim=-1, keepdim=True)
     z = NormalDist().inv_cdf(1 - masker.delta / 2)
     size = (z * spread * count / (masker.epsilon * (certain + count * mean))).square().nan_to_num(posinf=2.0**31)
-    return _sample(step, before, size.clamp(max=2.0**31).ceil().long().maximum(base))
+    return _sample(step, before.with_looked_at(drawn), size.clamp(max=2.0**31).ceil().long().maximum(base))
 
 
 def lsh(masker: Lsh, step: Step, before: Selection) -> Selection:

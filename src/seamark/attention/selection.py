@@ -1,7 +1,7 @@
 """Keys that a method keeps for each query of a step, with the probability of each to be kept. Needs torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -73,10 +73,14 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What is kept so far: `kept` [heads, q, n], and each key's `probability` to be kept, 1 for a certain one."""
+    """What is kept so far: `kept` [heads, q, n], and each key's `probability` to be kept, 1 for a certain one.
+
+    `looked_at` has the keys of first samples, which are read to choose and need not be kept; None without any.
+    """
 
     kept: Tensor
     probability: Tensor
+    looked_at: Tensor | None = None
 
     @classmethod
     def none(cls, step: Step) -> "Selection":
@@ -90,7 +94,7 @@ class Selection:
 
     def with_certain(self, kept: Tensor) -> "Selection":
         """Return the selection that keeps these keys for certain, too."""
-        return Selection(kept=self.kept | kept, probability=self.probability.masked_fill(kept, 1.0))
+        return replace(self, kept=self.kept | kept, probability=self.probability.masked_fill(kept, 1.0))
 
     def with_sampled(self, kept: Tensor, probability: Tensor) -> "Selection":
         """Return the selection with an independent sample; `probability` is each key's in that sample.
@@ -98,7 +102,11 @@ class Selection:
         A key of several samples counts once: it is kept with the probability that any of them holds it.
         """
         either = 1 - (1 - self.probability) * (1 - probability.to(self.probability))
-        return Selection(kept=self.kept | kept, probability=either)
+        return replace(self, kept=self.kept | kept, probability=either)
+
+    def with_looked_at(self, drawn: Tensor) -> "Selection":
+        """Return the selection for which these keys were read, too."""
+        return replace(self, looked_at=drawn if self.looked_at is None else self.looked_at | drawn)
 
     @property
     def bias(self) -> Tensor:

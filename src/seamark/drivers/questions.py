@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from seamark.attention.method import read_method, with_weights_at
@@ -19,7 +20,7 @@ from seamark.model import service
 from seamark.storage.paths import expanded
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
 from seamark.tasks.loading import category_of
-from seamark.tasks.question_files import CACHE, questions
+from seamark.tasks.question_files import CACHE, question_file, question_path, read_questions
 from seamark.tasks.scoring.table import score
 from seamark.tasks.task import at, item_id, task_of_document
 
@@ -157,15 +158,33 @@ def _is_made(text: str) -> bool:
     return _task(text)[1].source.kind == "made"
 
 
-@lru_cache(maxsize=64)
 def _questions(text: str, seed: int, limit: int | None, length_words: int | None) -> Sequence[Question]:
     benchmark, subset = _task(text)
-    return questions(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=CACHE.expanduser())
+    cache = CACHE.expanduser()
+    path = question_file(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    return _read(path, limit)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, limit: int | None) -> Sequence[Question]:
+    """Return the questions of a file, which is read once: changed data are another file."""
+    return read_questions(path, limit)
 
 
 def asked_of(settings: Mapping[str, service.Value]) -> Sequence[Question]:
     """Return the questions of a trial by the number of their items. Raises UserError for data that is not there."""
     return _questions(str(settings["task"]), *_loading(settings))
+
+
+def file_at_hand(settings: Mapping[str, service.Value]) -> Path | None:
+    """Return the file of a trial's questions; None where they would have to be made or loaded from the hub first.
+    Raises UserError for data that is not there."""
+    benchmark, subset = _task(str(settings["task"]))
+    seed, limit, length_words = _loading(settings)
+    find = question_file if subset.source.kind in ("file", "folder") else question_path
+    cache = CACHE.expanduser()
+    path = find(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    return path if path.exists() else None
 
 
 def stage(target: Target, seed: int) -> Mapping[str, service.Value]:

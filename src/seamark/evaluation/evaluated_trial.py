@@ -46,14 +46,20 @@ class EvaluatedTrial:
     @property
     def whole(self) -> bool:
         """Whether the trial is done: nothing failed, and no question is without an answer."""
-        return self.metrics is not None and self.metrics.status == "ok" and self.unscored == 0
+        figures = self.metrics is not None and self.metrics.status == "ok"
+        return figures and self.unscored == 0 and not self.unanswered
 
     @property
     def failed(self) -> bool:
         """Whether the trial was tried in vain, so that only another measurement can make it whole."""
         if self.load is None or not self.load.ok:
             return self.load is not None
-        return self.answers is not None and self.answers.unanswered(self.load.items) > 0
+        return self.unanswered > 0
+
+    @property
+    def unanswered(self) -> int:
+        """Number of questions without a good answer, failed requests with a reply among them; 0 without scores."""
+        return 0 if self.answers is None or self.load is None else self.answers.unanswered(self.load.items)
 
     @property
     def unscored(self) -> int | None:

@@ -5,6 +5,7 @@ again; after the run the finished ones are exported to the result tree in `base_
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,12 +33,14 @@ from seamark.evaluation.matrix import (
     stubs_of,
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
-from seamark.evaluation.result_tree import is_current, is_whole, write_whole
+from seamark.evaluation.result_tree import is_current, is_of_another, is_whole, write_whole
+from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.platform.process_tree import set_parent_death_signal
 from seamark.services.supervisor.control_files import acquire_lock, run_lock
 from seamark.services.supervisor.device_locks import held_here
 from seamark.storage.documents import write_text
+from seamark.trials.judge import needs_judging
 from seamark.trials.progress import Progress, Seen, State, progress_of
 from seamark.trials.trial_files import put_aside
 
@@ -104,36 +107,49 @@ class BenchmarkExecutor:
         _require_no_run(base)
         study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
         trials = trials_by_stub(study, stubs)
-        folder = study.folder(SCENARIO)
         written = self._written_before()
-        before: dict[str, EvaluatedTrial] = {}
+        done = self._done_before(study, stubs, trials, written)
+        if len(done) < len(stubs):
+            self._submit(study, {trials[stub.result_dir].id: stub.title for stub in stubs}, len(done))
+        found = [(stub, _evaluated(study, trials[stub.result_dir])) for stub in stubs]
+        self._export(found, written)
+        took_s = time.monotonic() - began_s
+        results = _results(found, len(done), took_s)
+        self._write_summary(results)
+        return results
+
+    def _done_before(
+        self, study: Study, stubs: Sequence[BenchmarkStub], trials: Mapping[str, Trial], written: frozenset[str]
+    ) -> list[BenchmarkStub]:
+        """Return the stubs that need no run, with a line for each. Put aside what is to be measured again: failed
+        trials, and those whose folder was written and is no longer whole, as it was removed or damaged."""
+        done = []
         for stub in stubs:
-            trial = evaluated(trials[stub.result_dir], folder.trial(trials[stub.result_dir].id))
-            # a folder that was written and is no longer whole was removed or damaged; one never written is exported
+            trial = _evaluated(study, trials[stub.result_dir])
             removed = stub.result_dir in written and not is_whole(Path(stub.result_dir))
             if removed or trial.failed:
                 put_aside(trial.folder)
+            elif trial.whole and needs_judging(study, trial.trial, trial.folder):
+                print(f"Scoring {stub.title} again - what it is scored by has changed", flush=True)
             elif trial.whole:
-                before[stub.result_dir] = trial
+                done.append(stub)
                 print(f"Skipping {stub.title} - results exist", flush=True)
-        if len(before) < len(stubs):
-            self._submit(study, {trials[stub.result_dir].id: stub.title for stub in stubs}, len(before))
-        found = []
-        for stub in stubs:
-            planned = trials[stub.result_dir]
-            found.append((stub, before.get(stub.result_dir) or evaluated(planned, folder.trial(planned.id))))
+        return done
+
+    def _export(self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], written: frozenset[str]) -> None:
+        """Write the folders of whole trials that are new or have changed. A folder that another configuration left
+        in the place of a failed stub is removed: its trial stays in the study, and is written when it is asked for.
+        """
+        trials = {Path(stub.result_dir): trial for stub, trial in found}
+        stale = [path for path, trial in trials.items() if not trial.whole and is_of_another(path, trial)]
+        left = written - set(map(str, stale))
+        write_text(self._written, f"{json.dumps(sorted(left), indent=1)}\n")
+        for folder in stale:
+            shutil.rmtree(folder)
         now = write_whole(
-            {
-                Path(stub.result_dir): trial
-                for stub, trial in found
-                if stub.result_dir not in written or not is_current(Path(stub.result_dir), trial)
-            }
+            {path: trial for path, trial in trials.items() if str(path) not in left or not is_current(path, trial)}
         )
-        write_text(self._written, f"{json.dumps(sorted({*written, *map(str, now)}), indent=1)}\n")
-        took_s = time.monotonic() - began_s
-        results = _results(found, len(before), took_s)
-        self._write_summary(results)
-        return results
+        write_text(self._written, f"{json.dumps(sorted({*left, *map(str, now)}), indent=1)}\n")
 
     def plan(
         self,
@@ -224,6 +240,10 @@ class BenchmarkExecutor:
         ]
         document = {**results.execution_summary, "failures": failures}
         write_text(folder / "execution_summary.json", f"{json.dumps(document, indent=1)}\n")
+
+
+def _evaluated(study: Study, trial: Trial) -> EvaluatedTrial:
+    return evaluated(trial, study.folder(SCENARIO).trial(trial.id))
 
 
 def _end_with_parent() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from seamark.analysis.answers import FACT
 from seamark.attention.method import read_method
 from seamark.config.levels import show
 from seamark.errors import UserError
@@ -38,10 +39,31 @@ def is_whole(folder: Path) -> bool:
 
 
 def is_current(folder: Path, trial: EvaluatedTrial) -> bool:
-    """Return whether a folder that this trial was written into is whole, and not older than the trial's figures."""
-    if not is_whole(folder):
+    """Return whether a folder of the tree is whole, is this trial's, and is not older than the trial's figures."""
+    if not is_whole(folder) or _holder(folder) != _identity(trial):
         return False
-    return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
+    try:
+        return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
+def is_of_another(folder: Path, trial: EvaluatedTrial) -> bool:
+    """Return whether a folder of the tree says that it holds another trial or configuration than this one."""
+    return _holder(folder) not in (None, _identity(trial))
+
+
+def _holder(folder: Path) -> tuple[str, str] | None:
+    """Return id and configuration of the trial that a folder's config.json names; None where it names none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return config["trial"], config["config_hash"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _identity(trial: EvaluatedTrial) -> tuple[str, str]:
+    return trial.trial.id, trial.trial.config_hash
 
 
 def folders_of(trials: Iterable[Trial]) -> dict[str, Path]:
@@ -145,11 +167,23 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     names = [name for name in rows[0] if name not in OUT_OF_CSV] if rows else []
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*names, *facts])
+        writer.writerow([*names, *_fact_columns(facts, names)])
         for row in rows:
             writer.writerow(
                 [*(_cell(row[name]) for name in names), *(_cell(row["facts"].get(name)) for name in facts)]
             )
+
+
+def _fact_columns(facts: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the column of each fact: its name, behind `fact_` where another column has that name."""
+    taken, columns = {*others, *facts}, []
+    for fact in facts:
+        column = fact
+        while fact in others and column in taken:
+            column = f"{FACT}{column}"
+        taken.add(column)
+        columns.append(column)
+    return columns
 
 
 def _cell(value: Any) -> Any:

@@ -7,6 +7,7 @@ another file. It is written atomically: a file that is there is whole.
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,19 @@ def question_file(
     for data that cannot be loaded, and for a length where data are loaded.
     """
     task = benchmark.task(subset)
+    path = question_path(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    if not path.exists():
+        rows = rows_of(benchmark, subset, seed=seed, length_words=length_words)
+        number = _number_made(subset, limit)
+        _write(path, _converted(task, subset, rows if number is None else islice(rows, number)))
+    return path
+
+
+def question_path(
+    benchmark: Benchmark, subset: Subset, *, seed: int, limit: int | None, length_words: int | None, cache: Path
+) -> Path:
+    """Return where `question_file` has the questions of a task, and write nothing. Raises UserError as it does."""
+    task = benchmark.task(subset)
     if limit is not None and limit < 1:
         raise UserError(f"{task}: {limit} questions cannot be asked. Ask 1 or more.")
     made = subset.source.kind == "made"
@@ -61,18 +75,18 @@ def question_file(
         raise UserError(f"{task}: its contexts have the length that they have. Remove the length in words.")
     if length_words is not None and length_words < 1:
         raise UserError(f"{task}: a context of {length_words} words cannot be made. Give 1 word or more.")
-    number = (subset.questions if limit is None else limit) if made else None
     key = {
         "benchmark": benchmark.name,
         "subset": subset.digest,
         "content": _content(task, subset),
-        "made": [seed, length_words, number] if made else None,
+        "made": [seed, length_words, _number_made(subset, limit)] if made else None,
     }
-    path = cache / f"{task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
-    if not path.exists():
-        rows = rows_of(benchmark, subset, seed=seed, length_words=length_words)
-        _write(path, _converted(task, subset, rows if number is None else islice(rows, number)))
-    return path
+    return cache / f"{task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
+
+
+def _number_made(subset: Subset, limit: int | None) -> int | None:
+    """Return how many questions of a task are made, None of data that are loaded: all of these are converted."""
+    return (subset.questions if limit is None else limit) if subset.source.kind == "made" else None
 
 
 def read_questions(path: Path, limit: int | None = None) -> list[Question]:
@@ -87,7 +101,16 @@ def _content(task: str, subset: Subset) -> list[str]:
     source = subset.source
     marks = [mark_of(path) for path in (source.made_by, subset.rows) if path]
     path = data_file(task, subset)
-    return [*marks, f"{path.suffix} {sha256_of(path)}"] if path is not None and path.is_file() else marks
+    if path is None or not path.is_file():
+        return marks
+    state = path.stat()
+    return [*marks, f"{path.suffix} {_sha256(path, state.st_mtime_ns, state.st_size)}"]
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: Path, _mtime_ns: int, _size: int) -> str:
+    """Return the digest of a data file, which is read once for each time of change and size: many trials ask it."""
+    return sha256_of(path)
 
 
 def _converted(task: str, subset: Subset, rows: Iterator[Row]) -> Iterator[Question]:

@@ -36,6 +36,7 @@ from seamark.storage.documents import read_or_none, replacing, write
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.scoring.published import published_figures
 from seamark.tasks.task import task_of_document
+from seamark.trials.answer_key import key_digest, key_has_changed
 
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
@@ -134,20 +135,24 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         _require_asked(folder, load, {str(item): str(text) for item, text in zip(items, asked, strict=True)}, trial)
     scores = _columns(batches, service.qualities)
     facts = _facts(batches)
+    texts = {"id": ids, "cluster": clusters, "error": errors, "finish": finish, "answer": said}
+    table = _table(folder, load, kept, items, texts, scores, facts).sort_by("item")
+    good = table.filter(pc.field("failure").is_null())  # a failed request can have a reply: one that came too late
+    answered = pc.count_distinct(good["item"]).as_py()
+    good_scores = {name: good[name].to_pylist() for name in scores}
+    good_clusters = None if clusters is None else good["cluster"].to_pylist()
     record = AnswersRecord(
         status="ok",
         quality_version=_version(study.services, trial),
         answers=len(items),
         clusters=len(set(clusters)) if clusters is not None else None,
-        scores={name: score_of(values, clusters) for name, values in scores.items()},
+        scores={name: score_of(values, good_clusters) for name, values in good_scores.items()},
         errors=Counter(error for error in errors or () if error is not None),
-        published=_published(trial, scores, batches),
+        published=_published(trial, good_scores, good),
+        answers_sha256=digest(said_by_item(table)),
+        key_sha256=key_digest(trial.settings, dict(zip(items, map(str, ids), strict=True))) if ids else None,
+        answered=answered,
     )
-    texts = {"id": ids, "cluster": clusters, "error": errors, "finish": finish, "answer": said}
-    table = _table(folder, load, kept, items, texts, scores, facts).sort_by("item")
-    good = table.filter(pc.field("failure").is_null())
-    answered = pc.count_distinct(good["item"]).as_py()
-    record = replace(record, answers_sha256=digest(said_by_item(table)), answered=answered)
     with replacing(folder.answers) as temporary:
         about = {METADATA_KEY: json.dumps(encode(record)).encode()}
         pq.write_table(table.replace_schema_metadata(about), temporary, compression="zstd", write_page_checksum=True)
@@ -206,16 +211,15 @@ def score_of(values: Sequence[float | None], clusters: Sequence[str | None] | No
     return Score(mean=mean.difference, standard_error=mean.standard_error, scored=len(scored))
 
 
-def _published(
-    trial: Trial, scores: Mapping[str, Sequence[float | None]], batches: Sequence[Mapping[str, Any]]
-) -> Mapping[str, float]:
-    """Return the figures of a trial's task as its benchmark publishes them; none without a task."""
+def _published(trial: Trial, scores: Mapping[str, Sequence[float | None]], rows: pa.Table) -> Mapping[str, float]:
+    """Return the figures of a trial's task as its benchmark publishes them, by the rows of good answers; none without
+    a task."""
     try:
         benchmark, subset = task_of_document(json.loads(str(trial.settings.get("task"))))
     except (ValueError, TypeError, KeyError):  # none, or a setting of the same name in a recipe of the user's own
         return {}
-    names = dict.fromkeys(name for batch in batches for name in batch["facts"])
-    facts = {name: [value for batch in batches for value in _column(batch, name)] for name in names}
+    names = (name for name in rows.column_names if name.startswith(FACT))
+    facts = {name.removeprefix(FACT): rows[name].to_pylist() for name in names}
     return published_figures(benchmark.task(subset), subset.scorer, scores, facts)
 
 
@@ -307,7 +311,7 @@ def _table(
 
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     """Return whether the replies of a trial were never scored, or by another version of the function or of what it
-    scores by, and can be scored here."""
+    scores by, or against another answer key, and can be scored here."""
     if trial.parties:
         judged = judged_of(study.services, trial)
         return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
@@ -317,5 +321,8 @@ def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     if (python := _python(study, service)) is not None and not python.exists():
         return False
     record = read_or_none(folder.answers_record, AnswersRecord)
-    newer = record is not None and folder.answers_record.stat().st_mtime_ns >= folder.load.stat().st_mtime_ns
-    return not newer or record is None or record.quality_version != _version(study.services, trial)
+    if record is None or folder.answers_record.stat().st_mtime_ns < folder.load.stat().st_mtime_ns:
+        return True
+    return record.quality_version != _version(study.services, trial) or key_has_changed(
+        trial.settings, folder, record
+    )

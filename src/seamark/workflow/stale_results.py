@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from seamark.errors import UserError
+from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.deployment_record import DeploymentRecord, Environment
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import Summary
@@ -12,15 +13,15 @@ from seamark.model.server_identity import belongs
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.supervisor.deployment import sweep as sweep_servers
-from seamark.storage.documents import is_damaged, put_away, read
+from seamark.storage.documents import is_damaged, put_away, read, read_or_none
 from seamark.storage.paths import TrialFolder
 from seamark.trials.conflicts import CommitMarks, conflicts, refusal
 from seamark.trials.trial_files import put_aside, stands
 
 
 def sweep(study: Study, marks: CommitMarks) -> None:
-    """Put away stale endpoints, records of trials without samples, failures on another server, unreadable files, and
-    metrics of an older version.
+    """Put away stale endpoints, records of trials without samples, failures on another server, unreadable files,
+    metrics of an older version, and scores against another answer key.
 
     Raises UserError, before any change, when trials were measured on another server or in another configuration than
     planned.
@@ -67,6 +68,9 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         folder.metrics.unlink(missing_ok=True)
     elif folder.metrics.exists() and _can_be_newer(folder):
         folder.metrics.unlink()
+    if _is_of_another_key(folder, trial):
+        folder.metrics.unlink(missing_ok=True)
+        folder.answers_record.unlink(missing_ok=True)
 
 
 def _lacks_figures(party: TrialFolder) -> bool:
@@ -79,6 +83,16 @@ def _can_be_newer(folder: TrialFolder) -> bool:
     from seamark.trials.derive_trial import can_be_newer  # imports numpy, which a first run does not need
 
     return can_be_newer(folder)
+
+
+def _is_of_another_key(folder: TrialFolder, trial: Trial) -> bool:
+    """Return whether kept replies of a trial were scored against other references than those of today."""
+    from seamark.trials.answer_key import key_has_changed  # imports pyarrow, which a first run does not need
+
+    if trial.parties:
+        return any(_is_of_another_key(folder.party(str(party.party)), party) for party in trial.parties)
+    record = read_or_none(folder.answers_record, AnswersRecord) if folder.replies.exists() else None
+    return record is not None and key_has_changed(trial.settings, folder, record)
 
 
 def _is_made(record: Path) -> bool:

@@ -157,6 +157,10 @@ class _Work:
 
         def forward(ids: Sequence[int]) -> torch.Tensor:
             self._check()
+            with self._measurements.counted_if_done():
+                return computed(ids)
+
+        def computed(ids: Sequence[int]) -> torch.Tensor:
             step = Pass(
                 phase=phase,
                 measurements=self._measurements,

@@ -1,6 +1,7 @@
 """What attention read: density by layer and phase, bytes of keys and values, output error of some positions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
@@ -61,6 +62,20 @@ class Measurements:
         counts.allowed[layer] += allowed
         if phase in REPORTED:
             self.kv_bytes_read += kv_bytes_read
+
+    @contextmanager
+    def counted_if_done(self) -> Iterator[None]:
+        """Take what one forward pass has counted and sampled back where it fails: what it was for is computed again,
+        in smaller parts, from its first layer."""
+        counts = {phase: ([*each.kept], [*each.allowed]) for phase, each in self._phases.items()}
+        before = self.kv_bytes_read, len(self.sampled), self._positions_sampled, self.layers_counted
+        try:
+            yield
+        except BaseException:
+            self._phases = {name: PhaseCounts(kept=kept, allowed=allowed) for name, (kept, allowed) in counts.items()}
+            self.kv_bytes_read, sampled, self._positions_sampled, self.layers_counted = before
+            del self.sampled[sampled:]
+            raise
 
     def place_to_sample(self, phase: Phase, queries: int) -> int | None:
         """Return which of a pass's queries to sample, None for none: of several that are drawn, the first."""
