@@ -165,3 +165,11 @@ def test_a_planted_loss_of_3_points_in_500_paired_answers_is_found_at_the_stated
         found += one_study.verdict == "worse"
     stated = mcnemar_power(500, 0.03, 0.05)
     assert found / 300 == pytest.approx(stated, abs=3 * (stated * (1 - stated) / 300) ** 0.5)
+
+
+def test_items_that_were_scored_by_other_references_are_not_paired():
+    found = one(answered("a", SAME, key="one"), answered("b", LOST, key="two")).comparisons[0]
+    assert found.verdict == "inconclusive"
+    assert found.reason == "the two sides were scored by other references of the same items"
+    assert one(answered("a", SAME, key="one"), answered("b", LOST, key="one")).comparisons[0].reason is None
+    assert one(answered("a", SAME, key="one"), answered("b", LOST)).comparisons[0].reason is None

@@ -165,7 +165,7 @@ def config_of(trial: EvaluatedTrial) -> Mapping[str, Any]:
 def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     facts = list(dict.fromkeys(name for row in rows for name in row["facts"]))
     names = [name for name in rows[0] if name not in OUT_OF_CSV] if rows else []
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:  # halves of surrogate pairs
         writer = csv.writer(file)
         writer.writerow([*names, *_fact_columns(facts, names)])
         for row in rows:

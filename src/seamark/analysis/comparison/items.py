@@ -9,6 +9,10 @@ from seamark.analysis.comparison.scored import Item
 from seamark.model.plurals import counted
 
 RETRY = "`bench retry` measures such trials again."
+OTHER_KEY = (
+    "the two sides were scored by other references of the same items",
+    "`bench collect` scores kept replies by the references of today; where the replies are gone, measure again.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,9 @@ def paired_items(
     both = [item for item in one if item in other]
     if not both:
         return "the two sides have no item in common", "compare treatments that were given the same items."
+    keys = [{each.answers.key for each in side if each.answers and each.answers.key} for side in used]
+    if one.keys() == other.keys() and all(keys) and not keys[0] & keys[1]:
+        return OTHER_KEY
     labels = [label for _, label in both]
     return PairedItems(
         ids=tuple(item for item, _ in both),

@@ -26,6 +26,7 @@ def trial_answers(trial: Trial, folder: TrialFolder, load: LoadRecord | None) ->
         read=scored,
         unanswered=_unanswered(record, load),
         seeds={name: value for name, value in trial.settings.items() if name == SEED or name.endswith(f"_{SEED}")},
+        key=record.key_sha256,
     )
 
 
