@@ -137,6 +137,12 @@ class HostCluster:
         moved_gb = sum(self._models[old].memory_gb for old in evicted) + self._models[model].memory_gb
         return moved_gb / self._layout.host(gpu).kind.pcie_gb_per_s + self._layout.switch_overhead_s
 
+    def evicted(self, model: int, place: int) -> list[int]:
+        """Return the models that have to go from the first GPU of a place for another one, the least recently used
+        first."""
+        gpu = self.gpus_of(place, 1)[0]
+        return [] if model in self.residents[gpu] else self._evicted(model, gpu)
+
     def _evicted(self, model: int, gpu: int) -> list[int]:
         """Return the models that have to go for another one."""
         residents, kind = self.residents[gpu], self._layout.host(gpu).kind
