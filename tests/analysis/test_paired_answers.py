@@ -168,8 +168,8 @@ def test_a_planted_loss_of_3_points_in_500_paired_answers_is_found_at_the_stated
 
 
 def test_items_that_were_scored_by_other_references_are_not_paired():
-    found = one(answered("a", SAME, key="one"), answered("b", LOST, key="two")).comparisons[0]
+    found = one([answered("a", SAME, key="one")], [answered("b", LOST, key="two")]).comparisons[0]
     assert found.verdict == "inconclusive"
     assert found.reason == "the two sides were scored by other references of the same items"
-    assert one(answered("a", SAME, key="one"), answered("b", LOST, key="one")).comparisons[0].reason is None
-    assert one(answered("a", SAME, key="one"), answered("b", LOST)).comparisons[0].reason is None
+    assert one([answered("a", SAME, key="one")], [answered("b", LOST, key="one")]).comparisons[0].reason is None
+    assert one([answered("a", SAME, key="one")], [answered("b", LOST)]).comparisons[0].reason is None

@@ -116,6 +116,25 @@ def test_a_trace_of_tokens_gives_each_request_its_own_lengths(study: StudyFolder
         assert (table["last_ns"].to_numpy() == np.rint(served.completed_s * 1e9)).all()
 
 
+@pytest.mark.covers("C14")
+def test_the_window_of_arrivals_that_run_out_ends_with_the_last_one(study: StudyFolder) -> None:
+    rows = [{"at_s": number / 100} for number in range(1_000)]
+    (study.root / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = station(pattern="recorded", requests_file="asked.jsonl")
+    write(
+        study,
+        {**asked, "name": "short", "duration_s": 9},
+        {**asked, "name": "long", "duration_s": 99},
+        station(name="steps", pattern="steps", step_rates="100:10,0:90", duration_s=100),
+    )
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [study.json(f"{trial.name}/metrics.json") for trial in study.trials()]
+    assert len(found) == 3
+    for figures in found:
+        assert figures["throughput"]["value"] == pytest.approx(100.0, rel=0.02), figures
+
+
 @pytest.mark.sweep
 @pytest.mark.covers("C14", "B2", "E-NFR04")
 @pytest.mark.parametrize("victim", ["everything", "simulation"])

@@ -7,6 +7,7 @@ import pytest
 from seamark.simulation.bounds import lower_bounds
 from seamark.simulation.gpu_changes import gpu_changes
 from seamark.simulation.layout import Change, Failures, GpuKind, Host, Layout
+from seamark.simulation.log_text import event_lines
 from seamark.simulation.machine import Machine
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.run_policy import run_policy
@@ -135,6 +136,23 @@ def test_a_gpu_holds_several_models_and_the_least_recently_used_goes_first():
     assert schedule.fetch_s.tolist() == [1.0, 1.0, 0.0, 4.25, 4.0, 4.25]
     alone = ran(work, machine((KIND, 1)))
     assert alone.fetch_s.tolist() == [1.0, 4.0, 4.0, 4.25, 4.25, 4.0]
+
+
+@pytest.mark.covers("C14")
+def test_the_log_of_a_switch_names_the_models_that_went():
+    models = [model("a", 16.0), model("b", 16.0), model("c", 20.0), model("d", 40.0)]
+    work = requests_of(*((each.id, 1.0, {}) for each in models), models=models)
+    lines = list(event_lines(ran(work, machine((KIND, 1), several_models=True))))
+    assert [line.partition("from ")[2].split(" (")[0] for line in lines if "switch" in line] == [
+        "a to c",
+        "b, c to d",
+    ]
+    lines = list(event_lines(ran(work, machine((KIND, 1)))))
+    assert [line.partition("from ")[2].split(" (")[0] for line in lines if "switch" in line] == [
+        "a to b",
+        "b to c",
+        "c to d",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 import json
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from in_process import run
 
+from seamark.model.results.schedule_metrics import Outcomes
 from seamark.simulation.machine import Machine
 from seamark.trials.simulation.policy_comparison import compare_policies
 from seamark.trials.simulation.quick_simulation import simulated_blocks
@@ -93,3 +95,72 @@ def test_blocks_are_refused_where_no_time_is_drawn():
     code, said = run([*WORDS, "--draw", "--blocks", "6", "--policy", "baseline,fifo"])
     assert code == 2
     assert "--blocks: no time is drawn" in said
+
+
+FAILING = """
+gpu_kinds: {slow: {speed: 0.25}, fast: {speed: 1}}
+hosts:
+  - {name: slow, kind: slow, gpus: 4, network_gb_per_s: 10}
+  - {name: fast, kind: fast, gpus: 4, network_gb_per_s: 10}
+failures: {mtbf_s: 60, repair_s: 5, attempts: 1}
+"""
+
+
+@pytest.fixture
+def failing():
+    """A machine whose slow GPUs nearly always fail before a node of 50 s ends, and four such nodes."""
+    Path("failing.yaml").write_text(FAILING, encoding="utf-8")
+    workflow = {"nodes": [{"id": "n", "model": "m"}]}
+    model = {"memory_gb": 1, "gpus_required": 1, "load_time_seconds": 0}
+    Path("one.json").write_text(json.dumps({"models": {"m": model}, "workflows": {"w": workflow}}), encoding="utf-8")
+    asked = [
+        {
+            "request_id": f"r{i}",
+            "workflow_id": "w",
+            "timestamp": "2024-01-01T10:00:00",
+            "node_execution_times": {"n": 50},
+        }
+        for i in range(4)
+    ]
+    Path("asked.json").write_text(json.dumps({"requests": asked}), encoding="utf-8")
+    words = ["simulate", "--machine", "failing.yaml", "--config", "one.json", "--requests", "asked.json"]
+    return [*words, "--arrivals", "timestamps", "--policy", "baseline,heft"]
+
+
+@pytest.mark.covers("C14")
+def test_a_policy_whose_blocks_complete_nothing_has_no_mean_of_zero_and_is_not_compared(failing):
+    code, said = run([*failing, "--blocks", "20"])
+    assert code == 0, said
+    header, base, other, what, left, _ = said.splitlines()
+    assert "incomplete" in header
+    baseline, heft = base.split(), other.split()
+    assert baseline[2] == "200.00", said  # of the one request that completed
+    assert (heft[2], heft[-2:]) == ("50.00", ["not", "compared"])
+    assert (baseline[4:7], heft[4:7]) == (["79", "of", "80"], ["43", "of", "80"]), said
+    assert what.startswith("Medians over 20 blocks.")
+    assert left.endswith("Blocks in which a policy did not complete all are not compared.")
+    code, said = run([*failing, "--blocks", "2"])
+    assert said.splitlines()[1].split()[1:6] == ["80.33", "–", "0", "8", "of"], said
+
+
+def test_a_table_of_policies_has_no_mean_of_nothing_and_no_bound_of_what_did_not_run(failing):
+    code, said = run([*failing, "--seed", "1"])
+    assert code == 0, said
+    _, base, *_ = said.splitlines()
+    assert base.split()[2:4] == ["–", "–"], said
+    assert "No schedule is shorter" not in said
+    assert "of 4 requests not completed" in said
+
+
+@pytest.mark.covers("C14")
+def test_only_blocks_in_which_both_policies_completed_all_requests_are_compared():
+    figures = {}
+    for runs in blocks(range(8), ("baseline", "fifo"), gpus=1):
+        for each in runs:
+            figures.setdefault(each.policy, []).append(each.figures)
+    lost = Outcomes(executions={"gpu_failed": 1}, held_s=1.0, not_run=1, incomplete_requests=1)
+    again = replace(lost, not_run=0, incomplete_requests=0)
+    figures["baseline"][0] = replace(figures["baseline"][0], outcomes=lost)
+    figures["fifo"][1] = replace(figures["fifo"][1], outcomes=lost)
+    figures["fifo"][2] = replace(figures["fifo"][2], outcomes=again)
+    assert compare_policies(figures, "mean completion").comparisons["fifo"].pairs == 6

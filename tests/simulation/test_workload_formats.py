@@ -120,6 +120,16 @@ def test_tokens_of_a_trace_are_the_times_of_models_with_a_rate(
     assert list(work.duration_s) == [tokens[0] / 50, 3, tokens[1] / 50, 3]
 
 
+def test_a_trace_of_too_many_requests_is_refused_and_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seamark.config.workloads.token_trace.MOST_REQUESTS", 10)
+    system = written(tmp_path / "system.yaml", SYSTEM)
+    rows = [json.dumps({"at_s": number, "output_tokens": 10}) + "\n" for number in range(11)]
+    work, _ = work_of(system, written(tmp_path / "ten.jsonl", "".join(rows[:10])))
+    assert len(work.requests) == 10
+    with pytest.raises(UserError, match=r"eleven\.jsonl: more than 10 requests\."):
+        work_of(system, written(tmp_path / "eleven.jsonl", "".join(rows)))
+
+
 @pytest.mark.covers("C14")
 def test_samples_of_a_trial_give_arrivals_and_without_models_also_times(tmp_path: Path) -> None:
     second = 1_000_000_000

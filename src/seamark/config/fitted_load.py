@@ -15,7 +15,7 @@ from seamark.model.queueing import Router
 from seamark.model.results.fitted_model import StationModel
 from seamark.model.service import Value
 from seamark.patterns.patterns import Pattern
-from seamark.patterns.table import pattern_of, schedule
+from seamark.patterns.table import pattern_of, runs_out, schedule
 from seamark.patterns.trace_file import file_of
 from seamark.simulation.fitted_service import FittedService
 from seamark.simulation.llm.replica import LlmRequests
@@ -99,13 +99,26 @@ class FittedLoad:
             cached_tokens=np.minimum(int(self.settings["cached_tokens"] or 0), prompts - 1),
         )
 
-    def rate_rps(self, arrival_s: Floats) -> float:
-        """Return the mean rate over the measured window: that of the pattern, or as counted in a file."""
-        until_s = self.until_s if np.isfinite(self.until_s) else float(arrival_s.max(initial=0.0))
-        length_s = max(until_s - self.warmup_s, 1e-9)
+    @cached_property
+    def ran_out(self) -> bool:
+        """Whether no arrival is left at the end of the load: of a file that is shorter, or of steps that end with a
+        rate of 0. The measured window then ends with the last arrival. Raises UserError and ValueError."""
         if self.is_recorded:
-            return int((arrival_s >= self.warmup_s).sum()) / length_s
-        expected = [self.pattern.expected(at_s) or 0.0 for at_s in (self.warmup_s, until_s)]
+            return bool(self._file.arrival_s[-1] < self.until_s)
+        return runs_out(_profile(self.settings), self.pattern, self.until_s)
+
+    def rate_rps(self, arrival_s: Floats) -> float:
+        """Return the mean rate over the measured window: that of the pattern, or as counted in a file from its first
+        arrival on."""
+        last_s = float(arrival_s.max(initial=0.0))
+        until_s = last_s if self.ran_out and last_s > self.warmup_s else self.until_s
+        begin_s = self.warmup_s
+        if self.is_recorded and begin_s < (first_s := float(arrival_s.min(initial=np.inf))) < until_s:
+            begin_s = first_s
+        length_s = max(until_s - begin_s, 1e-9)
+        if self.is_recorded:
+            return int((arrival_s >= begin_s).sum()) / length_s
+        expected = [self.pattern.expected(at_s) or 0.0 for at_s in (begin_s, until_s)]
         return (expected[1] - expected[0]) / length_s
 
     def _lengths(self, name: str, recorded: Ints | None, count: int) -> Ints:
@@ -120,10 +133,13 @@ class FittedLoad:
 
 def pattern_of_settings(settings: Mapping[str, Value]) -> Pattern:
     """Return the pattern of settings; `limit_s` is no length of it. Raises ValueError."""
-    own = {name: value for name, value in settings.items() if name != "limit_s"}
-    pattern = pattern_of(LoadProfile.of(own))
+    pattern = pattern_of(_profile(settings))
     assert pattern is not None, "the recipe allows open loops alone"
     return pattern
+
+
+def _profile(settings: Mapping[str, Value]) -> LoadProfile:
+    return LoadProfile.of({name: value for name, value in settings.items() if name != "limit_s"})
 
 
 def _whole(value: Value) -> int | None:

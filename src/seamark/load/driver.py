@@ -269,6 +269,9 @@ class TaskRecorder(Protocol):
     """Seed of the Task's own random numbers, by that of the trial."""
     arrivals_seed: int
     """Seed of arrivals: with it a pattern gives those of a measured load whose trial has the same seed."""
+    ran_out: bool
+    """Whether no request was left before the end of the load, so that the measured window ends with the last one.
+    False unless the Task sets it."""
 
     def now_ns(self) -> int:
         """Return the time since the start of load; of a simulated load, the latest time that was recorded."""

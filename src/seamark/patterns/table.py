@@ -324,6 +324,18 @@ def pattern_of(load: LoadProfile) -> Pattern | None:
     return kind.make(settings, load.length_s)
 
 
+def runs_out(load: LoadProfile, pattern: Pattern, until_s: float) -> bool:
+    """Return whether a pattern that may end has no arrival left before `until_s` and none after. Raises as its
+    `blocks`."""
+    if not kind_of(load.pattern).may_end:
+        return False
+    for block in pattern.blocks(np.random.default_rng(0)):
+        inside = int(np.searchsorted(block, until_s, side="left"))
+        if inside < block.size:
+            return bool(np.isinf(block[inside]))
+    return True
+
+
 Nanoseconds = npt.NDArray[np.int64]
 
 

@@ -137,6 +137,12 @@ class HostCluster:
         moved_gb = sum(self._models[old].memory_gb for old in evicted) + self._models[model].memory_gb
         return moved_gb / self._layout.host(gpu).kind.pcie_gb_per_s + self._layout.switch_overhead_s
 
+    def evicted(self, model: int, place: int) -> list[int]:
+        """Return the models that have to go from the first GPU of a place for another one, the least recently used
+        first."""
+        gpu = self.gpus_of(place, 1)[0]
+        return [] if model in self.residents[gpu] else self._evicted(model, gpu)
+
     def _evicted(self, model: int, gpu: int) -> list[int]:
         """Return the models that have to go for another one."""
         residents, kind = self.residents[gpu], self._layout.host(gpu).kind
@@ -155,12 +161,22 @@ class HostCluster:
         """Return the longest time that a model may need to its place."""
         if not self._models[model].fetched:
             return 0.0
-        others = [number for number in range(self.empty) if number != model]
-        largest = [max(others, key=lambda number: self._models[number].memory_gb)] if others else []
-        return max(
-            max(self._load_s(model, gpu), self._switch_s(largest, model, gpu) if largest else 0.0)
-            for gpu in _gpus(self.fits[model])
-        )
+        return max(max(self._load_s(model, gpu), self._worst_switch_s(model, gpu)) for gpu in _gpus(self.fits[model]))
+
+    def _worst_switch_s(self, model: int, gpu: int) -> float:
+        """Return the longest time of a switch to a model on a GPU, 0 where nothing else fits it.
+
+        Where several models have to go, all but the last are less than the new one, or the last could stay.
+        """
+        new, kind = self._models[model], self._layout.host(gpu).kind
+        others = [number for number in range(self.empty) if number != model and self.fits[number] >> gpu & 1]
+        others_gb = [self._models[number].memory_gb for number in others]
+        if not others_gb:
+            return 0.0
+        moved_gb = max(others_gb)
+        if self._layout.several_models and kind.memory_gb is not None:
+            moved_gb = min(kind.memory_gb, sum(others_gb), moved_gb + new.memory_gb)
+        return (moved_gb + new.memory_gb) / kind.pcie_gb_per_s + self._layout.switch_overhead_s
 
     def fetch_after_s(self, model: int, place: int, last: int) -> float:
         """Return the time to bring a model to a place whose first GPU used the model `last` before."""

@@ -32,7 +32,7 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
     stands after the event that caused it.
     """
     work = schedule.work
-    columns = (schedule.node, schedule.held, schedule.is_switch)
+    columns = (schedule.node, schedule.is_switch)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     taken_s, start_s, end_s = schedule.taken_s.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist()
     fetch_s, outcomes = schedule.fetch_s.tolist(), schedule.outcome
@@ -62,11 +62,12 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
             if not left[owner]:
                 yield f"[{at_s:.2f}s] Request {request.id} completed"
         while steps[begun] == step:
-            node, held, switched = rows[begun]
+            node, switched = rows[begun]
             request, name = work.name_of(node)
             where = f"GPU(s) {list(schedule.gpus_of(begun))}"
             if switched:
-                ends = f"from {work.models[held].id} to {work.models[work.model[node]].id}"
+                gone = ", ".join(work.models[model].id for model in schedule.evicted_for(begun))
+                ends = f"from {gone} to {work.models[work.model[node]].id}"
                 yield f"Scheduling model switch on {where} {ends} (switch time: {fetch_s[begun]:.2f}s)"
             times = f"start: {start_s[begun]:.2f}s, end: {end_s[begun]:.2f}s"
             yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"

@@ -28,6 +28,7 @@ class _Execution:
     start: Start
     place: int
     fetch: int
+    evicted: tuple[int, ...]
     ready_s: float
     taken_s: float
     step: int
@@ -70,6 +71,7 @@ class RunState:
         fetch, fetch_s = cluster.fetch(model, place)
         transfer_s, run_s = self.view.input_s(node, place, {}), self.view.run_s(node, place)
         gpus = cluster.gpus_of(place, count)
+        evicted = () if isinstance(cluster, Cluster) else tuple(cluster.evicted(model, place))
         held = cluster.take(place, count, model)
         start = Start(
             execution=execution,
@@ -90,6 +92,7 @@ class RunState:
             start=start,
             place=place,
             fetch=fetch,
+            evicted=evicted,
             ready_s=self._ready_s.pop(node),
             taken_s=taken_s,
             step=self._step,
@@ -271,6 +274,7 @@ class RunState:
                 end_step=_whole(row.end_step for row in rows),
                 gpus=tuple(start.gpus or (start.gpu,) for start in starts) if any_gpus else None,
                 changes=tuple(self._changes),
+                evicted=None if isinstance(self._cluster, Cluster) else tuple(row.evicted for row in rows),
             ),
         )
 

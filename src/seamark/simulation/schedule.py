@@ -25,7 +25,8 @@ class Measured:
     Its `outcome` (COMPLETED, or why it did not do its work), the times of the fetch, of the data and of the node
     itself, and the number of events until its end; `arrival_step` is that until the arrival of each request. `fetch`
     is FETCH_NONE, FETCH_LOAD or FETCH_SWITCH; `gpus` are the GPUs of each execution, None where all are consecutive.
-    `changes` are GPUs that left or came back, with the number of events until then.
+    `changes` are GPUs that left or came back, with the number of events until then. `evicted` are the models that the
+    first GPU gave up for each execution, the least recently used first.
     """
 
     outcome: tuple[str, ...]
@@ -37,6 +38,7 @@ class Measured:
     end_step: Ints
     gpus: tuple[tuple[int, ...], ...] | None = None
     changes: tuple[tuple[int, GpuChange], ...] = ()
+    evicted: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,12 @@ class Schedule:
             return there_s
         # of an execution that ended before, the sum of its times may be rounded to after its end
         return np.asarray(np.minimum(there_s + self.measured.transfer_s, self.end_s), np.float64)
+
+    def evicted_for(self, execution: int) -> tuple[int, ...]:
+        """Return the models that an execution's first GPU gave up for it, the least recently used first."""
+        if self.measured is not None and self.measured.evicted is not None:
+            return self.measured.evicted[execution]
+        return (int(self.held[execution]),) if self.is_switch[execution] else ()
 
     def gpus_of(self, execution: int) -> tuple[int, ...]:
         """Return the GPUs of an execution."""

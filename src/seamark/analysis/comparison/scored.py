@@ -32,8 +32,8 @@ class ScoredItems:
 @dataclass(frozen=True, kw_only=True)
 class TrialAnswers:
     """The scored answers of a trial: which `scores` they have, in the judge's order, and how many items are
-    `unanswered`. `read` returns them, None for a damaged file. `seeds` are the settings that choose the items, `key` is
-    a digest of their references, None where it is not known."""
+    `unanswered`. `read` returns them, None for a damaged file. `seeds` are the settings that choose the items, `key`
+    is a digest of their references, None where it is not known."""
 
     scores: tuple[str, ...]
     read: Callable[[], ScoredItems | None]

@@ -107,7 +107,7 @@ def metric_inputs(
             start_ns = min(max(start_ns, own_ns), end_ns)
         window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
     elif load.origin == "simulated":
-        window = window_of_simulation(samples, trial.settings)
+        window = window_of_simulation(samples, trial.settings, _ran_out_ns(profile, load, samples))
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
     else:
@@ -181,7 +181,7 @@ def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> PartFigure
 def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int | None:
     """Time of the last request, if the load ran out of requests; else None.
 
-    It does with a limit of `requests`, and if every worker reports that its schedule ran out.
+    It does with a limit of `requests`, and if every worker reports that its schedule ran out, as a simulation does.
     """
     limit = profile.requests
     if load.workers and all(worker.ran_out for worker in load.workers):

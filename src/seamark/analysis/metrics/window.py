@@ -50,14 +50,16 @@ def window_of_arrivals(samples: Samples) -> Window:
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True)
 
 
-def window_of_simulation(samples: Samples, settings: Mapping[str, Value]) -> Window:
+def window_of_simulation(
+    samples: Samples, settings: Mapping[str, Value], sending_ended_ns: int | None = None
+) -> Window:
     """Return the measured window of a simulation: all of it, or of one with a `warmup_s` what was due after that, to
-    the end of its `duration_s`, else to the last request."""
+    the end of its `duration_s`, else to the last request; `sending_ended_ns` as in `find_window`."""
     warmup_s, duration_s = settings.get("warmup_s"), settings.get("duration_s")
     if not isinstance(warmup_s, (int, float)):
         return window_of_arrivals(samples)
     if isinstance(duration_s, (int, float)):
-        return find_window(warmup_s=warmup_s, duration_s=duration_s)
+        return find_window(warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=sending_ended_ns)
     due_ns = max((int(each.due.max()) for each in samples.batches() if each.due.size), default=0)
     return Window(start_ns=round(warmup_s * SECOND_NS), end_ns=due_ns + 1)
 

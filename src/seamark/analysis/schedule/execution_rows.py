@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import DamagedError
+from seamark.analysis.schedule.machine_facts import Gone, domains_of, gone_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,10 +27,12 @@ FETCHES = LOAD, SWITCH, TRANSFER = ("load", "switch", "transfer")
 class ExecutionRows:
     """Executions that held GPUs, on a machine of `gpus` GPUs; times in seconds from the first arrival.
 
-    All columns but the last two are by execution, shape (executions,). From `taken_s` to `start_s` the GPUs load
+    All columns but the last four are by execution, shape (executions,). From `taken_s` to `start_s` the GPUs load
     (`is_switch`: change) the model, and fetch data in the last `transfer_s` of it; until `end_s` they run the node.
     `model` is a place in `models`. `held_row` and `held_gpu`, shape (holdings,), are pairs of an execution and one of
-    its GPUs. `consecutive`: the GPUs of an execution must be neighbours.
+    its GPUs. `consecutive`: the GPUs of an execution must be neighbours; they are of one domain, by GPU in `domain`.
+    `is_first`: a node's first execution, and not one after another that was interrupted. `gone` is when GPUs were not
+    there.
     """
 
     gpus: int
@@ -44,8 +47,11 @@ class ExecutionRows:
     start_s: Floats
     transfer_s: Floats
     end_s: Floats
+    is_first: NDArray[np.bool_]
     held_row: Ints
     held_gpu: Ints
+    domain: Ints
+    gone: Gone
 
     @property
     def makespan_s(self) -> float:
@@ -110,9 +116,23 @@ def rows_of(table: pa.Table) -> ExecutionRows:
         start_s=start_s,
         transfer_s=_transfers(table, start_s - taken_s),
         end_s=end_s,
+        is_first=_first(table),
         held_row=np.repeat(np.arange(len(table)), count),
         held_gpu=held_gpu,
+        domain=domains_of(facts, gpus),
+        gone=gone_of(facts, gpus),
     )
+
+
+def _first(table: pa.Table) -> NDArray[np.bool_]:
+    """Return whether each execution is the first of its node; all are in a file without outcomes."""
+    found = np.ones(len(table), bool)
+    if {"request", "node", "outcome"} <= set(table.column_names):
+        seen = set[tuple[Any, Any]]()
+        for row, node in enumerate(zip(table["request"].to_pylist(), table["node"].to_pylist(), strict=True)):
+            found[row] = node not in seen
+            seen.add(node)
+    return found
 
 
 def _transfers(table: pa.Table, before_s: Floats) -> Floats:

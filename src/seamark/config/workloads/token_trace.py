@@ -5,7 +5,6 @@ tokens of the reply over it; other nodes take the time of their model.
 """
 
 import json
-from itertools import islice
 from pathlib import Path
 
 from seamark.config.workloads.recorded import RecordedWorkload
@@ -41,7 +40,10 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
     rates = {node.id: system.models[node.model].tokens_per_second for node in workflow.nodes}
     requests = []
     try:
-        for number, row in enumerate(islice(recorded_rows(str(path)), MOST_REQUESTS), 1):
+        for number, row in enumerate(recorded_rows(str(path)), 1):
+            if number > MOST_REQUESTS:
+                mistakes.note(f"{shown(path)}: more than {MOST_REQUESTS:,} requests.")
+                return None
             tokens = row.output_tokens
             times_s = {} if tokens is None else {node: tokens / rate for node, rate in rates.items() if rate}
             requests.append(

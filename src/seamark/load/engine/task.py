@@ -31,6 +31,7 @@ class WallClockRecorder:
         self._folder = folder
         self._kinds = kinds
         self.seed, self.arrivals_seed = seed_for(seed, "task"), seed_for(seed, "arrivals")
+        self.ran_out = False
         self.qualities: dict[str, float] = {}
         self.epoch_ns = 0
         self.count = 0
@@ -177,6 +178,7 @@ def run_task(
         completed=recorder.count,
         survivors=0,
         backlog_max=0,
+        ran_out=recorder.ran_out,
         ran_out_s=ended_s,
         fault=fault,
         category=fault.category if isinstance(fault, TaskFailure) else None,

@@ -49,7 +49,7 @@ class WorkerPlace:
 @dataclass(frozen=True, kw_only=True)
 class WorkerReport(WorkerPlace):
     """Counters of one worker of a load. `ok` is false for one that failed, with a `reason`; of one that died most
-    counters are None. `ran_out`: it ended at the limit of requests; `survivors` connections outlived the load;
+    counters are None. `ran_out`: it ended at the limit of requests, or its arrivals did; `survivors` connections outlived the load;
     `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`: streams were open for
     so long after their last content, together; `stalls_ns` are times from and until which its loop stood still.
 

@@ -1,12 +1,16 @@
 """Backfill: nodes may start before those ahead of them where that delays no reservation, by estimated times."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
+from seamark.simulation.cluster import Cluster
 from seamark.simulation.engine import Dispatch, View
 
 DEPTH = 64
 """Nodes at the head of the queue that conservative backfill reserves for; those behind wait."""
+ROUNDING = 1e-12
+"""Of a time: two sums of the same times in another order may differ by that much."""
 
 
 def easy(view: View) -> Dispatch:
@@ -67,70 +71,112 @@ def _reservation(view: View, node: int) -> tuple[int, float]:
     return cluster.mask_of(place, count), begin_s
 
 
+Held = list[list[tuple[float, float]]]
+"""By GPU the intervals in which it is used or reserved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reservation:
+    """GPUs that a node gets at `begin_s` for `length_s`, at the latest."""
+
+    begin_s: float
+    length_s: float
+    gpus: tuple[int, ...]
+
+
 def conservative(view: View) -> Dispatch:
-    """Conservative backfill (Mu'alem and Feitelson 2001): every node has a reservation, in the order of the queue,
-    and starts when that has come. Reservations are made anew at each event; before a start they assume the costliest
-    fetch.
+    """Conservative backfill (Mu'alem and Feitelson 2001): every node has a reservation, made in the order of the
+    queue, and starts at its time or before.
+
+    A reservation is kept until an earlier one is found that leaves all others alone, so a node starts no later than
+    first promised, unless another takes longer than estimated or GPUs leave: then all are made anew. Before a start
+    they assume the costliest fetch and the slowest place.
     """
-    cluster, ready, model, need, start = view.cluster, view.ready, view.model, view.need, view.start
+    cluster, ready, need, start = view.cluster, view.ready, view.need, view.start
     queue: list[int] = []
+    reserved: dict[int, _Reservation] = {}
+
+    def reserve(node: int, held: Held) -> None:
+        length_s = reserved[node].length_s if node in reserved else _longest_s(view, node)
+        begin_s, place = _earliest(view, node, held, length_s)
+        found = _Reservation(begin_s=begin_s, length_s=length_s, gpus=cluster.gpus_of(place, need[node]))
+        reserved[node] = found
+        _hold(held, found.gpus, begin_s, begin_s + length_s)
 
     def dispatch() -> None:
         queue.extend(ready)
         ready.clear()
         if not queue or not cluster.free:
             return
-        taken: list[list[tuple[float, float]]] = [
-            [(view.now_s, free_s)] if free_s > view.now_s else [] for free_s in _free_from_s(view)
-        ]
-        busy = (1 << cluster.gpus) - 1 ^ cluster.free
+        held = _held(view, reserved)
         kept: list[int] = []
         for place, node in enumerate(queue):
             if len(kept) >= DEPTH or not cluster.free:
                 kept.extend(queue[place:])
                 break
-            gpu = _start_now(view, node, taken, busy)
+            if (own := reserved.get(node)) is not None:
+                _release(held, own)
+            gpu = _start_now(view, node, held)
             if gpu >= 0:
-                length_s = _end_s(view, node, gpu) - view.now_s
-                _hold(taken, cluster.gpus_of(gpu, need[node]), view.now_s, length_s)
-                busy |= cluster.mask_of(gpu, need[node])
+                _hold(held, cluster.gpus_of(gpu, need[node]), view.now_s, _end_s(view, node, gpu))
+                reserved.pop(node, None)
                 start(node, gpu)
             else:
-                length_s = cluster.worst_fetch_s(model[node]) + view.estimate_s[node]
-                begin_s, gpu = _earliest(view, node, taken, length_s)
-                _hold(taken, cluster.gpus_of(gpu, need[node]), begin_s, length_s)
+                reserve(node, held)
                 kept.append(node)
         queue[:] = kept
 
     return dispatch
 
 
-def _start_now(view: View, node: int, taken: Sequence[Sequence[tuple[float, float]]], busy: int) -> int:
+def _held(view: View, reserved: dict[int, _Reservation]) -> Held:
+    """Return what runs and what is reserved by GPU. Reservations that cannot be kept any more are taken out, with all
+    others: their order is that of the queue."""
+    now_s, free_s = view.now_s, _free_from_s(view)
+    for each in reserved.values():
+        if not _by(max(now_s, *(free_s[gpu] for gpu in each.gpus)), each.begin_s):
+            reserved.clear()
+            break
+    held: Held = [[(now_s, at_s)] if at_s > now_s else [] for at_s in free_s]
+    for each in reserved.values():
+        _hold(held, each.gpus, each.begin_s, each.begin_s + each.length_s)
+    return held
+
+
+def _longest_s(view: View, node: int) -> float:
+    """Return how long a node may hold GPUs: with the costliest fetch, on the place where it takes longest."""
+    cluster = view.cluster
+    places: Sequence[int] = ()  # GPUs alike need no look at each
+    if not isinstance(cluster, Cluster):
+        places = cluster.windows(view.model[node], view.need[node], [0.0] * cluster.gpus)
+    took_s = [view.input_s(node, place, {}) + view.run_s(node, place) for place in places]
+    return cluster.worst_fetch_s(view.model[node]) + max(took_s, default=view.estimate_s[node])
+
+
+def _start_now(view: View, node: int, held: Held) -> int:
     """Return the first GPU on which a node can start now and end before every later reservation, -1 for none."""
     cluster, count = view.cluster, view.need[node]
-    allowed = ~busy
+    allowed = cluster.free
     while True:
         gpu = cluster.place_among(view.model[node], count, allowed)
         if gpu < 0:
             return -1
         end_s = _end_s(view, node, gpu)
         gpus = cluster.gpus_of(gpu, count)
-        blocked = [each for each in gpus if any(begin_s < end_s for begin_s, _ in taken[each])]
+        blocked = [each for each in gpus if not all(_by(end_s, begin_s) for begin_s, _ in held[each])]
         if not blocked:
             return gpu
         for each in blocked:
             allowed &= ~(1 << each)
 
 
-def _earliest(
-    view: View, node: int, taken: Sequence[Sequence[tuple[float, float]]], length_s: float
-) -> tuple[float, int]:
-    """Return the earliest time at which a place for a node is not taken for a length of time, and that place."""
-    times_s = sorted({view.now_s, *(end_s for held in taken for _, end_s in held)})
+def _earliest(view: View, node: int, held: Held, length_s: float) -> tuple[float, int]:
+    """Return the earliest time at which a place for a node is not held for a length of time, and that place."""
+    times_s = sorted({view.now_s, *(end_s for each in held for _, end_s in each)})
     for begin_s in times_s:
-        free = 0
-        for gpu, held in enumerate(taken):
-            if all(end_s <= begin_s or other_s >= begin_s + length_s for other_s, end_s in held):
+        free, by_s, from_s = 0, begin_s * (1 + ROUNDING), (begin_s + length_s) * (1 - ROUNDING)
+        for gpu, each in enumerate(held):
+            if all(end_s <= by_s or other_s >= from_s for other_s, end_s in each):
                 free |= 1 << gpu
         place = view.cluster.window_in(free, view.model[node], view.need[node])
         if place >= 0:
@@ -138,6 +184,16 @@ def _earliest(
     raise AssertionError("after the last reservation every window is free")
 
 
-def _hold(taken: Sequence[list[tuple[float, float]]], gpus: Sequence[int], begin_s: float, length_s: float) -> None:
+def _by(at_s: float, other_s: float) -> bool:
+    """Return whether a time is not after another, but for the rounding of their sums."""
+    return at_s <= other_s * (1 + ROUNDING)
+
+
+def _hold(held: Held, gpus: Sequence[int], begin_s: float, end_s: float) -> None:
     for each in gpus:
-        taken[each].append((begin_s, begin_s + length_s))
+        held[each].append((begin_s, end_s))
+
+
+def _release(held: Held, reservation: _Reservation) -> None:
+    for each in reservation.gpus:
+        held[each].remove((reservation.begin_s, reservation.begin_s + reservation.length_s))

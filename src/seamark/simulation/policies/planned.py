@@ -33,7 +33,9 @@ def cpop(view: View) -> Dispatch:
         for request in requests:
             path_s = path_lengths(view, view.request_nodes(request))
             critical = _critical_nodes(view, path_s)
-            pinned = plan.first_free([node for node in critical if view.need[node] == 1])
+            alone = [node for node in critical if view.need[node] == 1]
+            running = [plan.gpu[node] for node in alone if plan.runs(node)]
+            pinned = running[0] if running else plan.first_free(alone)
             for node in _in_order(view, {node: path_s[node] for node in path_s if node in left}):
                 plan.add(node, pinned if node in critical and view.need[node] == 1 else None)
 
@@ -71,9 +73,11 @@ def _critical_nodes(view: View, path_s: dict[int, float]) -> set[int]:
 
 class _ClusterPlan:
     """The order of nodes on each GPU. `free_s` and `model` are when a GPU is free by the plan, and what it used last
-    then; `place` is where a node is planned, `gpu` the first GPU of that.
+    then; `place` is where a node is planned that has not started, in the order of planning, `gpu` the first GPU of
+    that, and `end_s` when it or a running node should end.
 
-    Where GPUs leave or come back, or nodes become ready again, all that has not started is planned anew.
+    The places of a plan are kept. Its times follow what the GPUs do: before each addition they are taken from what
+    runs. Where GPUs leave or come back, or nodes become ready again, all that has not started is planned anew.
     """
 
     def __init__(self, view: View) -> None:
@@ -87,38 +91,76 @@ class _ClusterPlan:
         self.ready: set[int] = set()
         self.started: set[int] = set()
         self.before: dict[int, list[int]] = {}
+        self.last, self.freed_s = [-1] * view.cluster.gpus, [0.0] * view.cluster.gpus
         self.dropped, self.up = 0, view.cluster.up
 
     def add(self, node: int, pinned: int | None = None) -> None:
         """Plan a node on the place where it ends first, or on a GPU that it fits; on none where there is none now."""
         view, cluster = self.view, self.view.cluster
         count, number = view.need[node], view.model[node]
-        ready_s = max((self.end_s.get(each, 0.0) for each in self.before.pop(node, ())), default=view.now_s)
+        ready_s = self._ready_s(node)
         places = cluster.windows(number, count, self.free_s)
         if pinned is not None and pinned in places:
             places = [pinned]
 
-        def begin_s(place: int) -> float:
-            gpus = cluster.gpus_of(place, count)
-            free_s = self.free_s[gpus[0]] if count == 1 else max(map(self.free_s.__getitem__, gpus))
-            return max(free_s, ready_s, view.now_s) + cluster.fetch_after_s(number, place, self.model[gpus[0]])
-
         def key(place: int) -> tuple[float, int]:
             slower_s = view.run_s(node, place) - view.estimate_s[node] + view.input_s(node, place, self.gpu)
-            return begin_s(place) + slower_s, place
+            return self._begin_s(node, place, cluster.gpus_of(place, count), ready_s) + slower_s, place
 
-        place = min(places, key=key, default=-1)
-        if place < 0:
-            self.place[node] = -1
-        else:
-            self.end_s[node] = begin_s(place) + view.run_s(node, place) + view.input_s(node, place, self.gpu)
-            self.place[node], self.gpu[node] = place, cluster.gpus_of(place, count)[0]
-            for each in cluster.gpus_of(place, count):
-                self.free_s[each] = self.end_s[node]
-                self.model[each] = number
+        self.place[node] = place = min(places, key=key, default=-1)
+        if place >= 0:
+            gpus = cluster.gpus_of(place, count)
+            self._take(node, gpus, self._begin_s(node, place, gpus, ready_s), place)
+            self.gpu[node] = gpus[0]
+            for each in gpus:
                 self.orders[each].append(node)
-        for distance in view.successors[node]:
-            self.before.setdefault(node + distance, []).append(node)
+
+    def know(self, requests: Sequence[int]) -> None:
+        """Keep the predecessors of the nodes of requests."""
+        for request in requests:
+            for node in self.view.request_nodes(request):
+                for distance in self.view.successors[node]:
+                    self.before.setdefault(node + distance, []).append(node)
+
+    def _ready_s(self, node: int) -> float:
+        """Return when the predecessors of a node should have ended, at the earliest now."""
+        if node not in self.before:
+            return self.view.now_s
+        return max(self.end_s.get(each, 0.0) for each in self.before[node])
+
+    def runs(self, node: int) -> bool:
+        """Return whether a node runs."""
+        return node in self.end_s and node not in self.place
+
+    def follow(self) -> None:
+        """Take from the GPUs what runs until when, and the times of what is planned from there."""
+        view, cluster, now_s = self.view, self.view.cluster, self.view.now_s
+        self.end_s.clear()
+        for gpu, end_s in enumerate(view.expected_end_s()):
+            if cluster.free >> gpu & 1:  # free since then, and until it is used again
+                self.free_s[gpu] = min(now_s, self.freed_s[gpu])
+                continue
+            self.free_s[gpu] = max(now_s, end_s)
+            if cluster.up >> gpu & 1:
+                self.end_s[self.last[gpu]] = self.free_s[gpu]
+        self.model = list(cluster.resident)
+        for node, place in self.place.items():
+            if place >= 0:
+                gpus = (place,) if view.need[node] == 1 else cluster.gpus_of(place, view.need[node])
+                self._take(node, gpus, self._begin_s(node, place, gpus, self._ready_s(node)), place)
+
+    def _begin_s(self, node: int, place: int, gpus: Sequence[int], ready_s: float) -> float:
+        """Return when a node begins at a place, once its model is there."""
+        free_s = self.free_s[gpus[0]] if len(gpus) == 1 else max(map(self.free_s.__getitem__, gpus))
+        fetch_s = self.view.cluster.fetch_after_s(self.view.model[node], place, self.model[gpus[0]])
+        return max(free_s, ready_s, self.view.now_s) + fetch_s
+
+    def _take(self, node: int, gpus: Sequence[int], begin_s: float, place: int) -> None:
+        """Take GPUs for a node that begins at some time."""
+        view = self.view
+        self.end_s[node] = end_s = begin_s + view.run_s(node, place) + view.input_s(node, place, self.gpu)
+        for each in gpus:
+            self.free_s[each], self.model[each] = end_s, view.model[node]
 
     def first_free(self, nodes: Sequence[int]) -> int:
         """Return the GPU that is free first; a slower one counts as free as much later as it takes longer for some
@@ -135,18 +177,16 @@ class _ClusterPlan:
         """Take nodes that will never run out of the orders."""
         if len(self.view.dropped) > self.dropped:
             self.dropped = len(self.view.dropped)
+            self.place = {node: place for node, place in self.place.items() if node not in self.view.dropped}
             self.orders = [deque(node for node in order if node not in self.view.dropped) for order in self.orders]
 
     def _forget(self) -> list[int]:
         """Take all that has not started out of the plan, and return it."""
-        view = self.view
-        left = [node for node in self.place if node not in view.dropped]
-        busy_s = view.expected_end_s()
-        self.free_s = [max(view.now_s, end_s) for end_s in busy_s]
-        self.model = list(view.cluster.resident)
-        self.orders = [deque() for _ in busy_s]
+        left = list(self.place)
+        self.orders = [deque() for _ in self.orders]
         self.place = {}
-        self.before = {}
+        self.follow()
+        self.free_s = [max(self.view.now_s, free_s) for free_s in self.free_s]
         return left
 
     def dispatch_with(self, add: Callable[[Sequence[int], Container[int]], None]) -> Dispatch:
@@ -160,6 +200,8 @@ class _ClusterPlan:
             arrived = [each for each in requests if each not in planned]
             if arrived:  # the first nodes of a request become ready when it arrives
                 planned.update(arrived)
+                self.know(arrived)
+                self.follow()
                 add(arrived, range(len(view.model)))
             again = self.started.intersection(view.ready)
             if again or self.up != cluster.up:
@@ -171,8 +213,8 @@ class _ClusterPlan:
             view.ready.clear()
 
         def dispatch() -> None:
-            plan_new()
             self._skip_dropped()
+            plan_new()
             orders, free = self.orders, cluster.free
             while free:
                 gpu = (free & -free).bit_length() - 1
@@ -186,6 +228,7 @@ class _ClusterPlan:
                 if cluster.free & mask == mask and all(orders[each][0] == node for each in window):
                     for each in window:
                         orders[each].popleft()
+                        self.last[each], self.freed_s[each] = node, self.end_s[node]
                     ready.remove(node)
                     del self.place[node]
                     self.started.add(node)

@@ -39,6 +39,7 @@ class SimulatedService(Task):
             if stop.is_set():
                 return
             recorder.sample(index, due_ns=due_ns, sent_ns=due_ns, first_ns=first_ns, last_ns=last_ns, units=units)
+        recorder.ran_out = load.ran_out
         counted = requests.arrival_s >= load.warmup_s
         if counted.any():
             recorder.quality("waiting_mean_s", float(served.waiting_s[counted].mean()))

@@ -1,12 +1,13 @@
 """Policies compared over seeds: each seed is a block, in which all policies see the same drawn times."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.stats.compare import Comparison, compare_family
+from seamark.report.numbers import ABSENT
+from seamark.stats.compare import Comparison, Group, compare_family
 
 Measure = Literal["makespan", "mean completion"]
 
@@ -25,45 +26,71 @@ class PolicyComparison:
 
     @property
     def lines(self) -> list[str]:
-        """A table: medians over blocks, ratio to the first policy with its interval, adjusted p and verdict."""
+        """A table: medians over blocks, ratio to the first policy with its interval, adjusted p and verdict; where
+        requests did not complete, also their number."""
         base, *_ = self.figures
-        blocks = len(self.figures[base])
-        form = "{:<18}{:>12}{:>12}{:>10}   {:<26}{:>9}  {}"
-        lines = [
-            form.format("policy", "makespan s", "mean s", "switches", f"ratio to {base}", "p", "verdict").rstrip()
-        ]
+        blocks, left = len(self.figures[base]), any(map(_incomplete, self.figures.values()))
+        form = "{:<18}{:>12}{:>12}{:>10}" + ("{:>16}" if left else "{}") + "   {:<26}{:>9}  {}"
+        head = ("policy", "makespan s", "mean s", "switches", "incomplete" if left else "", f"ratio to {base}")
+        lines = [form.format(*head, "p", "verdict").rstrip()]
         for policy, figures in self.figures.items():
-            makespan_s = median(each.makespan_s for each in figures)
-            mean_s = median(_measure(each, "mean completion") for each in figures)
-            cells = [f"{makespan_s:,.2f}", f"{mean_s:,.2f}", f"{median(each.switches for each in figures):g}"]
-            lines.append(form.format(policy, *cells, *_verdict(self.comparisons.get(policy))).rstrip())
+            cells = [
+                _median(each.makespan_s for each in figures),
+                _median(None if each.completion is None else each.completion.mean_s for each in figures),
+                f"{median(each.switches for each in figures):g}",
+                f"{_incomplete(figures):,} of {sum(each.requests for each in figures):,}" if left else "",
+            ]
+            verdict = ("", "", "") if policy == base else _verdict(self.comparisons.get(policy))
+            lines.append(form.format(policy, *cells, *verdict).rstrip())
         ratios = [each.ratio.confidence for each in self.comparisons.values() if each.ratio is not None]
         sure = f", with intervals of {min(ratios):.1%}" if ratios else ""
         lines.append(f"Medians over {blocks} blocks. Ratios are of the {self.measure}{sure}; p is adjusted by Holm.")
+        if left:
+            lines.append(
+                "Means are of completed requests. Blocks in which a policy did not complete all are not compared."
+            )
         return lines
 
 
 def compare_policies(figures: Mapping[str, Sequence[ScheduleMetrics]], measure: Measure) -> PolicyComparison:
-    """Compare each policy with the first, block by block."""
+    """Compare each policy with the first, on the blocks in which both completed all requests; without such blocks a
+    policy has no comparison."""
     values: dict[str, dict[Hashable, float]] = {
-        policy: {block: _measure(each, measure) for block, each in enumerate(blocks)}
+        policy: {block: _measure(each, measure) for block, each in enumerate(blocks) if not _incomplete([each])}
         for policy, blocks in figures.items()
     }
     base, *others = values
-    comparisons = compare_family({other: (values[base], values[other]) for other in others}, better="lower")
+    pairs = {other: _of_both(values[base], values[other]) for other in others}
+    comparisons = compare_family({other: pair for other, pair in pairs.items() if pair[0]}, better="lower")
     return PolicyComparison(measure=measure, figures=figures, comparisons=comparisons)
 
 
+def _of_both(base: dict[Hashable, float], other: dict[Hashable, float]) -> tuple[Group, Group]:
+    blocks = [block for block in base if block in other]
+    return {block: base[block] for block in blocks}, {block: other[block] for block in blocks}
+
+
 def _measure(figures: ScheduleMetrics, measure: Measure) -> float:
-    if measure == "makespan":
+    if measure == "makespan" or figures.completion is None:  # without requests both are zero
         return figures.makespan_s
-    return 0.0 if figures.completion is None else figures.completion.mean_s
+    return figures.completion.mean_s
+
+
+def _incomplete(figures: Sequence[ScheduleMetrics]) -> int:
+    """Return the number of requests that did not complete, over all blocks."""
+    return sum(each.outcomes.incomplete_requests for each in figures if each.outcomes is not None)
+
+
+def _median(values: Iterable[float | None]) -> str:
+    """Return the median of the values that there are, the sign for absent without any."""
+    known = [value for value in values if value is not None]
+    return f"{median(known):,.2f}" if known else ABSENT
 
 
 def _verdict(comparison: Comparison | None) -> tuple[str, str, str]:
-    """Return ratio, p and verdict; blank for the first policy."""
+    """Return ratio, p and verdict; the sign for absent where no block can be compared."""
     if comparison is None:
-        return "", "", ""
+        return ABSENT, ABSENT, "not compared"
     ratio = comparison.ratio
     shown = "" if ratio is None else f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
     return shown, f"{comparison.p_adjusted:.2g}", comparison.verdict
