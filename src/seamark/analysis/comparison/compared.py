@@ -162,20 +162,8 @@ def _test(
     record = replace(
         record,
         unit_of_inference=values.kind,
-        base=replace(
-            record.base,
-            units=len(values.base),
-            starts=values.starts[0],
-            unmatched=values.unmatched[0],
-            apart=values.apart,
-        ),
-        new=replace(
-            record.new,
-            units=len(values.new),
-            starts=values.starts[1],
-            unmatched=values.unmatched[1],
-            apart=values.apart,
-        ),
+        base=_of_units(record.base, values, 0),
+        new=_of_units(record.new, values, 1),
     )
     if not values.base:
         return _Test(record=replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS))
@@ -186,6 +174,16 @@ def _test(
         remedy = RESTARTS if contrast.factor else f"Measure both in one scenario, as levels of a factor. {RESTARTS}"
         record = replace(record, reason=reason if contrast.factor is None else _of_p(reason), remedy=remedy)
     return _Test(record=record, units=values, margin=_margin(metric, question.comparing))
+
+
+def _of_units(side: ComparedSide, units: Units, place: int) -> ComparedSide:
+    return replace(
+        side,
+        units=len((units.base, units.new)[place]),
+        starts=units.starts[place],
+        unmatched=units.unmatched[place],
+        apart=units.apart,
+    )
 
 
 def _margin(metric: ComparedMetric, comparing: Comparing) -> Margin:

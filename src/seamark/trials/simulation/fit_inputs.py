@@ -1,14 +1,13 @@
 """Measured trials as inputs of a fit: which take part, and why others stay out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
 
 import numpy as np
 
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
-from seamark.fit import ReplicaLimits, ReplicaTrial, StationTrial
+from seamark.fit import ReplicaTrial, StationTrial
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.fitted_model import FitSource
 from seamark.model.results.load_record import LoadRecord
@@ -16,9 +15,18 @@ from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
-from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder, TrialFolder
+from seamark.trials.simulation.fit_groups import (
+    OF_A_LOAD,
+    FitGroup,
+    Key,
+    add_trial,
+    key_of,
+    name_of,
+    on_gpu,
+    told_apart,
+)
 from seamark.trials.simulation.fitted_server import ServedTrial, gpu_of
 from seamark.trials.simulation.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
 
@@ -42,25 +50,10 @@ UNFIT = {
 """Reasons of verdicts for which a trial says nothing about its server as it usually is."""
 UNFIT_IF_SUSPECT = ("tokens_not_counted", "clock_offset")
 """Of these, those that say as a note that there is too little of it to matter."""
-OF_A_LOAD = frozenset(setting.name for setting in LOAD_SETTINGS)
 OF_ITS_LENGTH = frozenset({"duration_s", "warmup_s", "requests"})
 """Settings of a load in which equal loads may differ."""
 FAILED = 0.001
 """Largest share of failed requests: they kept the server busy, and for how long is not known."""
-T = TypeVar("T", StationTrial, ReplicaTrial)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitGroup(Generic[T]):
-    """Trials of one server, at several loads. `name` tells it from the others; `limits` are those of a replica.
-    `served` says on which server each trial was."""
-
-    name: str
-    service: str
-    trials: list[T] = field(default_factory=list)
-    sources: list[FitSource] = field(default_factory=list)
-    limits: list[ReplicaLimits] = field(default_factory=list)
-    served: list[ServedTrial] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +74,6 @@ class FitInputs:
     starts: list[ServerStarts] = field(default_factory=list)
     left_out: list[FitSource] = field(default_factory=list)
     machines: set[str] = field(default_factory=set)
-
-
-Key = tuple[object, ...]
 
 
 def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
@@ -112,12 +102,12 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
             varied = levels[trial.treatment]
             gpu = gpu_of(plan, folder, trial)
             if isinstance(taken, StationTrial):
-                group = _add(stations, found.stations, trial, varied, OF_A_LOAD, taken, source, gpu)
+                group = add_trial(stations, found.stations, trial, varied, OF_A_LOAD, taken, source, gpu)
                 group.served.append(ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu))
             elif isinstance(taken, ReplicaTrial):
                 of_replicas = OF_A_LOAD | OF_REQUESTS
                 served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu)
-                replica = _add(replicas, found.replicas, trial, varied, of_replicas, taken, source, gpu)
+                replica = add_trial(replicas, found.replicas, trial, varied, of_replicas, taken, source, gpu)
                 replica.served.append(served)
                 record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
                 replica.limits.append(replica_limits(trial, taken, record, gpu))
@@ -129,67 +119,12 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
         _add_starts(starts, plan, folder, levels)
     found.starts.extend(starts.values())
     groups: list[FitGroup[StationTrial] | FitGroup[ReplicaTrial]] = [*found.stations, *found.replicas]
-    names = dict(zip(map(id, groups), _told_apart(groups), strict=True))
+    names = dict(zip(map(id, groups), told_apart(groups), strict=True))
     return replace(
         found,
         stations=[replace(each, name=names[id(each)]) for each in found.stations],
         replicas=[replace(each, name=names[id(each)]) for each in found.replicas],
     )
-
-
-def _told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]) -> list[str]:
-    """Return a name of its own for each group: those of one name get the settings in which they differ, and a number
-    where nothing else tells them apart."""
-    names: list[str] = []
-    for group in groups:
-        alike = [each for each in groups if each.name == group.name]
-        own = group.served[0].trial.settings
-        others = [each.served[0].trial.settings for each in alike]
-        differ = [
-            f"{name}={own[name]}"
-            for name in sorted(own)
-            if name not in OF_A_LOAD and any(name not in other or other[name] != own[name] for other in others)
-        ]
-        names.append(" ".join([group.name, *differ]))
-    return [
-        name if names.count(name) == 1 else f"{name} ({1 + names[:number].count(name)})"
-        for number, name in enumerate(names)
-    ]
-
-
-def _add(
-    known: dict[Key, FitGroup[T]],
-    groups: list[FitGroup[T]],
-    trial: Trial,
-    varied: Mapping[str, Value],
-    besides: frozenset[str],
-    taken: T,
-    source: FitSource,
-    gpu: str | None,
-) -> FitGroup[T]:
-    """Add a trial to the group of its settings and kind of GPU, settings of the load and of the requests left
-    out."""
-    key = (*_key(trial, besides), gpu)
-    if key not in known:
-        known[key] = FitGroup(name=_on(_name(trial, varied, besides), gpu), service=trial.service)
-        groups.append(known[key])
-    known[key].trials.append(taken)
-    known[key].sources.append(source)
-    return known[key]
-
-
-def _key(trial: Trial, besides: frozenset[str]) -> Key:
-    kept = sorted((name, repr(value)) for name, value in trial.settings.items() if name not in besides)
-    return (trial.service, *kept)
-
-
-def _name(trial: Trial, varied: Mapping[str, Value], besides: frozenset[str]) -> str:
-    shown = [f"{name}={value}" for name, value in varied.items() if name in trial.settings and name not in besides]
-    return " ".join([trial.service, *shown])
-
-
-def _on(name: str, gpu: str | None) -> str:
-    return name if gpu is None else f"{name} on {gpu}"
 
 
 def _add_starts(
@@ -202,8 +137,8 @@ def _add_starts(
         started_s = None if record is None else record.time_to_service_s.get("start")
         if started_s is not None:
             gpu = gpu_of(plan, folder, trial)
-            key = (*_key(trial, OF_A_LOAD | OF_REQUESTS), gpu)
-            name = _on(_name(trial, levels[trial.treatment], OF_A_LOAD | OF_REQUESTS), gpu)
+            key = (*key_of(trial, OF_A_LOAD | OF_REQUESTS), gpu)
+            name = on_gpu(name_of(trial, levels[trial.treatment], OF_A_LOAD | OF_REQUESTS), gpu)
             known = starts.setdefault(key, ServerStarts(name=name, service=trial.service))
             known.times_s.append(float(started_s))
 

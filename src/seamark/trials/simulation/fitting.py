@@ -35,7 +35,8 @@ from seamark.model.results.fitted_model import (
     StationModel,
     StationParameters,
 )
-from seamark.trials.simulation.fit_inputs import FitGroup, FitInputs, ServerStarts
+from seamark.trials.simulation.fit_groups import FitGroup
+from seamark.trials.simulation.fit_inputs import FitInputs, ServerStarts
 from seamark.trials.simulation.fitted_server import fitted_server
 
 SCORE_DRAWS, REPLICA_SCORE_DRAWS = 100, 40
