@@ -12,6 +12,7 @@ from samples import a_load, a_trial, metrics_of, samples_of, write_samples, writ
 from seamark.analysis.metrics import derive_metrics, distribution
 from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.telemetry import summarise_telemetry
+from seamark.model.digest import seed_for
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
@@ -627,6 +628,32 @@ def test_what_a_lost_worker_never_sent_is_in_the_failure_rate(folder):
     assert document["counts"]["lost"] == 500
     assert document["errors"]["rate"] == approx(0.5)
     assert {"shard_lost", "error_rate"} <= codes(document)
+
+
+@pytest.mark.parametrize("warmup_s", [0.0, 10.0, 16.0])
+@pytest.mark.parametrize("pattern", ["constant", "poisson"])
+def test_the_rates_of_a_window_count_what_a_lost_worker_had_to_send_in_it(folder, pattern, warmup_s):
+    """Two workers send every second arrival of 20 s; one died at the start, and the other has no failures."""
+    settings = {"pattern": pattern, "rate_rps": 200.0, "warmup_s": warmup_s, "duration_s": 20.0 - warmup_s}
+    made = schedule(pattern_of(a_trial(settings).load), seed=seed_for(1, "arrivals"), until_s=20.0)
+    whole_s = np.concatenate(list(made)) / 1e9
+    due = whole_s[::2]
+    load = a_load(scheduled=len(whole_s), workers=[{"worker": 0, "ok": True}, {"worker": 1, "ok": False}])
+    slos = (Slo(metric="latency_s", op="<=", limit=1.0),)
+    document = measured(folder, samples_of(due, None, due + 0.001), settings, load=load, slos=slos)
+    assert document["counts"]["lost"] == len(whole_s) - len(due), "of the whole schedule"
+    assert document["counts"]["lost_in_window"] == (whole_s >= warmup_s).sum() - (due >= warmup_s).sum()
+    assert document["errors"]["rate"] == approx(0.5, abs=0.002)
+    assert document["goodput"]["ratio"] == approx(0.5, abs=0.002)
+
+
+def test_where_the_schedule_is_not_known_lost_requests_lie_in_the_window_as_the_recorded_ones_do(folder):
+    due = np.arange(0, 20, 0.01)
+    settings = {"pattern": "trace", "trace": "gone.csv", "warmup_s": 15.0, "duration_s": 5.0}
+    load = a_load(scheduled=4000, workers=[{"worker": 0, "ok": True}, {"worker": 1, "ok": False}])
+    document = measured(folder, samples_of(due, None, due + 0.001), settings, load=load)
+    assert (document["counts"]["lost"], document["counts"]["lost_in_window"]) == (2000, 500)
+    assert document["errors"]["rate"] == approx(0.5)
 
 
 def test_the_document_is_plain_json_without_nan(folder):
