@@ -242,7 +242,7 @@ def _requests(counted: WindowCounts, batch: Batch, slos: tuple[Slo, ...], unansw
 
 
 def _streams(counted: WindowCounts, batch: Batch, due: NDArray[np.bool_], unanswered: Unanswered) -> None:
-    """Add the times of streams. A request that was never sent waits since it was due, and has no time since a send."""
+    """Add the times of streams. One that was never sent waits since it was due, and has no time since a send."""
     rows = due & (batch.sent != MISSING_NS)
     begun, waits = _begun(batch, rows, unanswered)
     counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))

@@ -11,7 +11,7 @@ from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
-from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry
+from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
 from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
 from seamark.model.results.load_record import LoadRecord
@@ -35,6 +35,7 @@ from seamark.model.results.trial_metrics import (
     ObjectiveResult,
     OwnMetric,
     PercentileMethod,
+    RequestCounts,
     TrialMetrics,
 )
 from seamark.model.scenario import Comparing, why_no_p
@@ -119,7 +120,7 @@ def _compared(row: SummaryRow, nodes: ComparedNodes, servers: ComparedServers, g
 def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> SummaryRow:
     trial = results[0].trial
     good = [result.good for result in results if result.good]
-    unit, _ = next(iter(Counter(metrics.throughput.unit for metrics in good).most_common(1)), (None, 0))
+    unit = unit_of(good)
     alike = [metrics for metrics in good if metrics.throughput.unit == unit]
     reasons = _reasons(results)
     return SummaryRow(
@@ -193,11 +194,20 @@ def _ms(value_ns: float) -> float:
 
 
 def _error_rate(good: Sequence[TrialMetrics]) -> float | None:
-    """Failed requests of all trials over those sent in all of them."""
+    """Failed requests of all trials over those sent in all of them, as `errors.rate` of a trial has them."""
     counts = [metrics.counts for metrics in good]
-    failed = sum((each.failed or 0) + (each.lost or 0) for each in counts)
-    sent = failed + sum(each.ok or 0 for each in counts)
+    failed = sum((each.failed or 0) + _lost(each) for each in counts)
+    sent = sum(_sent(each) + _lost(each) for each in counts)
     return failed / sent if sent else None
+
+
+def _lost(counts: RequestCounts) -> int:
+    return (counts.lost if counts.lost_in_window is None else counts.lost_in_window) or 0
+
+
+def _sent(counts: RequestCounts) -> int:
+    """Requests of the window that were sent; in a file without their number, those that ended well or badly."""
+    return (counts.ok or 0) + (counts.failed or 0) if counts.sent is None else counts.sent
 
 
 def _kinds(good: Sequence[TrialMetrics]) -> dict[str, KindSummary] | None:
@@ -292,7 +302,8 @@ def _objectives(good: Sequence[TrialMetrics]) -> tuple[ObjectiveSummary, ...]:
 
 
 def _reasons(results: Sequence[TrialResult]) -> tuple[CountedReason, ...]:
-    """Return the codes of all trials with their counts, the gravest first; each with the text of its first trial.
+    """Return the codes of all trials with their counts, the gravest first; each with severity and text of the gravest
+    trial that has it.
 
     A trial without figures leaves the others as good as they are, but fewer than planned: that alone is SUSPECT.
     """
@@ -301,6 +312,8 @@ def _reasons(results: Sequence[TrialResult]) -> tuple[CountedReason, ...]:
     for result in results:
         for reason in result.reasons:
             severity = "suspect" if some_good and not result.good else reason.severity
-            first = found.get(reason.code) or CountedReason(**vars(replace(reason, severity=severity)), count=0)
-            found[reason.code] = replace(first, count=first.count + 1)
+            one = CountedReason(**vars(replace(reason, severity=severity)))
+            before = found.get(reason.code)
+            gravest = one if before is None else gravest_first([before, one])[0]
+            found[reason.code] = replace(gravest, count=1 if before is None else before.count + 1)
     return gravest_first(found.values())
