@@ -44,7 +44,6 @@ def part_figures(samples: Samples, part: Window, chunks: Path) -> PartFigures:
 def figures_of(counts: WindowCounts) -> PartFigures:
     """Return requests, failures, rates and response times of what was counted; None where too few samples are."""
     length_s, response = counts.window.length_s, counts.response
-    units = counts.units if counts.streamed_units is None else counts.streamed_units
     bounds = response.lower_bounds()
     return PartFigures(
         start_s=counts.window.start_ns / 1e9,
@@ -54,7 +53,7 @@ def figures_of(counts: WindowCounts) -> PartFigures:
         failed=counts.failed,
         error_rate=counts.failed / counts.sent if counts.sent else None,
         requests_per_s=counts.replies / length_s if length_s > 0 else None,
-        throughput=units / length_s if length_s > 0 else None,
+        throughput=counts.arrived_units / length_s if length_s > 0 else None,
         latency_ms=PartTimes(
             **{name: response.statistic_ms(name) for name in (*SHOWN, "mean")},
             censored=response.bounds.count,

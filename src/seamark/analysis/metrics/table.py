@@ -93,7 +93,7 @@ METRICS: tuple[Metric, ...] = (
         unit="units/s",
         better="higher",
         meaning="units of good replies that arrived inside the window, a second; of a stream by its chunks",
-        value=lambda e: _rate(e.counts.units if e.counts.streamed_units is None else e.counts.streamed_units, e),
+        value=lambda e: _rate(e.counts.arrived_units, e),
     ),
     Metric(
         path="throughput.whole_run_value",

@@ -96,6 +96,11 @@ class WindowCounts:
         return sum(self.failures.values())
 
     @property
+    def arrived_units(self) -> float:
+        """Units of good replies that arrived in the window: of streams by their chunks, else by the replies' ends."""
+        return self.units if self.streamed_units is None else self.streamed_units
+
+    @property
     def counts_units(self) -> bool:
         """Whether `units` are the driver's count, except for a few replies at most; else they are chunks."""
         return self.uncounted <= FEW_UNCOUNTED * self.whole_good

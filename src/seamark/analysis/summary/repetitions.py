@@ -60,8 +60,9 @@ def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Ver
 def compared(results: Sequence[TrialResult], folder: ScenarioFolder) -> list[TrialResult]:
     """Return the results of one treatment's trials, each with its reasons by the other repetitions.
 
-    Throughput is compared in every load, among those of the commonest unit; the median response time where the rate is given, since in a closed loop one
-    follows from the other; answers where they were scored. Trials without figures are left out.
+    Throughput is compared in every load, among those of the commonest unit; the median response time where the rate
+    is given, since in a closed loop one follows from the other; answers where they were scored. Trials without
+    figures are left out.
     """
     of_open = [result for result in results if not result.trial.load.closed]
     reasons = disagreements(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
