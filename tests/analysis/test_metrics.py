@@ -517,6 +517,25 @@ def test_a_counter_by_its_unit_or_of_a_control_group_is_a_rate_and_not_a_mean(fo
     }
 
 
+def test_a_mean_of_telemetry_is_over_time_and_not_over_readings(folder):
+    """The sampler has no turn in the 4 s in which the machine is full."""
+    at_s = [*np.arange(0.5, 6.5, 0.5), 10.0]
+    rows = [(t, "host", "cpu_ratio", 0.1 if t < 10 else 1.0, "ratio") for t in at_s]
+    rows += [(t, "host", "load_average", 1.0 if t < 10 else 9.0, "tasks") for t in at_s]
+    write_telemetry(folder.telemetry, rows)
+    sent, ended = one_user(np.full(1000, 0.01))
+    resource = measured(folder, samples_of(sent, None, ended))["resource"]
+    assert resource["cpu_util"] == approx(0.6 * 0.1 + 0.4 * 1.0), "a share of the time since the last reading"
+    assert resource["load_average"] == approx(0.8 * 1.0 + 0.2 * 9.0, rel=0.02), "of the moments around the reading"
+
+
+def test_a_reading_counts_for_the_part_of_its_time_that_lies_in_the_window(folder):
+    rows = [(float(t), "host", "cpu_ratio", value, "ratio") for t, value in ((0, 0.5), (3, 1.0), (9, 0.0), (12, 1.0))]
+    write_telemetry(folder.telemetry, rows)
+    assert summarise_telemetry(folder.telemetry, 2.0, 10.0)[("host", "cpu_ratio")].mean == approx((1 + 6 * 0 + 1) / 8)
+    assert summarise_telemetry(folder.telemetry, 9.0, 9.5)[("host", "cpu_ratio")].mean == approx(1.0)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 not really"])
 def test_no_telemetry_leaves_resources_unknown_and_the_trial_good(folder, content):
     if content is not None:

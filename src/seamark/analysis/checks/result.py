@@ -152,11 +152,11 @@ def gpu_throttled(inputs: CheckInputs) -> VerdictReason | None:
         return None
     if inputs.gpu_util_ratio < BUSY_GPU or inputs.gpu_clock_ratio >= 0.9:
         return None
+    busy, clock = inputs.gpu_util_ratio, inputs.gpu_clock_ratio
     return VerdictReason(
         code="gpu_throttled",
         severity="suspect",
-        text=f"the mean clock of a GPU that was {inputs.gpu_util_ratio:.0%} busy was {inputs.gpu_clock_ratio:.0%} of its "
-        "highest",
+        text=f"the mean clock of a GPU that was {busy:.0%} busy was {clock:.0%} of its highest",
         remedy="Look at temperature and power limit; measure again when cool.",
     )
 
