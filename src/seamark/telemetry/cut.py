@@ -85,8 +85,8 @@ def _rows(file: Path, epoch_unix_s: float, end_s: float) -> Iterator[Row]:
 
 def _lines(file: BinaryIO, epoch_unix_s: float, end_s: float) -> Iterator[bytes]:
     """Yield the lines of the blocks that can have times from 0 to `end_s`, so that a trial does not read all that its
-    deployment has recorded. A block in which the clock was set back, or whose times are unknown, is read; a reading whose
-    clock was wrong for less than a block may be missed by a trial of that other time."""
+    deployment has recorded. A block in which the clock was set back, or whose times are unknown, is read; a
+    reading whose clock was wrong for less than a block may be missed by a trial of that other time."""
     marks = list(_marks(file, epoch_unix_s))
     for (at_byte, first_s), (to_byte, next_s) in pairwise(marks):
         if not (next_s < 0.0 and first_s <= next_s) and not (first_s > end_s and first_s <= next_s):
