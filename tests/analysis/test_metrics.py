@@ -15,7 +15,7 @@ from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.model.digest import seed_for
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
-from seamark.model.scenario import Slo
+from seamark.model.scenario import Search, Slo
 from seamark.patterns.table import pattern_of, schedule
 
 approx = pytest.approx
@@ -666,11 +666,22 @@ def test_the_rates_of_a_window_count_what_a_lost_worker_had_to_send_in_it(folder
     assert document["goodput"]["ratio"] == approx(0.5, abs=0.002)
 
 
-def test_where_the_schedule_is_not_known_lost_requests_lie_in_the_window_as_the_recorded_ones_do(folder):
+@pytest.mark.parametrize(
+    ("settings", "search"),
+    [
+        ({"pattern": "trace", "trace": "gone.csv"}, None),
+        ({"pattern": "poisson", "rate_rps": 50.0, "turns": 4}, None),
+        ({"pattern": "poisson", "rate_rps": 200.0}, Search(setting="rate_rps", from_level=10, to_level=400)),
+    ],
+    ids=["trace", "sessions", "search"],
+)
+def test_where_the_schedule_is_not_known_lost_requests_lie_in_the_window_as_the_recorded_ones_do(
+    folder, settings, search
+):
     due = np.arange(0, 20, 0.01)
-    settings = {"pattern": "trace", "trace": "gone.csv", "warmup_s": 15.0, "duration_s": 5.0}
+    settings = {**settings, "warmup_s": 15.0, "duration_s": 5.0}
     load = a_load(scheduled=4000, workers=[{"worker": 0, "ok": True}, {"worker": 1, "ok": False}])
-    document = measured(folder, samples_of(due, None, due + 0.001), settings, load=load)
+    document = measured(folder, samples_of(due, None, due + 0.001), settings, load=load, search=search)
     assert (document["counts"]["lost"], document["counts"]["lost_in_window"]) == (2000, 500)
     assert document["errors"]["rate"] == approx(0.5)
 

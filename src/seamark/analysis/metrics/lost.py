@@ -19,8 +19,9 @@ def lost_of(load: LoadRecord, counted: WindowCounts) -> int:
 def lost_in_window(trial: Trial, counted: WindowCounts, lost: int) -> int:
     """Return how many of the `lost` requests were due in the window.
 
-    The schedule follows from the trial's seed, so what was due in the window is known. Where it does not (later turns
-    of a session, a trace or pattern that is gone), the lost requests lie in the window as the recorded ones do.
+    The schedule follows from the trial's seed, so what was due in the window is known. Where it does not (later
+    turns of a session, the probe that a search found, a trace or pattern that is gone), the lost requests lie in the
+    window as the recorded ones do.
     """
     if not lost:
         return 0
@@ -31,10 +32,10 @@ def lost_in_window(trial: Trial, counted: WindowCounts, lost: int) -> int:
 
 
 def _due_inside(trial: Trial, window: Window) -> int | None:
-    """Return the requests of the whole schedule that were due in the window; None if replies or a missing file
-    decide."""
+    """Return the requests of the whole schedule that were due in the window; None if replies, the seed of a search's
+    probe or a missing file decide."""
     profile = trial.load
-    if profile.turns > 1:
+    if profile.turns > 1 or trial.search is not None:
         return None
     try:
         pattern = pattern_of(profile)
