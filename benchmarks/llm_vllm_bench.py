@@ -27,8 +27,8 @@ import numpy as np
 from seamark.config.read import read_services
 from seamark.drivers.openai import OpenAi
 from seamark.load.coordinator.coordinator import LoadJob, run_load
-from seamark.load.workers.assignment import seed_for
 from seamark.load.workers.records import read_segments
+from seamark.model.digest import seed_for
 from seamark.model.sample import CHUNK
 from seamark.model.service import Value
 from seamark.model.site import Paths, Site

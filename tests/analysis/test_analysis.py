@@ -9,6 +9,8 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import summarise, write_metrics, write_summary
+from seamark.model.sample import Failure
+from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment, Plan
 from seamark.storage.codec import encode
 from seamark.storage.documents import write, write_json
@@ -195,6 +197,59 @@ def test_the_worst_verdict_of_the_trials_is_the_treatment_s_and_reasons_are_coun
     assert treatment["reasons"][0]["code"] == "client_cpu"
     assert treatment["reasons"][0]["count"] == 2
     assert treatment["trial_verdicts"] == ["SUSPECT", "SUSPECT", "VALID"]
+
+
+def failing(folder, trial, failed, cancelled=0):
+    """Leave the files of a trial of 2,000 requests with so many errors, and as many that were cut off by its end."""
+    due, failure = np.arange(2000) / 200, np.zeros(2000, dtype=int)
+    failure[:failed] = Failure.SERVER_ERROR
+    failure[2000 - cancelled :] = Failure.CANCELLED
+    own = folder.trial(trial.id)
+    write_samples(
+        own.samples, samples_of(due, None, np.where(failure == Failure.CANCELLED, 10, due + 0.001), failure=failure)
+    )
+    write(own.load, a_load())
+    return encode(write_metrics(trial, own))
+
+
+@pytest.mark.parametrize("failed", [(60, 1500), (1500, 60)])
+def test_a_reason_of_a_treatment_is_as_grave_as_in_its_gravest_trial(folder, failed):
+    trials = [named(repetition=r, settings={"pattern": "constant", "rate_rps": 200.0}) for r in (1, 2)]
+    documents = [failing(folder, trial, count) for trial, count in zip(trials, failed, strict=True)]
+    treatment = encode(summarise(a_plan(trials), folder))["treatments"][0]
+    assert treatment["trial_verdicts"] == [document["verdict"] for document in documents]
+    assert set(treatment["trial_verdicts"]) == {"SUSPECT", "INVALID"}
+    assert treatment["verdict"] == "INVALID"
+    [reason] = [reason for reason in treatment["reasons"] if reason["code"] == "error_rate"]
+    assert (reason["severity"], reason["count"], reason["text"]) == ("invalid", 2, "75.0% of the requests failed")
+
+
+@pytest.mark.parametrize(
+    ("failed", "per_s", "rate", "of"),
+    [((0, 1500, 1500), 200, 0.0, 1), ((1500, 100, 0), 195, 0.025, 2), ((1500, 1500), 50, 0.75, 2)],
+    ids=["one", "two", "none valid"],
+)
+def test_figures_of_a_treatment_are_of_its_repetitions_that_are_not_invalid(folder, failed, per_s, rate, of):
+    slos = (Slo(metric="error_rate", op="<=", limit=0.01),)
+    settings = {"pattern": "constant", "rate_rps": 200.0}
+    trials = [named(repetition=r, settings=settings, slos=slos) for r in range(1, len(failed) + 1)]
+    for trial, count in zip(trials, failed, strict=True):
+        failing(folder, trial, count)
+    treatment = encode(summarise(a_plan(trials), folder))["treatments"][0]
+    assert treatment["requests_per_s"]["median"] == approx(per_s, rel=0.01)
+    assert treatment["errors"]["rate"] == approx(rate)
+    assert treatment["latency_ms"]["n"] == approx(2000 * of * (1 - rate))
+    assert treatment["slos"][0]["of"] == of
+    assert (treatment["verdict"], treatment["repetitions"]) == ("INVALID", len(failed))
+    assert treatment["trial_verdicts"].count("INVALID") == failed.count(1500)
+    assert failed.count(1500) <= next(each["count"] for each in treatment["reasons"] if each["code"] == "error_rate")
+
+
+def test_the_error_rate_of_one_trial_is_that_of_its_treatment(folder):
+    trial = named(settings={"pattern": "constant", "rate_rps": 200.0})
+    document = failing(folder, trial, 20, cancelled=1000)
+    assert document["errors"]["rate"] == approx(0.01), "of all that were sent, also of those that were cut off"
+    assert encode(summarise(a_plan([trial]), folder))["treatments"][0]["errors"]["rate"] == approx(0.01)
 
 
 @pytest.mark.covers("E-FR26")

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
-from samples import a_load, a_metrics, a_trial, metrics_of, samples_of, write_samples, write_telemetry
+from samples import a_load, a_metrics, a_trial, metrics_of, samples_of, write_chunks, write_samples, write_telemetry
 
 from seamark.analysis.metrics.schema import metrics_schema
 from seamark.analysis.summary.summary import energy_over
 from seamark.model.results.trial_metrics import EnergyFigures
+from seamark.model.sample import Failure
 from seamark.model.trial import Deployment
+from seamark.storage.paths import TrialFolder
 
 approx = pytest.approx
 RAPL = {"package": {"counters": ["package0", "dram0"], "reason": None}, "node": {"reason": "not in a Slurm job"}}
@@ -90,6 +92,33 @@ def test_slurms_figure_is_of_the_whole_load_and_all_its_requests(measured):
     assert "ConsumedEnergyRaw of step 71.batch" in energy["method"]
     assert energy["per_request_j"] == approx(5.0)
     assert energy["per_unit_j"] == approx(2.5, rel=0.01)
+
+
+def test_energy_of_slurm_is_for_the_good_replies_of_the_load(tmp_path):
+    """Every second of 1,000 requests fails."""
+    folder = TrialFolder(root=tmp_path / "s" / "d-1--w-1--r1")
+    due = np.arange(1000) / 100
+    failure = np.where(np.arange(1000) % 2, int(Failure.SERVER_ERROR), 0)
+    write_samples(folder.samples, samples_of(due, None, due + 0.001, failure=failure, units=2))
+    node = {"value_j": 1000.0, "window_s": 10.0, "step": "1.0"}
+    load = a_load(completed=1000, energy={"node": node})
+    energy = metrics_of(a_trial(), load, folder, scenario="s")["energy"]
+    assert (energy["per_request_j"], energy["per_unit_j"]) == (approx(2.0), approx(1.0))
+
+
+@pytest.mark.parametrize("warmup_s", [0.0, 4.0, 7.0])
+def test_energy_for_a_token_of_a_stream_is_that_of_the_tokens_of_its_time(tmp_path, warmup_s):
+    """16 users have replies of 8 s with a token each 0.1 s, and the GPU takes 400 W: 2.5 J for a token."""
+    folder = TrialFolder(root=tmp_path / "s" / "d-1--w-1--r1")
+    starts = np.repeat([0.0, 8.0, 16.0], 16)
+    rows = samples_of(starts, None, starts + 8.0, first_s=starts + 0.1, units=80, first_units=1)
+    write_samples(folder.samples, rows)
+    write_chunks(folder.chunks, [(i, starts[i] + 0.1 * n, 1) for i in range(len(starts)) for n in range(1, 81)])
+    write_telemetry(folder.telemetry, [(float(t), "gpu0", "power_w", 400.0, "W") for t in np.arange(0, 20, 0.5)])
+    trial = a_trial({"concurrency": 16, "warmup_s": warmup_s, "duration_s": 10.0})
+    document = metrics_of(trial, a_load(unit="token"), folder, scenario="s")
+    assert document["throughput"]["value"] == approx(160, rel=0.02)
+    assert document["energy"]["per_unit_j"] == approx(2.5, rel=0.02)
 
 
 def test_energy_of_several_nodes_is_that_of_all_or_none(measured):

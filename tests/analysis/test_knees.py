@@ -68,6 +68,13 @@ def test_an_open_sweep_is_over_rates_and_saturated_where_most_trials_were():
     assert found.saturated == (120.0,)
 
 
+def test_an_invalid_repetition_is_in_no_point_that_has_another():
+    good, other = (outcome(n, rate, 10.0, concurrency=4) for n, rate in ((1, 400.0), (2, 4.0)))
+    invalid = replace(other, metrics=replace(other.metrics, verdict="INVALID"))
+    assert set(point_of("lookup", {"concurrency": 4}, [good, invalid]).seen) == {1}
+    assert set(point_of("lookup", {"concurrency": 4}, [invalid]).seen) == {2}
+
+
 def test_the_connections_of_an_open_loop_are_no_sweep_of_load():
     assert knees([replace(point, sweeps="rate_rps") for point in of_servers(4)]) == ()
 

@@ -12,9 +12,10 @@ from samples import a_load, a_trial, metrics_of, samples_of, write_samples, writ
 from seamark.analysis.metrics import derive_metrics, distribution
 from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.telemetry import summarise_telemetry
+from seamark.model.digest import seed_for
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
-from seamark.model.scenario import Slo
+from seamark.model.scenario import Search, Slo
 from seamark.patterns.table import pattern_of, schedule
 
 approx = pytest.approx
@@ -516,6 +517,25 @@ def test_a_counter_by_its_unit_or_of_a_control_group_is_a_rate_and_not_a_mean(fo
     }
 
 
+def test_a_mean_of_telemetry_is_over_time_and_not_over_readings(folder):
+    """The sampler has no turn in the 4 s in which the machine is full."""
+    at_s = [*np.arange(0.5, 6.5, 0.5), 10.0]
+    rows = [(t, "host", "cpu_ratio", 0.1 if t < 10 else 1.0, "ratio") for t in at_s]
+    rows += [(t, "host", "load_average", 1.0 if t < 10 else 9.0, "tasks") for t in at_s]
+    write_telemetry(folder.telemetry, rows)
+    sent, ended = one_user(np.full(1000, 0.01))
+    resource = measured(folder, samples_of(sent, None, ended))["resource"]
+    assert resource["cpu_util"] == approx(0.6 * 0.1 + 0.4 * 1.0), "a share of the time since the last reading"
+    assert resource["load_average"] == approx(0.8 * 1.0 + 0.2 * 9.0, rel=0.02), "of the moments around the reading"
+
+
+def test_a_reading_counts_for_the_part_of_its_time_that_lies_in_the_window(folder):
+    rows = [(float(t), "host", "cpu_ratio", value, "ratio") for t, value in ((0, 0.5), (3, 1.0), (9, 0.0), (12, 1.0))]
+    write_telemetry(folder.telemetry, rows)
+    assert summarise_telemetry(folder.telemetry, 2.0, 10.0)[("host", "cpu_ratio")].mean == approx((1 + 6 * 0 + 1) / 8)
+    assert summarise_telemetry(folder.telemetry, 9.0, 9.5)[("host", "cpu_ratio")].mean == approx(1.0)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 not really"])
 def test_no_telemetry_leaves_resources_unknown_and_the_trial_good(folder, content):
     if content is not None:
@@ -627,6 +647,43 @@ def test_what_a_lost_worker_never_sent_is_in_the_failure_rate(folder):
     assert document["counts"]["lost"] == 500
     assert document["errors"]["rate"] == approx(0.5)
     assert {"shard_lost", "error_rate"} <= codes(document)
+
+
+@pytest.mark.parametrize("warmup_s", [0.0, 10.0, 16.0])
+@pytest.mark.parametrize("pattern", ["constant", "poisson"])
+def test_the_rates_of_a_window_count_what_a_lost_worker_had_to_send_in_it(folder, pattern, warmup_s):
+    """Two workers send every second arrival of 20 s; one died at the start, and the other has no failures."""
+    settings = {"pattern": pattern, "rate_rps": 200.0, "warmup_s": warmup_s, "duration_s": 20.0 - warmup_s}
+    made = schedule(pattern_of(a_trial(settings).load), seed=seed_for(1, "arrivals"), until_s=20.0)
+    whole_s = np.concatenate(list(made)) / 1e9
+    due = whole_s[::2]
+    load = a_load(scheduled=len(whole_s), workers=[{"worker": 0, "ok": True}, {"worker": 1, "ok": False}])
+    slos = (Slo(metric="latency_s", op="<=", limit=1.0),)
+    document = measured(folder, samples_of(due, None, due + 0.001), settings, load=load, slos=slos)
+    assert document["counts"]["lost"] == len(whole_s) - len(due), "of the whole schedule"
+    assert document["counts"]["lost_in_window"] == (whole_s >= warmup_s).sum() - (due >= warmup_s).sum()
+    assert document["errors"]["rate"] == approx(0.5, abs=0.002)
+    assert document["goodput"]["ratio"] == approx(0.5, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("settings", "search"),
+    [
+        ({"pattern": "trace", "trace": "gone.csv"}, None),
+        ({"pattern": "poisson", "rate_rps": 50.0, "turns": 4}, None),
+        ({"pattern": "poisson", "rate_rps": 200.0}, Search(setting="rate_rps", from_level=10, to_level=400)),
+    ],
+    ids=["trace", "sessions", "search"],
+)
+def test_where_the_schedule_is_not_known_lost_requests_lie_in_the_window_as_the_recorded_ones_do(
+    folder, settings, search
+):
+    due = np.arange(0, 20, 0.01)
+    settings = {**settings, "warmup_s": 15.0, "duration_s": 5.0}
+    load = a_load(scheduled=4000, workers=[{"worker": 0, "ok": True}, {"worker": 1, "ok": False}])
+    document = measured(folder, samples_of(due, None, due + 0.001), settings, load=load, search=search)
+    assert (document["counts"]["lost"], document["counts"]["lost_in_window"]) == (2000, 500)
+    assert document["errors"]["rate"] == approx(0.5)
 
 
 def test_the_document_is_plain_json_without_nan(folder):

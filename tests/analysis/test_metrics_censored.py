@@ -110,6 +110,22 @@ def test_what_a_load_leaves_unanswered_and_never_sent_is_in_its_percentiles(fold
     assert "≥" in text
 
 
+def test_a_request_that_was_never_sent_waits_for_its_first_token_since_it_was_due(folder):
+    """1,000 requests a second are offered and 800 served: 2,000 are never sent."""
+    due, sent = np.arange(10_000) / 1000.0, np.arange(10_000) / 800.0
+    kept = sent < 10
+    sent = np.where(kept, sent, np.nan)
+    gone = np.where(kept, 0, int(Failure.CANCELLED))
+    rows = samples_of(due, sent, sent + 0.002, first_s=sent + 0.001, failure=gone, units=4)
+    slos = (Slo(metric="ttft_response_p95_s", op="<=", limit=1.95),)
+    document = measured(folder, rows, slos, {"pattern": "constant", "rate_rps": 1000.0})
+    assert document["ttft_response_ms"]["censored"] == document["latency_ms"]["censored"] == 2000
+    assert "p95" in document["ttft_response_ms"]["lower_bounds"]
+    assert document["slos"][0]["met"] is not True
+    assert document["ttft_ms"]["censored"] == 0, "what was never sent has no time since its send"
+    assert document["schedule_lag_ms"]["max"] == approx(2000, rel=0.01), "of those that were sent"
+
+
 def test_an_objective_is_never_met_by_a_lower_bound(folder):
     slos = tuple(
         Slo(metric=name, op=op, limit=limit)

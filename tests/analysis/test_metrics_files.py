@@ -17,6 +17,7 @@ from seamark.analysis.metrics.document import GROUPS
 from seamark.analysis.metrics.schema import metrics_schema, schema_text
 from seamark.analysis.summary import marked, write_metrics
 from seamark.analysis.summary.trial_result import histogram_of, read_histograms, record_of
+from seamark.model.results.trial_meta import Gpu, Gpus, Machine, TrialMeta
 from seamark.model.results.trial_metrics import HistogramRecord, TrialMetrics, VerdictReason
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
@@ -178,6 +179,43 @@ def test_nulls_in_load_json_are_not_errors(folder, strange):
     document = encode(write_metrics(a_trial(), folder))
     assert valid(document)
     assert document["status"] == "ok"
+
+
+FULL_HZ = 1.98e9
+
+
+def throttled(folder, of_gpus, most_hz=()):
+    """Derive a trial whose GPUs have these (utilisation, clock from 1 s on), after a second at full clock where it is
+    below. Its meta.json has GPUs with these highest clocks."""
+    sent = np.arange(1000) / 100
+    write_samples(folder.samples, samples_of(sent, None, sent + 0.001))
+    write(folder.load, a_load())
+    series = [
+        row
+        for at_s in np.arange(0, 10.5, 0.5).tolist()
+        for number, (used, clock_hz) in enumerate(of_gpus)
+        for row in (
+            (at_s, f"gpu{number}", "util_ratio", used, "ratio"),
+            (at_s, f"gpu{number}", "clock_hz", FULL_HZ if at_s < 1 and not most_hz else clock_hz, "Hz"),
+        )
+    ]
+    write_telemetry(folder.telemetry, series)
+    machine = Machine(gpu=Gpus(devices=tuple(Gpu(most_sm_hz=each) for each in most_hz)))
+    write(folder.meta, TrialMeta(node="n1", machine=machine))
+    reasons = write_metrics(a_trial({"pattern": "constant", "rate_rps": 100.0}), folder).reasons
+    return [reason.text for reason in reasons if reason.code == "gpu_throttled"]
+
+
+def test_each_gpu_is_throttled_by_its_own_use_and_clock(folder):
+    assert throttled(folder, [(1.0, FULL_HZ), (0.1, 0.345e9)]) == [], "an idle one slows down"
+    [text] = throttled(folder, [(0.8, 0.99e9), (0.1, 0.345e9)])
+    assert text == "the mean clock of a GPU that was 80% busy was 54% of its highest"
+
+
+@pytest.mark.parametrize(("most_hz", "told"), [([FULL_HZ] * 2, True), ([FULL_HZ, 1.41e9], False), ([0.9e9], False)])
+def test_a_gpu_that_is_slow_all_the_time_is_known_by_the_clock_of_its_model(folder, most_hz, told):
+    """Which GPU of a node with several models was used is not known: then the highest clock seen counts."""
+    assert bool(throttled(folder, [(1.0, 0.9e9)], most_hz)) is told
 
 
 def test_a_code_of_an_older_version_is_read_by_its_present_name():

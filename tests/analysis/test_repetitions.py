@@ -87,6 +87,32 @@ def test_one_repetition_and_those_that_agree_have_nothing_against_them(folder):
     assert summed_up(folder, [0.001, 0.0012, 0.0013])["treatments"][0]["by_twins"] == {}
 
 
+@pytest.mark.parametrize("in_chunks", [1, 2, 3])
+def test_tokens_a_second_are_not_compared_with_chunks_a_second(folder, in_chunks):
+    """Eight tokens come in each chunk; of one repetition the server did not count them."""
+    trials = [a_trial(OPEN, repetition=r) for r in (1, 2, 3)]
+    due = np.arange(1000) * 0.01
+    for trial in trials:
+        own, uncounted = folder.trial(trial.id), trial.repetition == in_chunks
+        rows = samples_of(due, None, due + 0.001, units=1 if uncounted else 8, uncounted=int(uncounted))
+        write_samples(own.samples, rows)
+        write(own.load, a_load(unit="token"))
+        write_metrics(trial, own)
+    plan = Plan(
+        scenario="s",
+        source="s.yaml",
+        seed=1,
+        repetitions=3,
+        max_retries=0,
+        factors={},
+        deployments=(),
+        trials=tuple(trials),
+    )
+    [treatment] = encode(write_summary(plan, folder))["treatments"]
+    assert treatment["throughput"]["unit"] == "tokens_per_s"
+    assert treatment["by_twins"] == {}
+
+
 def test_where_the_rate_is_given_the_median_response_times_are_compared(folder):
     [treatment] = summed_up(folder, [0.001, 0.0011, 0.003], OPEN)["treatments"]
     assert treatment["trial_verdicts"][:2] == ["VALID", "VALID"]

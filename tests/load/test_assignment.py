@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, WorkerAssignment, seed_for
+from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, WorkerAssignment
+from seamark.model.digest import seed_for
 
 
 def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:

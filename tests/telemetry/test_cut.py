@@ -1,5 +1,6 @@
 """A trial's share of the telemetry."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from seamark.model.results.load_record import LoadRecord
 from seamark.storage.paths import TrialFolder
-from seamark.telemetry.cut import cut, cut_telemetry, load_window
+from seamark.telemetry.cut import BLOCK_BYTES, _lines, cut, cut_telemetry, load_window
 
 HEADER = "at_unix_s,source,name,value,unit\n"
 EPOCH_S = 1_700_000_000.0
@@ -48,6 +49,40 @@ def test_a_step_back_of_the_wall_clock_loses_no_row(tmp_path: Path):
     times = (1.0, 2.0, 3600.0, 2.5, 3.0)
     file = write(tmp_path / "telemetry.csv", *(f"{EPOCH_S + at},host,a,{at},s" for at in times))
     assert [row["at_s"] for row in cut([file], EPOCH_S, 9.0).to_pylist()] == [1.0, 2.0, 2.5, 3.0]
+
+
+def long_file(path: Path, steps: Mapping[int, float] | None = None) -> Path:
+    """An hour of ten readings a second, some of them damaged; at some readings the clock is set by a step."""
+    step_s, lines = 0.0, []
+    for number in range(36_000):
+        step_s += (steps or {}).get(number, 0.0)
+        at = f"{EPOCH_S + number / 10 + step_s:.6f}"
+        lines.append(at[:9] if number % 997 == 0 else f"{at},host,cpu_ratio,{number},ratio")
+    return write(path, *lines)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [{}, {9_000: -600.0}, {9_000: 600.0}, {9_000: 3600.0, 9_001: -3600.0}, {20_000: -1500.0, 20_001: 1500.0}],
+    ids=["none", "back", "forth", "forth and back", "back and forth"],
+)
+def test_a_part_of_a_long_file_has_the_rows_that_a_reader_of_all_of_it_finds(tmp_path: Path, steps):
+    file = long_file(tmp_path / "telemetry.csv", steps)
+    assert file.stat().st_size > 5 * BLOCK_BYTES
+    read = [line.split(",") for line in file.read_text().splitlines() if line.endswith(",ratio")]
+    rows = [(float(at), float(value)) for at, _, _, value, _ in read]
+    for start_s in (0.0, 333.3, 895.0, 1500.0, 2000.0, 3590.0, 9000.0):
+        begin_s = EPOCH_S + start_s
+        inside = sorted((at - begin_s, value) for at, value in rows if 0.0 <= at - begin_s <= 10.0)
+        table = cut([file], begin_s, 10.0)
+        assert list(zip(table["at_s"].to_pylist(), table["value"].to_pylist(), strict=True)) == inside
+
+
+def test_a_trial_reads_its_part_of_a_long_file_and_not_the_rest(tmp_path: Path):
+    file = long_file(tmp_path / "telemetry.csv")
+    with file.open("rb") as opened:
+        lines = sum(1 for _ in _lines(opened, EPOCH_S + 1800, 10.0))
+    assert 100 < lines < 0.5 * 36_000
 
 
 def test_a_load_is_as_long_as_planned_or_as_it_lasted():

@@ -1,4 +1,4 @@
-"""Digests: of a document, whatever the order of its keys, and of a file."""
+"""Digests: of a document, whatever the order of its keys, and of a file; seeds derived from one."""
 
 import hashlib
 import json
@@ -17,3 +17,8 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal digits. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seed_for(seed: int, purpose: str) -> int:
+    """Return the seed for one purpose (arrivals, bodies, quality), so that no two purposes share a sequence."""
+    return int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:4], "big")

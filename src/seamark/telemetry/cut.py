@@ -9,8 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from io import SEEK_END, BytesIO
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,6 +22,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.storage.documents import replacing
 from seamark.storage.paths import TrialFolder
 
+BLOCK_BYTES = 1 << 18
 OF_PROCESSES = ("server", "client")
 Row = tuple[float, str, str, float, str]
 
@@ -71,12 +74,38 @@ def _moved(table: pa.Table, offset_s: float) -> pa.Table:
 
 
 def _rows(file: Path, epoch_unix_s: float, end_s: float) -> Iterator[Row]:
-    with file.open("rb") as lines:
+    with file.open("rb") as opened:
+        lines = _lines(opened, epoch_unix_s, end_s)
         inside = (line.decode(errors="replace") for line in lines if 0.0 <= _at_s(line, epoch_unix_s) <= end_s)
         for cells in csv.reader(inside):
             with contextlib.suppress(ValueError):
                 at, source, name, value, unit = cells
                 yield float(at) - epoch_unix_s, source, name, float(value), unit
+
+
+def _lines(file: BinaryIO, epoch_unix_s: float, end_s: float) -> Iterator[bytes]:
+    """Yield the lines of the blocks that can have times from 0 to `end_s`, so that a trial does not read all that its
+    deployment has recorded. A block in which the clock was set back, or whose times are unknown, is read; a
+    reading whose clock was wrong for less than a block may be missed by a trial of that other time."""
+    marks = list(_marks(file, epoch_unix_s))
+    for (at_byte, first_s), (to_byte, next_s) in pairwise(marks):
+        if not (next_s < 0.0 and first_s <= next_s) and not (first_s > end_s and first_s <= next_s):
+            file.seek(at_byte)
+            yield from BytesIO(file.read(to_byte - at_byte))
+
+
+def _marks(file: BinaryIO, epoch_unix_s: float) -> Iterator[tuple[int, float]]:
+    """Yield place and time of the first whole line of every BLOCK_BYTES of a file, and its end; NaN for no time."""
+    size = file.seek(0, SEEK_END)
+    place = 0
+    for offset in range(0, size, BLOCK_BYTES):
+        file.seek(max(0, offset - 1))
+        if offset:
+            file.readline()
+        if offset == 0 or place < file.tell() < size:
+            place = file.tell()
+            yield place, _at_s(file.readline(), epoch_unix_s)
+    yield size, math.nan
 
 
 def _at_s(line: bytes, epoch_unix_s: float) -> float:

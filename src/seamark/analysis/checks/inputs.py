@@ -23,6 +23,8 @@ class Connections:
     overflows: int = 0
 
 
+BUSY_GPU = 0.5
+"""Utilisation from which on a GPU is expected to run at its highest clock."""
 OTHERS_BURST = 0.4
 """Ratio of the processors from which on others crowd a part of the window: twice what is too much over all of it."""
 
@@ -73,7 +75,8 @@ class CheckInputs:
     that the server gave their error.
     `ended_early` is the party that ended the window of all before its time, at `early_ratio` of the planned one;
     `idle_cores` is the use of CPUs, in cores, of members whose party was under no load. `extrapolated`
-    are inputs of a simulation outside of those of its fit.
+    are inputs of a simulation outside of those of its fit. `gpu_clock_ratio` and `gpu_util_ratio` are of the busy
+    GPU with the lowest clock.
     """
 
     status: str = "ok"

@@ -1,6 +1,6 @@
 """Checks of the result: whether it exists, is steady, and can be compared."""
 
-from seamark.analysis.checks.inputs import CheckInputs, of_loads
+from seamark.analysis.checks.inputs import BUSY_GPU, CheckInputs, of_loads
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.plurals import counted
 from seamark.model.results.trial_metrics import VerdictReason
@@ -150,12 +150,13 @@ def gpu_throttled(inputs: CheckInputs) -> VerdictReason | None:
     """A busy GPU below its own clock is too hot or short of power."""
     if inputs.gpu_clock_ratio is None or inputs.gpu_util_ratio is None:
         return None
-    if inputs.gpu_util_ratio < 0.5 or inputs.gpu_clock_ratio >= 0.9:
+    if inputs.gpu_util_ratio < BUSY_GPU or inputs.gpu_clock_ratio >= 0.9:
         return None
+    busy, clock = inputs.gpu_util_ratio, inputs.gpu_clock_ratio
     return VerdictReason(
         code="gpu_throttled",
         severity="suspect",
-        text=f"the mean clock of a busy GPU was {inputs.gpu_clock_ratio:.0%} of its highest",
+        text=f"the mean clock of a GPU that was {busy:.0%} busy was {clock:.0%} of its highest",
         remedy="Look at temperature and power limit; measure again when cool.",
     )
 

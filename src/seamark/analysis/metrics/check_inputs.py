@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seamark.analysis.checks import CheckInputs, Connections
+from seamark.analysis.checks.inputs import BUSY_GPU
 from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.analysis.metrics.energy import is_gpu
 from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.metric_inputs import is_simulated_load
 from seamark.analysis.metrics.resources import Ceiling, others_unknown, processors_of
@@ -29,8 +31,10 @@ def check_inputs(
     *,
     client_is_server: bool | None,
     ceiling: Ceiling | None,
+    gpu_hz: float | None = None,
 ) -> CheckInputs:
-    """Return the inputs of the checks. `metrics` has the judged objectives."""
+    """Return the inputs of the checks. `metrics` has the judged objectives; `gpu_hz` is the highest clock of the
+    GPUs, None if unknown."""
     counts, window, profile, workers = inputs.counts, inputs.window, trial.load, load.workers
     simulated = is_simulated_load(profile, load)
     pattern = _pattern(_virtual(trial) if simulated else profile)
@@ -39,6 +43,7 @@ def check_inputs(
     missed = [slo for slo in metrics.slos if slo.met is False]
     quality = metrics.quality
     stalled_s, longest_stall_s = _stalled(workers, window)
+    gpu_clock_ratio, gpu_util_ratio = _slowest_gpu(inputs, gpu_hz)
     return CheckInputs(
         open_loop=inputs.open_loop,
         changing=has_rate(profile.pattern, "changing"),
@@ -79,8 +84,8 @@ def check_inputs(
         outages=[outage.text for outage in inputs.steady.outages],
         advised_warmup_s=inputs.steady.advised_warmup_s,
         ceiling_rps=_ceiling_rps(ceiling, counts),
-        gpu_clock_ratio=_clock_ratio(inputs),
-        gpu_util_ratio=metrics.resource.get("gpu_util"),
+        gpu_clock_ratio=gpu_clock_ratio,
+        gpu_util_ratio=gpu_util_ratio,
         page_cache_ratio=_float(quality.get("page_cache_ratio")),
         speed_not_of_method=bool(quality.get("speed_not_of_method")),
         wants_cache=trial.settings.get("direct") == "cached",
@@ -290,10 +295,17 @@ def _ceiling_rps(ceiling: Ceiling | None, counts: WindowCounts) -> float | None:
     return ceiling.for_replies(*each)
 
 
-def _clock_ratio(inputs: MetricInputs) -> float | None:
-    """The mean clock of the slowest GPU over its own highest one."""
-    clocks = [seen for (source, name), seen in inputs.telemetry.items() if name == "clock_hz" and source[:3] == "gpu"]
-    return min((clock.mean / clock.max for clock in clocks if clock.max > 0), default=None)
+def _slowest_gpu(inputs: MetricInputs, highest_hz: float | None) -> tuple[float | None, float | None]:
+    """Return the mean clock of a GPU over its highest one, and its own utilisation: of the busy GPU for which the
+    first is least, else of any. Without `highest_hz`, the highest is that of the window."""
+    found = []
+    for (source, name), clock in inputs.telemetry.items():
+        used = inputs.telemetry.get((source, "util_ratio"))
+        highest = max(highest_hz or 0.0, clock.max)
+        if name == "clock_hz" and is_gpu(source) and used is not None and highest > 0:
+            found.append((clock.mean / highest, used.mean))
+    busy = [each for each in found if each[1] >= BUSY_GPU]
+    return min(busy or found, default=(None, None))
 
 
 def _is_wrong(name: str, value: float | None) -> bool:

@@ -88,14 +88,15 @@ def derive_metrics(
     ceiling: Ceiling | None = None,
     answers: AnswersRecord | None = None,
     schedule: Callable[[], ScheduleMetrics] | None = None,
+    gpu_hz: float | None = None,
 ) -> DerivedMetrics:
     """Return the metrics of a trial with their verdict, its series and its histograms.
 
     `client_is_server`: the service runs inside the client; None: it does when there is no telemetry of a server.
     `ceiling` is the client's own limit, `answers` says how its kept replies were scored: scores are withheld where
-    items have no answer, as a mean of the rest is that of an easier task. `schedule` reads the figures
-    of simulated workflows and raises DamagedError. A failed load or damaged samples give metrics of status failed,
-    with a reason in place of figures.
+    items have no answer, as a mean of the rest is that of an easier task. `schedule` reads the figures of simulated
+    workflows and raises DamagedError. `gpu_hz` is the highest clock of the GPUs, by provenance. A failed load or
+    damaged samples give metrics of status failed, with a reason in place of figures.
     """
     identity = _identity(trial, load, scenario, deployment)
     if answers is not None:
@@ -116,7 +117,9 @@ def derive_metrics(
         return DerivedMetrics(metrics=_failed(identity, trial, load, str(damage)))
     metrics = _figures(identity, trial, load, inputs)
     metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics), schedule=figures)
-    facts = check_inputs(trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling)
+    facts = check_inputs(
+        trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling, gpu_hz=gpu_hz
+    )
     if answers is not None and answers.status == "failed":
         facts = replace(facts, not_scored=answers.reason)
     if answers is not None:

@@ -18,7 +18,7 @@ LEAST_STEPS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Energy of one scope over `window_s`; `requests` and `units` are those that were served in the window."""
+    """Energy of one scope over `window_s`; `requests` are the good replies of that time, `units` theirs."""
 
     scope: Scope
     method: str
@@ -86,7 +86,7 @@ def energy_of(
     """Return the energy of a trial. `gpus` and `nodes` are those of its deployment, None if unknown.
 
     Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
-    Slurm's before and after the whole load, so its requests are those of the whole load.
+    Slurm's before and after the whole load, so its requests are the good ones of the whole load.
     """
     nodes = nodes or 1
     found: list[Part | str] = [
@@ -174,7 +174,7 @@ def _part(scope: Scope, method: str, counters: Sequence[SeriesSummary], counts: 
         value_j=watts * window_s,
         window_s=window_s,
         requests=counts.replies * share,
-        units=counts.units * share if counts.counts_units else 0.0,
+        units=counts.arrived_units * share if counts.counts_units else 0.0,
     )
 
 
@@ -189,6 +189,6 @@ def _node(counts: WindowCounts, load: LoadRecord, nodes: int) -> Part | str:
         method=f"Slurm ConsumedEnergyRaw of step {node.step}, over the whole load",
         value_j=float(node.value_j),
         window_s=float(node.window_s),
-        requests=float(load.completed or 0),
+        requests=float(counts.whole_good),
         units=float(counts.whole_units) if counts.counts_units else 0.0,
     )

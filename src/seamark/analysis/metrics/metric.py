@@ -30,6 +30,7 @@ class MetricInputs:
     steady_part: PartFigures | None = None
     has_objectives: bool = False
     lost: int = 0
+    lost_in_window: int = 0
     telemetry: Mapping[Key, SeriesSummary] = field(default_factory=dict)
     energy: Energy = field(default_factory=Energy)
     stages: Stages | None = None

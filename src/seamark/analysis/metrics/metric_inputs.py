@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seamark.analysis.metrics.energy import energy_of
+from seamark.analysis.metrics.lost import lost_in_window, lost_of
 from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.stages import read_stages
@@ -43,7 +44,6 @@ def part_figures(samples: Samples, part: Window, chunks: Path) -> PartFigures:
 def figures_of(counts: WindowCounts) -> PartFigures:
     """Return requests, failures, rates and response times of what was counted; None where too few samples are."""
     length_s, response = counts.window.length_s, counts.response
-    units = counts.units if counts.streamed_units is None else counts.streamed_units
     bounds = response.lower_bounds()
     return PartFigures(
         start_s=counts.window.start_ns / 1e9,
@@ -53,7 +53,7 @@ def figures_of(counts: WindowCounts) -> PartFigures:
         failed=counts.failed,
         error_rate=counts.failed / counts.sent if counts.sent else None,
         requests_per_s=counts.replies / length_s if length_s > 0 else None,
-        throughput=units / length_s if length_s > 0 else None,
+        throughput=counts.arrived_units / length_s if length_s > 0 else None,
         latency_ms=PartTimes(
             **{name: response.statistic_ms(name) for name in (*SHOWN, "mean")},
             censored=response.bounds.count,
@@ -128,6 +128,7 @@ def metric_inputs(
         stream=stream,
         turns=profile.turns,
     )
+    lost = lost_of(load, counted)
     users = profile.concurrency if profile.closed else None
     steady = (
         state_of_items(samples, window, users=profile.concurrency)
@@ -145,7 +146,8 @@ def metric_inputs(
         cut_part=None if start_up is None else _of_cut(start_up, samples, folder),
         open_loop=not profile.closed,
         has_objectives=_has_objectives(trial, counted),
-        lost=_lost(load, counted),
+        lost=lost,
+        lost_in_window=lost_in_window(trial, counted, lost),
         telemetry=telemetry,
         energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
         stages=read_stages(folder.events, samples, window, counted.response),
@@ -193,9 +195,3 @@ def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int
         sent += int((batch.sent != MISSING_NS).sum())
         latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
     return latest + 1 if sent and sent >= limit else None  # the last request belongs to the window
-
-
-def _lost(load: LoadRecord, counted: WindowCounts) -> int:
-    """Scheduled requests without a sample, after a worker died."""
-    died = not all(worker.ok for worker in load.workers)
-    return max(0, (load.scheduled or 0) - counted.rows) if died else 0

@@ -52,9 +52,9 @@ def saturated(inputs: MetricInputs) -> bool:
 
 
 def error_rate(inputs: MetricInputs) -> float | None:
-    """Failed requests of those sent in the window; those that a lost worker never sent count as both."""
-    counts = inputs.counts
-    return _ratio(counts.failed + inputs.lost, counts.sent + inputs.lost)
+    """Failed requests of those sent in the window; those of it that a lost worker never sent count as both."""
+    counts, lost = inputs.counts, inputs.lost_in_window
+    return _ratio(counts.failed + lost, counts.sent + lost)
 
 
 def _mb_per_s(inputs: MetricInputs, unit_bytes: float) -> float | None:
@@ -93,7 +93,7 @@ METRICS: tuple[Metric, ...] = (
         unit="units/s",
         better="higher",
         meaning="units of good replies that arrived inside the window, a second; of a stream by its chunks",
-        value=lambda e: _rate(e.counts.units if e.counts.streamed_units is None else e.counts.streamed_units, e),
+        value=lambda e: _rate(e.counts.arrived_units, e),
     ),
     Metric(
         path="throughput.whole_run_value",
@@ -196,6 +196,13 @@ METRICS: tuple[Metric, ...] = (
         value=lambda e: e.counts.due,
     ),
     Metric(
+        path="counts.sent",
+        unit="requests",
+        better="neither",
+        meaning="requests of the window that were sent",
+        value=lambda e: e.counts.sent,
+    ),
+    Metric(
         path="counts.ok",
         unit="requests",
         better="neither",
@@ -238,10 +245,17 @@ METRICS: tuple[Metric, ...] = (
         value=lambda e: e.lost,
     ),
     Metric(
+        path="counts.lost_in_window",
+        unit="requests",
+        better="neither",
+        meaning="those of them that were due inside the window",
+        value=lambda e: e.lost_in_window,
+    ),
+    Metric(
         path="errors.rate",
         unit="ratio",
         better="lower",
-        meaning="failed requests of those sent; those lost with a worker count as sent and failed",
+        meaning="failed requests of those sent in the window; those of it lost with a worker count as both",
         value=error_rate,
     ),
     Metric(
@@ -303,7 +317,7 @@ METRICS: tuple[Metric, ...] = (
         unit="ratio",
         better="higher",
         meaning="requests that meet every objective, as a share of all due: failed and unfinished ones do not meet",
-        value=lambda e: _ratio(e.counts.good, e.counts.due + e.lost) if e.has_objectives else None,
+        value=lambda e: _ratio(e.counts.good, e.counts.due + e.lost_in_window) if e.has_objectives else None,
     ),
     *ENERGY,
 )

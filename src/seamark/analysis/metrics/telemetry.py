@@ -4,8 +4,9 @@ A series is a counter if its unit ends in the word `total` (which the Prometheus
 one of Seamark's COUNTERS, or if the service's name for it has one of COUNTER_ENDINGS.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,19 @@ from seamark.stats.quantiles import rank
 COUNTERS = frozenset(
     {"read_bytes", "write_bytes", "net_received_bytes", "net_sent_bytes", "energy_j", "cpu_s", "cgroup_cpu_s"}
 )
+SINCE_LAST = frozenset(
+    {
+        "cpu_ratio",
+        "cpu_iowait_ratio",
+        "cpu_steal_ratio",
+        "cpu_irq_ratio",
+        "cpu_pressure_ratio",
+        "io_pressure_ratio",
+        "memory_pressure_ratio",
+        "overhead_ratio",
+    }
+)
+"""Series whose readings are means over the time since the reading before; those of other gauges are of one moment."""
 USES = frozenset({"cpu_ratio", "cpu_steal_ratio", "cpu_irq_ratio"})
 COUNTER_UNIT = "total"
 POWER_UNIT = "W"
@@ -48,7 +62,8 @@ class SeriesSummary(TelemetrySummary):
 def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key, SeriesSummary]:
     """Return every series of a telemetry file by (source, name); empty without a readable file.
 
-    Counters are interpolated at the window's edges, so a short window is not rounded to whole samples.
+    Counters are interpolated at the window's edges, so a short window is not rounded to whole samples. Means are
+    weighted by time, as a busy machine is read less often.
     """
     try:
         with pq.ParquetFile(path) as file:  # `read_table` would import Arrow's data sets
@@ -58,7 +73,8 @@ def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key
     found: dict[Key, SeriesSummary] = {}
     for key, unit, at_s, values in _series(table):
         physical = unit.removesuffix(COUNTER_UNIT).rstrip()
-        sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else _gauge
+        gauge = partial(_gauge, spans=_spans_before if key[1] in SINCE_LAST else _spans_around)
+        sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else gauge
         if (summary := sum_up(at_s, values, physical, start_s, end_s)) is not None:
             found[key] = summary
             if key[1] in USES:
@@ -96,12 +112,39 @@ def _series(table: pa.Table) -> Iterator[tuple[Key, str, Values, Values]]:
             yield key, str(units[chosen[0]] or ""), at_s[chosen], values[chosen]
 
 
-def _gauge(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> SeriesSummary | None:
+Spans = Callable[[Values], tuple[Values, Values]]
+"""From the times of readings to the beginnings and the ends of the times that they stand for."""
+
+
+def _spans_before(at_s: Values) -> tuple[Values, Values]:
+    """Each reading stands for the time since the one before; the first for as long as the second."""
+    if len(at_s) == 1:
+        return at_s - 1.0, at_s
+    return np.concatenate([[2 * at_s[0] - at_s[1]], at_s[:-1]]), at_s
+
+
+def _spans_around(at_s: Values) -> tuple[Values, Values]:
+    """Each reading stands for the time that is closer to it than to another."""
+    edges = (at_s[1:] + at_s[:-1]) / 2
+    first, last = (1.0, 1.0) if len(at_s) == 1 else (edges[0] - at_s[0], at_s[-1] - edges[-1])
+    return np.concatenate([[at_s[0] - first], edges]), np.concatenate([edges, [at_s[-1] + last]])
+
+
+def _mean(values: Values, spans: tuple[Values, Values], start_s: float, end_s: float) -> float | None:
+    """Return the mean of readings, each weighted by the part of the window that it stands for; None for no part."""
+    weights = np.maximum(np.minimum(spans[1], end_s) - np.maximum(spans[0], start_s), 0.0)
+    return float(np.average(values, weights=weights)) if weights.sum() > 0 else None
+
+
+def _gauge(
+    at_s: Values, values: Values, unit: str, start_s: float, end_s: float, *, spans: Spans
+) -> SeriesSummary | None:
     within = (at_s >= start_s) & (at_s <= end_s)
     inside = values[within]
     if not len(inside):
         return None
-    summary = _summary(inside, unit, float(inside.mean()))
+    mean = _mean(values, spans(at_s), start_s, end_s)
+    summary = _summary(inside, unit, float(inside.mean()) if mean is None else mean)
     if unit != POWER_UNIT:
         return summary
     increase, span_s = _integral(at_s, values, within, start_s, end_s)

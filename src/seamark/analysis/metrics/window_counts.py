@@ -96,6 +96,11 @@ class WindowCounts:
         return sum(self.failures.values())
 
     @property
+    def arrived_units(self) -> float:
+        """Units of good replies that arrived in the window: of streams by their chunks, else by the replies' ends."""
+        return self.units if self.streamed_units is None else self.streamed_units
+
+    @property
     def counts_units(self) -> bool:
         """Whether `units` are the driver's count, except for a few replies at most; else they are chunks."""
         return self.uncounted <= FEW_UNCOUNTED * self.whole_good
@@ -237,14 +242,16 @@ def _requests(counted: WindowCounts, batch: Batch, slos: tuple[Slo, ...], unansw
     counted.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, due))
     counted.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, due & sent))
     counted.lag.add((batch.sent - batch.due)[due & sent])
-    _streams(counted, batch, due & sent, unanswered)
+    _streams(counted, batch, due, unanswered)
     counted.good += int((ok & meets(batch, slos)).sum())
 
 
-def _streams(counted: WindowCounts, batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered) -> None:
+def _streams(counted: WindowCounts, batch: Batch, due: NDArray[np.bool_], unanswered: Unanswered) -> None:
+    """Add the times of streams. One that was never sent waits since it was due, and has no time since a send."""
+    rows = due & (batch.sent != MISSING_NS)
     begun, waits = _begun(batch, rows, unanswered)
     counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
-    counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits))
+    counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits | (due & ~rows)))
     unanswered_yet = rows & (batch.answer == MISSING_NS)
     answered = rows & (batch.answer != MISSING_NS) & (batch.good | unanswered.rows)
     counted.ttfo.add((batch.answer - batch.sent)[answered], unanswered.since(batch.sent, unanswered_yet))

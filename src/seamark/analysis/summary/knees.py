@@ -8,7 +8,7 @@ from statistics import median, median_high, median_low
 from typing import TypeGuard
 
 from seamark.analysis.summary.treatments import spread
-from seamark.analysis.summary.trial_result import TrialResult
+from seamark.analysis.summary.trial_result import TrialResult, of_figures
 from seamark.model.results.summary import Knee, SearchSummary
 from seamark.model.service import Value
 from seamark.stats.knee import LEAST, full_from
@@ -31,10 +31,11 @@ class Point:
 
 
 def point_of(workload: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> Point:
-    """Return the point of a treatment's good trials. An open loop is swept by its rate, a closed one by its users."""
+    """Return the point of a treatment's trials whose figures are summed up. An open loop is swept by its rate, a
+    closed one by its users."""
     seen = {}
     conditional = False
-    for result in results:
+    for result in of_figures(results):
         metrics = result.good
         if metrics and metrics.requests_per_s and metrics.latency_ms.mean:
             figures = metrics.requests_per_s, metrics.latency_ms.mean, bool(metrics.saturated)

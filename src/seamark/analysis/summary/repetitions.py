@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import median
 
 from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
+from seamark.analysis.summary.treatments import unit_of
 from seamark.analysis.summary.trial_result import TrialResult
 from seamark.model.plurals import counted
 from seamark.model.results.answers import AnswersRecord
@@ -59,13 +60,16 @@ def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Ver
 def compared(results: Sequence[TrialResult], folder: ScenarioFolder) -> list[TrialResult]:
     """Return the results of one treatment's trials, each with its reasons by the other repetitions.
 
-    Throughput is compared in every load; the median response time where the rate is given, since in a closed loop one
-    follows from the other; answers where they were scored. Trials without figures are left out.
+    Throughput is compared in every load, among those of the commonest unit; the median response time where the rate
+    is given, since in a closed loop one follows from the other; answers where they were scored. Trials without
+    figures are left out.
     """
     of_open = [result for result in results if not result.trial.load.closed]
     reasons = disagreements(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
-    unit = next((result.good.throughput.unit for result in results if result.good), "").replace("_per_", "/")
-    reasons |= disagreements(_values(results, "throughput.value"), "throughput", unit, THROUGHPUT_FACTOR)
+    unit = unit_of([result.good for result in results if result.good]) or ""
+    alike = [result for result in results if result.good and result.good.throughput.unit == unit]
+    throughputs = _values(alike, "throughput.value")
+    reasons |= disagreements(throughputs, "throughput", unit.replace("_per_", "/"), THROUGHPUT_FACTOR)
     answers = _answers_differ([folder.trial(result.trial.id) for result in results if result.good])
     found = []
     for result in results:

@@ -11,9 +11,9 @@ from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
-from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry
+from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
 from seamark.analysis.summary.trial_answers import trial_answers
-from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
+from seamark.analysis.summary.trial_result import TrialResult, of_figures, read_trial_result
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import (
     CountedReason,
@@ -35,6 +35,7 @@ from seamark.model.results.trial_metrics import (
     ObjectiveResult,
     OwnMetric,
     PercentileMethod,
+    RequestCounts,
     TrialMetrics,
 )
 from seamark.model.scenario import Comparing, why_no_p
@@ -53,8 +54,9 @@ KIND_TIMES = ("latency_ms", "service_time_ms", "ttft_ms", "tpot_ms")
 def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     """Return every treatment of the plan over its good trials, and the trials that are not good.
 
-    A missing, failed or damaged trial is named under `failed` and takes part in nothing else. Percentiles are those
-    of all requests of a treatment's trials together, from their mergeable histograms (0.5 % relative error).
+    A missing, failed or damaged trial is named under `failed` and takes part in nothing else; an INVALID one is in
+    the figures of its treatment only where all are. Percentiles are those of all requests of a treatment's trials
+    together, from their mergeable histograms (0.5 % relative error).
     """
     levels, names = levels_of(plan), plan.names
     between = plan.factors_without_p
@@ -119,8 +121,10 @@ def _compared(row: SummaryRow, nodes: ComparedNodes, servers: ComparedServers, g
 def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> SummaryRow:
     trial = results[0].trial
     good = [result.good for result in results if result.good]
-    unit, _ = next(iter(Counter(metrics.throughput.unit for metrics in good).most_common(1)), (None, 0))
-    alike = [metrics for metrics in good if metrics.throughput.unit == unit]
+    summed = of_figures(results)
+    figures = [result.good for result in summed if result.good]
+    unit = unit_of(figures)
+    alike = [metrics for metrics in figures if metrics.throughput.unit == unit]
     reasons = _reasons(results)
     return SummaryRow(
         treatment=trial.treatment,
@@ -135,28 +139,28 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
         repetitions=len(good),
         planned=len(results),
         throughput=ThroughputSpread(**vars(spread_of(alike, "throughput.value")), unit=unit),
-        requests_per_s=spread_of(good, "requests_per_s"),
-        bandwidth_mb_per_s=known(spread_of(good, "bandwidth.mb_per_s")),
-        latency_ms=_pooled(results, "response_ns"),
-        service_time_ms=_pooled(results, "service_ns"),
-        ttft_ms=_pooled(results, "ttft_ns", streams=True),
-        ttft_response_ms=_pooled(results, "ttft_response_ns", streams=True),
-        ttfo_ms=_pooled(results, "ttfo_ns", streams=True),
-        tpot_ms=_pooled(results, "tpot_ns", streams=True),
-        inter_chunk_ms=_pooled(results, "inter_chunk_ns", streams=True),
-        by_kind=_kinds(good),
-        concurrency_mean=spread_of(good, "concurrency_mean"),
-        errors=ErrorRate(rate=_error_rate(good)),
-        goodput=known(spread_of(good, "goodput.ratio")),
-        goodput_per_s=known(spread_of(good, "goodput.per_s")),
-        offered_rps=known(spread_of(good, "offered_rps")),
-        achieved_rps=known(spread_of(good, "achieved_rps")),
-        energy=energy_over(good),
-        quality=medians([metrics.quality for metrics in good]),
-        own=_own(good),
-        resource=medians([metrics.resource for metrics in good]),
-        telemetry=telemetry(good),
-        slos=_objectives(good),
+        requests_per_s=spread_of(figures, "requests_per_s"),
+        bandwidth_mb_per_s=known(spread_of(figures, "bandwidth.mb_per_s")),
+        latency_ms=_pooled(summed, "response_ns"),
+        service_time_ms=_pooled(summed, "service_ns"),
+        ttft_ms=_pooled(summed, "ttft_ns", streams=True),
+        ttft_response_ms=_pooled(summed, "ttft_response_ns", streams=True),
+        ttfo_ms=_pooled(summed, "ttfo_ns", streams=True),
+        tpot_ms=_pooled(summed, "tpot_ns", streams=True),
+        inter_chunk_ms=_pooled(summed, "inter_chunk_ns", streams=True),
+        by_kind=_kinds(figures),
+        concurrency_mean=spread_of(figures, "concurrency_mean"),
+        errors=ErrorRate(rate=_error_rate(figures)),
+        goodput=known(spread_of(figures, "goodput.ratio")),
+        goodput_per_s=known(spread_of(figures, "goodput.per_s")),
+        offered_rps=known(spread_of(figures, "offered_rps")),
+        achieved_rps=known(spread_of(figures, "achieved_rps")),
+        energy=energy_over(figures),
+        quality=medians([metrics.quality for metrics in figures]),
+        own=_own(figures),
+        resource=medians([metrics.resource for metrics in figures]),
+        telemetry=telemetry(figures),
+        slos=_objectives(figures),
         search=found_by_search(results),
         verdict=worst([reason.verdict for reason in reasons]) if good else "INVALID",
         trial_verdicts=tuple(result.verdict for result in results),
@@ -167,7 +171,7 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
 
 
 def _pooled(results: Sequence[TrialResult], name: str, *, streams: bool = False) -> PooledTimes | None:
-    """Return the statistics of all requests of the good trials together, None for those that these are too few for;
+    """Return the statistics of all requests of the trials together, None for those that these are too few for;
     None for times of streams without any."""
     times = merge(result.histograms[name] for result in results if name in result.histograms)
     bounds = merge(result.censored[name] for result in results if name in result.censored)
@@ -193,11 +197,20 @@ def _ms(value_ns: float) -> float:
 
 
 def _error_rate(good: Sequence[TrialMetrics]) -> float | None:
-    """Failed requests of all trials over those sent in all of them."""
+    """Failed requests of all trials over those sent in all of them, as `errors.rate` of a trial has them."""
     counts = [metrics.counts for metrics in good]
-    failed = sum((each.failed or 0) + (each.lost or 0) for each in counts)
-    sent = failed + sum(each.ok or 0 for each in counts)
+    failed = sum((each.failed or 0) + _lost(each) for each in counts)
+    sent = sum(_sent(each) + _lost(each) for each in counts)
     return failed / sent if sent else None
+
+
+def _lost(counts: RequestCounts) -> int:
+    return (counts.lost if counts.lost_in_window is None else counts.lost_in_window) or 0
+
+
+def _sent(counts: RequestCounts) -> int:
+    """Requests of the window that were sent; in a file without their number, those that ended well or badly."""
+    return (counts.ok or 0) + (counts.failed or 0) if counts.sent is None else counts.sent
 
 
 def _kinds(good: Sequence[TrialMetrics]) -> dict[str, KindSummary] | None:
@@ -292,7 +305,8 @@ def _objectives(good: Sequence[TrialMetrics]) -> tuple[ObjectiveSummary, ...]:
 
 
 def _reasons(results: Sequence[TrialResult]) -> tuple[CountedReason, ...]:
-    """Return the codes of all trials with their counts, the gravest first; each with the text of its first trial.
+    """Return the codes of all trials with their counts, the gravest first; each with severity and text of the gravest
+    trial that has it.
 
     A trial without figures leaves the others as good as they are, but fewer than planned: that alone is SUSPECT.
     """
@@ -301,6 +315,8 @@ def _reasons(results: Sequence[TrialResult]) -> tuple[CountedReason, ...]:
     for result in results:
         for reason in result.reasons:
             severity = "suspect" if some_good and not result.good else reason.severity
-            first = found.get(reason.code) or CountedReason(**vars(replace(reason, severity=severity)), count=0)
-            found[reason.code] = replace(first, count=first.count + 1)
+            one = CountedReason(**vars(replace(reason, severity=severity)))
+            before = found.get(reason.code)
+            gravest = one if before is None else gravest_first([before, one])[0]
+            found[reason.code] = replace(gravest, count=1 if before is None else before.count + 1)
     return gravest_first(found.values())

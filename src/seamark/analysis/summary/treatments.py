@@ -1,5 +1,6 @@
 """Figures over the trials of a treatment: spread, medians, telemetry."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
 
@@ -19,6 +20,12 @@ def spread(values: Sequence[float]) -> Spread:
 def spread_of(trials: Sequence[TrialMetrics], path: str) -> Spread:
     """Return the spread of the figure at a dotted path over the trials that have it."""
     return spread([value for metrics in trials if (value := metrics.figure(path)) is not None])
+
+
+def unit_of(trials: Sequence[TrialMetrics]) -> str | None:
+    """Return the unit of throughput that most of the trials have. Other units are not compared with it."""
+    units = Counter(metrics.throughput.unit for metrics in trials)
+    return max(units, key=lambda unit: units[unit], default=None)
 
 
 def known(values: Spread) -> Spread | None:

@@ -15,6 +15,7 @@ from seamark.analysis.summary.trial_result import record_of
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
 from seamark.model.trial import Deployment, Trial
 from seamark.storage.documents import read, read_or_none, write, write_text
@@ -87,8 +88,16 @@ def write_metrics(
             ceiling=ceiling,
             answers=read_or_none(folder.answers_record, AnswersRecord),
             schedule=schedule,
+            gpu_hz=gpu_clock_hz(read_or_none(folder.meta, TrialMeta)),
         ),
     )
+
+
+def gpu_clock_hz(meta: TrialMeta | None) -> float | None:
+    """Return the highest clock of the GPUs of a trial; None if it is unknown, or not the same for all of them."""
+    machines = [node.machine for node in meta.all_nodes().values()] if meta else []
+    clocks = {gpu.most_sm_hz for machine in machines if machine for gpu in machine.gpu.devices}
+    return clocks.pop() if len(clocks) == 1 else None
 
 
 def write_metrics_of_whole(

@@ -1,6 +1,6 @@
 """Result of one trial for a summary, read from its files. A missing or damaged file is part of the result."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -50,6 +50,13 @@ class TrialResult:
         remedy = "`bench retry` measures it again." if self.status == "missing" else "Remove the file and run again."
         text = self.reason or self.status
         return (VerdictReason(code=str(self.category), severity="invalid", text=text, remedy=remedy),)
+
+
+def of_figures(results: Sequence[TrialResult]) -> list[TrialResult]:
+    """Return the trials of a treatment whose figures are summed up: those that are not INVALID, or if all are,
+    all that have figures."""
+    good = [result for result in results if result.good]
+    return [result for result in good if result.verdict != "INVALID"] or good
 
 
 def read_trial_result(trial: Trial, folder: TrialFolder) -> TrialResult:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from seamark.drivers.vectors.dataset import Dataset, fill, recall_at_k
 from seamark.load.driver import Call, Hooks, Target, whole
-from seamark.load.workers.assignment import seed_for
+from seamark.model.digest import seed_for
 from seamark.model.service import Value
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Decoder, Driver, Reply, Session, Target, Wire, declared
-from seamark.load.workers.assignment import seed_for
+from seamark.model.digest import seed_for
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 from seamark.patterns.trace_file import Row

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from seamark.load.workers.assignment import WorkerAssignment, seed_for
+from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.records import Segment, read_segment
+from seamark.model.digest import seed_for
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 from seamark.patterns.patterns import Pattern, Repeated
 from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule

@@ -9,9 +9,10 @@ from pathlib import Path
 from time import monotonic_ns
 
 from seamark.load.driver import Task, TaskFailure
-from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters, seed_for
+from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters
 from seamark.load.workers.events import EventFile, EventTrack
 from seamark.load.workers.records import Recorder, Segment
+from seamark.model.digest import seed_for
 from seamark.model.sample import MISSING_NS, Failure
 
 

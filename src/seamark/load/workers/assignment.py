@@ -1,7 +1,6 @@
 """What passes between coordinator and worker as data: the load, a worker's assignment, its counters. JSON both
 ways."""
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,11 +17,6 @@ ENDLESS = 1 << 62
 SEGMENTS = ("samples", "chunks", "replies", "events", "asked")
 FILES = "files"
 """Folder beside the segments with the files that a Task keeps."""
-
-
-def seed_for(seed: int, purpose: str) -> int:
-    """Return the seed for one purpose (arrivals, bodies, quality), so that no two purposes share a sequence."""
-    return int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:4], "big")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Driver
-from seamark.load.workers.assignment import ENDLESS, WorkerAssignment, seed_for
+from seamark.load.workers.assignment import ENDLESS, WorkerAssignment
 from seamark.load.workers.records import read_segment
+from seamark.model.digest import seed_for
 from seamark.model.sample import MISSING_NS, Failure
 
 LARGEST_BYTES = 1 << 30

@@ -27,13 +27,14 @@ from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
 from seamark.load.driver import AnyDriver, Body, TaskFailure, make_of
 from seamark.load.engine.schedule_share import last_sent_s, ran_out, schedule_lag
-from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
+from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.hooks import call_hook
 from seamark.load.workers.records import ReplySegment, Segment, synced_each_second
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.load.workers.work_list import Passes, WorkList, work_list
+from seamark.model.digest import seed_for
 from seamark.model.service import Value
 from seamark.platform.process_tree import die_with_parent, lower_own_priority
 from seamark.platform.rendezvous import connect

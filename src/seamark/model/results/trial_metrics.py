@@ -76,15 +76,17 @@ class Bandwidth:
 @dataclass(frozen=True, kw_only=True)
 class RequestCounts:
     """Requests that were due in the measured window, by their end. `warmup` were due before it; `lost` are those of
-    the whole schedule that lost workers never sent."""
+    the whole schedule that lost workers never sent, `lost_in_window` those of the window."""
 
     requests: Count = None
+    sent: Count = None
     ok: Count
     failed: Count
     timeouts: Count = None
     unfinished: Count = None
     warmup: Count = None
     lost: Count
+    lost_in_window: Count = None
 
 
 @dataclass(frozen=True, kw_only=True)
