@@ -22,7 +22,7 @@ from seamark.load.workers.trace_bodies import row_bodies
 from seamark.load.workers.work_list import Passes, as_text, items_in, work_list
 from seamark.model.results.load_record import WorkerReport
 from seamark.model.sample import Failure
-from seamark.patterns.patterns import Repeated, Trace
+from seamark.patterns.patterns import Repeated, Steps, Trace
 from seamark.storage.codec import encode, parse
 
 HERE = Path(__file__).parent
@@ -339,6 +339,13 @@ def test_a_pattern_that_ends_is_repeated_after_its_mean_gap(
     assert list(islice(arrivals, len(expected))) == pytest.approx(expected)
     trace.write_text("\n")
     assert list(Repeated(pattern=Trace(path=str(trace))).arrivals(np.random.default_rng(1))) == []
+
+
+def test_steps_that_end_with_rate_0_begin_anew_while_a_party_is_kept_busy():
+    ended = Repeated(pattern=Steps(rates_rps=(10.0, 0.0), lengths_s=(1.0, 1.0)))
+    at_s = np.fromiter(islice(ended.arrivals(np.random.default_rng(1)), 45), float)
+    assert np.isfinite(at_s).all()
+    assert np.diff(at_s) == pytest.approx(0.1)
 
 
 def test_every_worker_of_a_replayed_trace_has_the_requests_of_all_rows(tmp_path: Path) -> None:

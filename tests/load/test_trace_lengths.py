@@ -185,6 +185,13 @@ def test_a_row_that_cannot_be_asked_is_said_so(settings: dict[str, Any], says: s
         encode_all(*made(mooncake(), **settings))
 
 
+def test_a_first_row_without_lengths_takes_none_from_the_others() -> None:
+    path = written([{"at_s": 0}, {"at_s": 1, "prompt_tokens": 100, "output_tokens": 50}], "late")
+    bodies = row_bodies(OpenAi(target()), target(trace=path).load, seed=1)
+    assert bodies is not None
+    assert [(body.content.prompt_units, body.content.gen_tokens) for body in bodies.whole()] == [(9, 5), (100, 50)]
+
+
 def test_a_trace_of_arrivals_alone_and_a_driver_without_lengths_go_by_their_settings() -> None:
     plain, long = written([{"at_s": 0}, {"at_s": 1}], "plain"), mooncake()
     assert row_bodies(OpenAi(target()), target(trace=plain).load, seed=1) is None

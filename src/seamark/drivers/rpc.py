@@ -20,7 +20,6 @@ OPTIONS = (
 )
 FAILURES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Failure.TIMEOUT,
-    grpc.StatusCode.CANCELLED: Failure.CANCELLED,
     grpc.StatusCode.INVALID_ARGUMENT: Failure.CLIENT_ERROR,
     grpc.StatusCode.NOT_FOUND: Failure.CLIENT_ERROR,
     grpc.StatusCode.UNIMPLEMENTED: Failure.CLIENT_ERROR,

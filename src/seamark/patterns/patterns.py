@@ -274,10 +274,15 @@ class Repeated(Pattern):
         offset_s = 0.0
         while True:
             count, first_s, last_s = 0, 0.0, 0.0
-            for block in self.pattern.blocks(rng):
+            for every in self.pattern.blocks(rng):
+                block = every[np.isfinite(every)]  # steps whose last rate is 0 end with arrivals that never come
+                if not block.size:
+                    break
                 first_s, last_s = first_s if count else float(block[0]), float(block[-1])
                 count += block.size
                 yield block + offset_s
+                if block.size < every.size:
+                    break
             if not count:
                 return
             gap_s = (last_s - first_s) / max(1, count - 1)

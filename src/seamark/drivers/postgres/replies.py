@@ -44,29 +44,34 @@ class ReplyDecoder:
         self._tag = ended_tag
         self._good_end = b"C" + struct.pack("!i", 4 + len(ended_tag)) + ended_tag + READY + IDLE
         """Nothing else can end so: values are text, which has no byte of zero."""
-        self._held = b""
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self.units = 0
         self.failure = Failure.NONE
 
     def reset(self) -> None:
         """Make ready for the next reply on the same connection."""
-        self._held = b""
+        self._held, self._held_bytes = [], 0
         self.units = 0
         self.failure = Failure.NONE
 
     def feed(self, data: bytes) -> bool:
         """Take bytes as they arrived; return True when the server is ready for the next request."""
-        if self._held:
-            data = self._held + data
-        if data.endswith(self._good_end):
+        end = data
+        if self._held and len(data) < len(self._good_end):  # it may have begun in the pieces before
+            end = b"".join([*self._held, data])
+            self._held = [end]
+        else:
+            self._held.append(data)
+        self._held_bytes += len(data)
+        if end.endswith(self._good_end):
             self.units = 1
             return True
-        if data[-6:-1] == READY and self._read(data):
+        if end[-6:-1] == READY and self._read(b"".join(self._held)):
             return True
-        self._held = data
-        if len(data) > MAX_REPLY_BYTES:
+        if self._held_bytes > MAX_REPLY_BYTES:
             self.failure = Failure.REPLY_TOO_LARGE
-            self._held = b""
+            self._held = []
             return True
         return False
 

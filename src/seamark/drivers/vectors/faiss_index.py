@@ -17,6 +17,8 @@ from seamark.model.sample import EventKind, Failure
 from seamark.model.service import Value
 
 INDEX_FILE = "index.faiss"
+_CALLING = threading.local()
+"""The number of threads that OpenMP has for the calling thread: it keeps one for each."""
 
 
 class FaissIndex:
@@ -88,7 +90,6 @@ class SearchSession:
         self._track = track
         self._k = whole(settings, "k")
         self._threads = whole(settings, "threads_per_search")
-        self._owner: int | None = None
         batch = whole(settings, "batch")
         self._distances = np.empty((batch, self._k), dtype=np.float32)
         self._ids = np.empty((batch, self._k), dtype=np.int64)
@@ -116,9 +117,9 @@ class SearchSession:
         return self._reply(body)
 
     def _set_threads(self) -> None:
-        if self._owner is None:  # OpenMP keeps its number of threads for each calling thread
-            self._owner = threading.get_ident()
+        if getattr(_CALLING, "threads", None) != self._threads:  # classes of a mix share their calling threads
             faiss.omp_set_num_threads(self._threads)
+            _CALLING.threads = self._threads
 
     def _reply(self, body: Body) -> Reply:
         if self._ids[:, 0].min() < 0:

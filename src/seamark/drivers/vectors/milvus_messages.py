@@ -28,7 +28,7 @@ KINDS = {"flat": "FLAT", "ivf": "IVF_FLAT", "hnsw": "HNSW"}
 METRICS = {"l2": "L2"}
 GUARANTEES = {"strong": 0, "eventually": 1, "bounded": 2}
 """Milvus's value for the time up to which a search must see all data."""
-TIMED_OUT, CANCELLED = 10001, 10000
+TIMED_OUT = 10001
 PARAMETERS = range(1100, 1200)
 
 
@@ -44,7 +44,7 @@ class RefusedError(Exception):
         """The category of the code, by pkg/util/merr of Milvus."""
         if self.code in PARAMETERS:
             return Failure.CLIENT_ERROR
-        return {TIMED_OUT: Failure.TIMEOUT, CANCELLED: Failure.CANCELLED}.get(self.code, Failure.SERVER_ERROR)
+        return Failure.TIMEOUT if self.code == TIMED_OUT else Failure.SERVER_ERROR
 
 
 def schema_of(collection: str, dimensions: int) -> CollectionSchema:

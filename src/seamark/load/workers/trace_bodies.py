@@ -47,9 +47,8 @@ class RowBodies:
 
     @property
     def describe_requests(self) -> bool:
-        """Whether the first row describes its request, not only its time: then the load sends these bodies."""
-        first = next(self._rows(), None)
-        return first is not None and (first.has_lengths or first.request_class is not None)
+        """Whether any row describes its request, not only its time: then the load sends these bodies."""
+        return any(row.has_lengths or row.request_class is not None for row in self._rows())
 
     def too_large(self, rows: int) -> UserError:
         """Return the error for the first `rows` rows exceeding LARGEST_BYTES."""
