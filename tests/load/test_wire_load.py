@@ -37,8 +37,18 @@ def test_a_closed_loop_keeps_exactly_its_users_busy(null_server: Callable, load:
 
 def test_a_user_who_thinks_pauses_between_a_reply_and_the_next_request(null_server: Callable, load: Callable) -> None:
     samples = load(port=null_server().port, think_time_s=0.03, duration_s=0.3).samples
-    assert (samples["sent_ns"][1:] - samples["last_ns"][:-1] >= 29 * MS).all()
-    assert 4 <= len(samples) <= 11, "pauses of 29 ms and more"
+    assert (samples["sent_ns"][1:] - samples["last_ns"][:-1] >= 30 * MS).all()
+    assert 4 <= len(samples) <= 11, "pauses of 30 ms and more"
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+@pytest.mark.parametrize("pause_ms", [0.4, 2.5])
+def test_a_pause_is_never_shortened_to_whole_milliseconds(
+    null_server: Callable, load: Callable, turns: int, pause_ms: float
+) -> None:
+    samples = load(port=null_server().port, think_time_s=pause_ms / 1e3, turns=turns, duration_s=0.3).samples
+    assert len(samples) > 10
+    assert (samples["sent_ns"][1:] - samples["last_ns"][:-1] >= pause_ms * MS).all()
 
 
 def test_every_field_of_a_sample_is_what_happened(null_server: Callable, load: Callable) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic_ns
 
 from seamark.load.engine.connection import Connection
 from seamark.load.engine.generator import NEVER_NS, Generator, LoadLoop
+from seamark.load.engine.pauses import Pauses
 from seamark.load.engine.schedule_share import Arrived
 from seamark.load.workers.assignment import WorkerAssignment
 from seamark.patterns.table import Nanoseconds
@@ -41,18 +43,29 @@ class ClosedLoop(LoadLoop):
         self._indexes = assignment.indexes
         self._requests = len(self._indexes)
         self._think_time_s = assignment.load.think_time_s
+        self._pauses: Pauses | None = None
 
     def start(self) -> None:
         """Send the first request of every user."""
+        self._start_pauses()
         for connection in self._connections:
             self._send(connection)
 
     def free(self, connection: Connection) -> None:
         """Send the next request of this connection's user, after its think time."""
-        if self._think_time_s:
-            asyncio.get_running_loop().call_later(self._think_time_s, self._send, connection)
+        if self._pauses is not None:
+            self._pauses.then(partial(self._send, connection))
         else:
             self._send(connection)
+
+    def close(self) -> None:
+        """Release the timer; called after the load."""
+        if self._pauses is not None:
+            self._pauses.close()
+
+    def _start_pauses(self) -> None:
+        if self._think_time_s:
+            self._pauses = Pauses(self._think_time_s)
 
     def _send(self, connection: Connection) -> None:
         number = self.sent

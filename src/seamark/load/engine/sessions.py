@@ -9,6 +9,7 @@ loop the pattern's arrivals are session starts (a partly open system: Schroeder,
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import heappop, heappush
 from time import monotonic_ns
 from typing import Protocol, cast
@@ -76,6 +77,7 @@ class ClosedSessions(ClosedLoop):
         self._begun = 0
 
     def start(self) -> None:
+        self._start_pauses()
         for connection in self._connections:
             self._go_on(connection, None)
 
@@ -85,11 +87,11 @@ class ClosedSessions(ClosedLoop):
 
     def free(self, connection: Connection) -> None:
         following, self._following = self._following, None
-        if not self._think_time_s:
+        if self._pauses is None:
             self._go_on(connection, following)
             return
         self._pausing += following is not None
-        asyncio.get_running_loop().call_later(self._think_time_s, self._after_pause, connection, following)
+        self._pauses.then(partial(self._after_pause, connection, following))
 
     def _after_pause(self, connection: Connection, following: int | None) -> None:
         self._pausing -= following is not None
