@@ -34,7 +34,7 @@ def key_has_changed(settings: Mapping[str, Value], folder: TrialFolder, record: 
 
 
 def key_digest(settings: Mapping[str, Value], ids: Mapping[int, str]) -> str | None:
-    """Return the digest of the references and facts of some items, which have these ids. None where that is not
+    """Return the digest of the references and facts of some items, which have these ids, in any order. None where that is not
     known: no task of a benchmark, data that are not at hand, or another question by now."""
     try:
         benchmark, subset = task_of_document(json.loads(str(settings.get("task"))))
@@ -44,7 +44,7 @@ def key_digest(settings: Mapping[str, Value], ids: Mapping[int, str]) -> str | N
         return None
     if not ids or max(ids) >= len(asked) or any(asked[item][0] != text for item, text in ids.items()):
         return None
-    return sha256("".join(asked[item][1] for item in sorted(ids)).encode()).hexdigest()
+    return sha256("".join("".join(each) for each in sorted(asked[item] for item in ids)).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1024)
