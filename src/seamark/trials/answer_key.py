@@ -34,8 +34,8 @@ def key_has_changed(settings: Mapping[str, Value], folder: TrialFolder, record: 
 
 
 def key_digest(settings: Mapping[str, Value], ids: Mapping[int, str]) -> str | None:
-    """Return the digest of the references and facts of some items, which have these ids, in any order. None where that is not
-    known: no task of a benchmark, data that are not at hand, or another question by now."""
+    """Return the digest of the references and facts of some items, which have these ids, in any order. None where
+    that is not known: no task of a benchmark, data that are not at hand, or another question by now."""
     try:
         benchmark, subset = task_of_document(json.loads(str(settings.get("task"))))
         path = file_at_hand(settings)
