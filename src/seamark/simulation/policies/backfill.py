@@ -106,10 +106,14 @@ def conservative(view: View) -> Dispatch:
     def dispatch() -> None:
         queue.extend(ready)
         ready.clear()
-        if not queue or not cluster.free:
-            return
+        if queue and cluster.free and not go_through() and _is_idle(view):
+            reserved.clear()  # a node takes longer now than it may hold its place, and nothing runs that could end
+            go_through()
+
+    def go_through() -> int:
         held = _held(view, reserved)
         kept: list[int] = []
+        waiting = len(queue)
         for place, node in enumerate(queue):
             if len(kept) >= DEPTH or not cluster.free:
                 kept.extend(queue[place:])
@@ -125,8 +129,14 @@ def conservative(view: View) -> Dispatch:
                 reserve(node, held)
                 kept.append(node)
         queue[:] = kept
+        return waiting - len(kept)
 
     return dispatch
+
+
+def _is_idle(view: View) -> bool:
+    """Return whether nothing runs: every GPU that is there is free."""
+    return all(view.cluster.free >> gpu & 1 or at_s == inf for gpu, at_s in enumerate(_free_from_s(view)))
 
 
 def _held(view: View, reserved: dict[int, _Reservation]) -> Held:
