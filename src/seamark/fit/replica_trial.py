@@ -8,7 +8,7 @@ import numpy as np
 from seamark.simulation.llm.closed_loop import serve_closed_loop
 from seamark.simulation.llm.fleet import Fleet, serve_requests
 from seamark.simulation.llm.replica import LlmReplica, LlmReplies, LlmRequests
-from seamark.simulation.schedule import Floats, Ints
+from seamark.simulation.schedule import Bools, Floats, Ints
 
 REPLICA_FIGURES = (
     "throughput_rps",
@@ -56,8 +56,7 @@ class ReplicaTrial:
     @property
     def rate_rps(self) -> float:
         """Requests due in a second of the measured window."""
-        counted = (self.due_s >= self.warmup_s) & (self.due_s < self.until_s)
-        return int(counted.sum()) / (self.until_s - self.warmup_s)
+        return int(_counted(self.due_s, self.warmup_s, self.until_s).sum()) / (self.until_s - self.warmup_s)
 
     @cached_property
     def figures(self) -> dict[str, float]:
@@ -74,12 +73,16 @@ class ReplicaTrial:
         return max(0.0, float(np.median(self.sent_s[self.concurrency :] - ends_s)))
 
 
+def _counted(due_s: Floats, warmup_s: float, until_s: float) -> Bools:
+    return np.asarray((due_s >= warmup_s) & (due_s < until_s))
+
+
 def replica_figures(
     due_s: Floats, first_s: Floats, last_s: Floats, further_tokens: Ints, warmup_s: float, until_s: float
 ) -> dict[str, float]:
     """Return REPLICA_FIGURES of the requests due after the warm-up, shape (requests,) each; p99 only of
     FEWEST_FOR_P99 requests or more, times of a token after the first chunk only of replies that have one."""
-    counted = (due_s >= warmup_s) & (due_s < until_s)
+    counted = _counted(due_s, warmup_s, until_s)
     if not counted.any():
         return {}
     ended = int(((last_s >= warmup_s) & (last_s < until_s)).sum())

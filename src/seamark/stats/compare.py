@@ -62,6 +62,11 @@ class Comparison:
     reachable_p: float
     verdict: Verdict
 
+    @property
+    def effect(self) -> float:
+        """How much more `new` has: its ratio less 1, the shift where there is no ratio."""
+        return self.shift.estimate if self.ratio is None else self.ratio.estimate - 1
+
 
 def compare(
     base: Group, new: Group, *, better: Direction, margin: float = MARGIN, alpha: float = ALPHA
@@ -241,7 +246,6 @@ def _verdict(comparison: Comparison, family: int, better: Direction, margin: Mar
     can_show = comparison.reachable_p * family <= alpha
     if can_show and within is not None and least <= within.low and within.high <= most:
         return "equivalent"
-    effect = comparison.shift.estimate if comparison.ratio is None else comparison.ratio.estimate - 1
-    if comparison.p_adjusted > alpha or effect == 0:
+    if comparison.p_adjusted > alpha or comparison.effect == 0:
         return "inconclusive"
-    return "better" if (effect > 0) == (better == "higher") else "worse"
+    return "better" if (comparison.effect > 0) == (better == "higher") else "worse"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
@@ -45,6 +46,11 @@ class Question:
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     where: str = ""
     alpha: float = ALPHA
+
+    @cached_property
+    def factors(self) -> frozenset[str]:
+        """The factors of all contrasts."""
+        return factors_of(self.contrasts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +122,7 @@ def _tests(question: Question, contrast: Contrast, seen: Mapping[str, Sequence[O
     base, new = seen.get(contrast.base, ()), seen.get(contrast.new, ())
     comparing = question.comparing
     both = [each for each in (*base, *new) if each.counts]
-    factors = factors_of(question.contrasts)
+    factors = question.factors
     declared = [name for name in comparing.family if name not in factors]
     primary = question.primaries.get(contrast.workload, "throughput")
     shown = comparing.metrics or default_metrics(primary, both)
@@ -167,9 +173,9 @@ def _test(
     )
     if not values.base:
         return _Test(record=replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS))
-    if values.apart and len(values.base) < 2:
+    if values.are_apart:
         record = replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS)
-    elif values.kind == "start" and min(len(values.base), len(values.new)) < 2:
+    elif not values.are_enough:
         reason = why_no_p((contrast.factor,)) if contrast.factor else _one_start(values)
         remedy = RESTARTS if contrast.factor else f"Measure both in one scenario, as levels of a factor. {RESTARTS}"
         record = replace(record, reason=reason if contrast.factor is None else _of_p(reason), remedy=remedy)

@@ -150,8 +150,8 @@ def _tied(own: Mapping[str, Levels]) -> dict[str, tuple[str, ...]]:
 def _baseline_level(
     order: Sequence[Value], names: Sequence[str], own: Mapping[str, Levels], baseline: Levels
 ) -> Value:
-    """Return the level of the first of some tied factors at their baseline: that of the first of them that `baseline`
-    names with a level of theirs, else the first of the plan."""
+    """Return the baseline level of the first of some tied factors. `baseline` may name any of them; without a known
+    level there it is the first level of the plan."""
     for name in names:
         if name in baseline:
             for levels in own.values():

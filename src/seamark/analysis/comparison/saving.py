@@ -30,7 +30,7 @@ def savings(base: Trials, others: Mapping[str, Trials], cost: ComparedMetric) ->
     found: dict[str, bool | str] = {
         name: why for name, each in units.items() if (why := _why_untested(each, max(len(base), len(others[name]))))
     }
-    pairs = {name: (each.base, each.new) for name, each in units.items() if name not in found and _is_enough(each)}
+    pairs = {name: (each.base, each.new) for name, each in units.items() if name not in found and each.are_enough}
     tests = compare_family(pairs, better=cost.better)
     found |= {name: _shows_less(each, cost) for name, each in tests.items() if each.reachable_p * len(tests) <= ALPHA}
     return found
@@ -38,17 +38,12 @@ def savings(base: Trials, others: Mapping[str, Trials], cost: ComparedMetric) ->
 
 def _shows_less(test: Comparison, cost: ComparedMetric) -> bool:
     """Return whether a test shows a lower cost, however small the difference: there is no margin of a saving."""
-    effect = test.shift.estimate if test.ratio is None else test.ratio.estimate - 1
-    return test.p_adjusted <= ALPHA and (effect < 0 if cost.better == "lower" else effect > 0)
-
-
-def _is_enough(units: Units) -> bool:
-    return min(len(units.base), len(units.new)) >= (2 if units.kind == "start" else 1)
+    return test.p_adjusted <= ALPHA and (test.effect < 0 if cost.better == "lower" else test.effect > 0)
 
 
 def _why_untested(units: Units, trials: int) -> str | None:
-    """Return why these values of so many trials allow no test, for another reason than their number."""
-    if units.apart and len(units.base) < 2:
+    """Return why no test is possible, None where it is only a matter of more trials; `trials` is their number."""
+    if units.are_apart:
         return APART
     if not units.base or not units.new:
         return NO_BLOCK

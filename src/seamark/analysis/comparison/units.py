@@ -32,6 +32,16 @@ class Units:
     unmatched: tuple[int, int] = (0, 0)
     apart: int = 0
 
+    @property
+    def are_enough(self) -> bool:
+        """Whether a test of these values means anything: of starts there must be two a side."""
+        return min(len(self.base), len(self.new)) >= (2 if self.kind == "start" else 1)
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether too few pairs are left because the two sides were not measured in turns."""
+        return self.apart > 0 and len(self.base) < 2
+
 
 def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str, *, paired: bool) -> Units:
     """Return the values by their unit of inference. Every observation has a value at `path`.

@@ -20,7 +20,7 @@ OF_REQUESTS = frozenset({"prompt_len", "gen_tokens", "gen_tokens_shape", "gen_to
 DEFAULT_SEQUENCES, DEFAULT_STEP_TOKENS, BLOCK_TOKENS = 256, 2_048, 16
 """Limits of vLLM's V1 engine on CPUs and on GPUs below 70 GiB, where a recipe does not set them."""
 STEP_TOKENS_OF_GPUS = ((170, 16_384), (75, 8_192))
-"""Tokens of a step by default on GPUs with at least so many GB (160 and 70 GiB of vLLM), but for an A100."""
+"""Memory of a GPU in GB, and vLLM's default tokens of a step from that size on (160 and 70 GiB); not of an A100."""
 
 
 def is_streamed(trial: Trial, files: TrialFolder) -> bool:
