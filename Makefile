@@ -5,7 +5,6 @@ SCENARIO ?= config/scenarios/quickstart.yaml
 WORKERS ?= 2
 SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 HERE := --ignore=tests/cluster
-CACHE := --override-ini=cache_dir=.pytest_cache
 QUICK := not services and not e2e and not cluster and not slow and not sweep and not serial
 TIER ?= test
 PARALLEL.test := not sweep and not serial
@@ -25,10 +24,7 @@ demo: .venv/base ## set-up, then the quickstart: real services, a report
 	$(BIN)/bench submit -c $(SCENARIO)
 
 test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios, a real Slurm and Apptainer
-	rm -rf .pytest_cache
-	-$(MAKE) --jobs=2 --keep-going test-here test-slurm test-apptainer
-	-$(MAKE) test-serial
-	$(BIN)/python tests/once_more.py here slurm apptainer serial
+	beside=0; $(MAKE) --jobs=2 --keep-going test-here test-slurm test-apptainer || beside=$$?; $(MAKE) test-serial && exit $$beside
 
 test-all: test test-sweep ## `make test`, then harm matrices, fuzzing and long sweeps, with a table of each
 
@@ -36,10 +32,10 @@ test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and w
 	$(MAKE) --jobs=2 --keep-going test-slurm test-apptainer
 
 test-here: .venv/dev
-	$(BIN)/pytest $(CACHE)/here $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.test)"
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.test)"
 
 test-serial: .venv/dev # what measures time runs while nothing else does
-	$(BIN)/pytest $(CACHE)/serial $(HERE) -m "$(SERIAL.test)"
+	$(BIN)/pytest $(HERE) -m "$(SERIAL.test)"
 
 test-sweep: .venv/dev # the longest files have hundreds of cases, so cases are shared out, not files
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=load $(HERE) --ignore=tests/e2e -m "sweep and not serial"
@@ -48,10 +44,10 @@ test-sweep: .venv/dev # the longest files have hundreds of cases, so cases are s
 	$(BIN)/pytest tests/cluster -m sweep
 
 test-slurm: .venv/dev
-	$(BIN)/pytest $(CACHE)/slurm -m "not sweep" tests/cluster/test_slurm_*.py
+	$(BIN)/pytest -m "not sweep" tests/cluster/test_slurm_*.py
 
 test-apptainer: .venv/dev
-	$(BIN)/pytest $(CACHE)/apptainer -m "not sweep" tests/cluster/test_apptainer_*.py
+	$(BIN)/pytest -m "not sweep" tests/cluster/test_apptainer_*.py
 
 coverage: .venv/dev ## lines and branches that tests reach, also in processes that they start; TIER=quick for those of `check`
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.$(TIER))" --cov --cov-report=

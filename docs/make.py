@@ -10,15 +10,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path[:0] = [str(DOCS), str(ROOT / "src")]
+sys.path[:0] = [str(DOCS), str(ROOT / "src"), str(ROOT / "tests" / "support")]
 
 import layers  # noqa: E402
 import reference  # noqa: E402
 import traceability  # noqa: E402
+from shipped import SERVICES  # noqa: E402
 
 from seamark.analysis.metrics.schema import schema_text  # noqa: E402
 from seamark.config import json_schema as model_schema  # noqa: E402
-from seamark.config.read import read_services  # noqa: E402
 from seamark.errors import UserError  # noqa: E402
 
 
@@ -57,7 +57,7 @@ def measurement_page() -> str:
 
 def schema(name: str) -> str:
     """Return the JSON Schema of a scenario, recipe or site."""
-    return model_schema.as_text(model_schema.schemas(read_services(ROOT / "config" / "services"))[name])
+    return model_schema.as_text(model_schema.schemas(SERVICES)[name])
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -65,7 +65,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/architecture.md": architecture_page,
     "docs/measurement.md": measurement_page,
     "docs/cli.md": lambda: reference.cli_page(),
-    "docs/services.md": lambda: reference.services_page(ROOT / "config" / "services"),
+    "docs/services.md": lambda: reference.services_page(SERVICES),
     "workflow/schemas/scenario.schema.json": lambda: schema("scenario.schema.json"),
     "workflow/schemas/service.schema.json": lambda: schema("service.schema.json"),
     "workflow/schemas/site.schema.json": lambda: schema("site.schema.json"),

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -15,7 +15,6 @@ from seamark.analysis.checks import CHECKS  # noqa: E402
 from seamark.analysis.metrics.table import METRICS  # noqa: E402
 from seamark.cli.main import cli  # noqa: E402
 from seamark.config.levels import show  # noqa: E402
-from seamark.config.read import read_services  # noqa: E402
 from seamark.model.failure_categories import FAILURE_CATEGORIES  # noqa: E402
 from seamark.model.service import Server, Service, Setting, Value  # noqa: E402
 from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS  # noqa: E402
@@ -62,9 +61,8 @@ def cli_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def services_page(folder: Path) -> str:
+def services_page(services: Mapping[str, Service]) -> str:
     """Return services.md: every recipe with its settings."""
-    services = read_services(folder)
     lines = [
         "# Services",
         "",

@@ -77,11 +77,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: kinds[item.path])
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if "PYTEST_XDIST_WORKER" not in os.environ and session.config.cache is not None:
-        session.config.cache.set("seamark/exit_code", int(exitstatus))  # for tests/once_more.py
-
-
 def pytest_unconfigure() -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)

@@ -255,15 +255,6 @@ def test_the_first_example_plans_what_the_text_says(tmp_path):
     assert len({trial.treatment for trial in made.trials}) == 6
 
 
-@pytest.mark.covers("E-FR02", "E-CFG", "E-EX")
-@pytest.mark.parametrize("path", sorted((ROOT / "config" / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_scenario_that_ships_is_read_and_planned(path):
-    services = read_services(ROOT / "config" / "services")
-    scenario = read_scenario(path, services)
-    site = scenario.site or ("meluxina" if scenario.partition else "local")
-    assert plan(scenario, services, read_site(ROOT / "config" / "sites" / f"{site}.yaml")).trials
-
-
 def test_every_key_of_a_scenario_stands_in_its_page():
     page = text_of("scenario.md")
     resources = [setting.name for setting in RESOURCE_SETTINGS]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.model.load_profile import LoadProfile
 from seamark.model.service import Service
 from seamark.patterns.table import load_settings_of
@@ -20,7 +20,6 @@ from seamark.planning.study import Study
 from seamark.services.images.study_images import StudyImages
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 sys.path.insert(0, str(ROOT / "docs"))
 reference = import_module("reference")
 
@@ -39,7 +38,7 @@ def programs(service: Service) -> Iterator[tuple[str, ...]]:
 
 def section(service: Service) -> str:
     """Return what the page on services has under a recipe's heading."""
-    page = reference.services_page(ROOT / "config" / "services")
+    page = reference.services_page(SERVICES)
     return re.split(r"\n## ", page.split(f"\n## {service.name}\n", 1)[1])[0]
 
 

@@ -1,20 +1,22 @@
 """The published JSON Schemas: they are what the model says, they take what is shipped, they refuse what is wrong."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from shipped import SCENARIOS, SERVICES, SITES
 
 from seamark.config.json_schema import as_text, main, schemas
-from seamark.config.read import read_services
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("scenario", "service", "site")
-GENERATED = schemas(read_services(ROOT / "config" / "services"))
-SHIPPED = [(kind, path) for kind in KINDS for path in sorted((ROOT / "config" / f"{kind}s").glob("*.yaml"))]
+GENERATED = schemas(SERVICES)
+RECIPES = [ROOT / "config" / "services" / f"{name}.yaml" for name in SERVICES]
+SHIPPED = [(kind, path) for kind, paths in zip(KINDS, (SCENARIOS, RECIPES, SITES), strict=True) for path in paths]
 
 
 def validator(kind: str) -> jsonschema.Draft202012Validator:
@@ -131,6 +133,9 @@ def test_wrong_parties_are_refused_by_the_schema_too(change: dict[str, Any]) -> 
 
 
 def test_the_command_writes_the_same_files_elsewhere(tmp_path: Path) -> None:
-    assert main([str(ROOT / "config" / "services"), str(tmp_path / "schemas")]) == 0
+    (tmp_path / "recipes").mkdir()
+    for recipe in RECIPES:
+        shutil.copy(recipe, tmp_path / "recipes")
+    assert main([str(tmp_path / "recipes"), str(tmp_path / "schemas")]) == 0
     for name, schema in GENERATED.items():
         assert json.loads((tmp_path / "schemas" / name).read_text(encoding="utf-8")) == schema

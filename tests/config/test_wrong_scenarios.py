@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from shipped import SCENARIOS
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
@@ -130,7 +131,7 @@ def outcome(path: Path) -> tuple[str, ...]:
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_done_to_a_scenario_it_plans_or_says_what_is_wrong(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
-    right = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "config" / "scenarios").glob("*.yaml"))]
+    right = [path.read_text(encoding="utf-8") for path in SCENARIOS]
     for _ in range(100):
         text = draw.choice(right)
         for _ in range(draw.randrange(1, 4)):

@@ -6,14 +6,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.load.driver import Call, Task, Wire
 from seamark.model.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "seamark"
-SERVICES = read_services(ROOT / "config" / "services")
 KINDS = {"wire": Wire, "threads": Call, "processes": Call}
 AFTER_THE_LOAD = ("metrics", "checks", "analysis", "report", "stats")
 SPEAK_TO_SERVICES = {"drivers", "servers"}

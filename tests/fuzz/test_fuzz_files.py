@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import shipped
 from harm import Harm, fuzz
 from hypothesis import strategies as st
+from shipped import SERVICES
 from yaml_changes import changed_files, odd_values
 
 from seamark.cli.main import cli
@@ -22,7 +24,6 @@ from seamark.storage.codec import encode
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
-SERVICES = read_services(CONFIG / "services")
 SITES = {name: read_site(CONFIG / "sites" / f"{name}.yaml") for name in ("local", "meluxina")}
 QUICK, WHOLE = 60, 1700
 
@@ -87,8 +88,8 @@ carrier_address: tcp://10.0.0.1:8786
 lease_s: 30
 idle_s: 1
 """
-SCENARIOS = [path.read_text(encoding="utf-8") for path in sorted((CONFIG / "scenarios").glob("*.yaml"))]
-RECIPES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((CONFIG / "services").glob("*.yaml"))}
+SCENARIOS = [path.read_text(encoding="utf-8") for path in shipped.SCENARIOS]
+RECIPES = {name: (CONFIG / "services" / f"{name}.yaml").read_text(encoding="utf-8") for name in SERVICES}
 
 many = pytest.mark.parametrize(
     "examples", [QUICK, pytest.param(WHOLE, marks=[pytest.mark.sweep, pytest.mark.slow])], ids=["few", "all"]

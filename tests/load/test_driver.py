@@ -4,13 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.load.driver import Body, Hooks, Target, Wire, declared, hooks_of, make_of
 from seamark.load.workers.hooks import hooks_here
-
-ROOT = Path(__file__).resolve().parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 
 PLAIN_CALL = """
 class Driver:

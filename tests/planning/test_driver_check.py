@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from shipped import SERVICES
 
 from seamark.cli.main import cli
-from seamark.config.read import read_services
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = ROOT / "config" / "services"
+RECIPES = ROOT / "config" / "services"
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path / "drivers")
     (tmp_path / "drivers").mkdir()
     (tmp_path / "config" / "services").mkdir(parents=True)
-    shutil.copy(SERVICES / "null.yaml", tmp_path / "config" / "services")
+    shutil.copy(RECIPES / "null.yaml", tmp_path / "config" / "services")
     (tmp_path / "try.yaml").write_text('scenario: try\nworkload: {service: "null"}\n')
     return tmp_path
 
@@ -91,15 +91,15 @@ NEEDED: Mapping[str, Mapping[str, object]] = {
     "attention": {"model": "known_reader", "task": "mock_benchmark"},
     "attention_cuda": {"model": "known_reader", "task": "mock_benchmark"},
     "command": {"command": {"argv": ["true"]}},
-    "cluster": {"system_file": str(SERVICES.parent / "clusters" / "system_config.yaml"), "generated_requests": 5},
-    "fitted": {"model_file": str(SERVICES.parent / "models" / "example.yaml"), "model": "mm1", "rate_rps": 20},
+    "cluster": {"system_file": str(RECIPES.parent / "clusters" / "system_config.yaml"), "generated_requests": 5},
+    "fitted": {"model_file": str(RECIPES.parent / "models" / "example.yaml"), "model": "mm1", "rate_rps": 20},
 }
 """Settings without a default."""
 
 
-@pytest.mark.parametrize("name", read_services(SERVICES))
+@pytest.mark.parametrize("name", SERVICES)
 def test_the_drivers_of_shipped_recipes_are_found(name: str, tmp_path: Path) -> None:
-    server = read_services(SERVICES)[name].server
+    server = SERVICES[name].server
     resources = {"nodes": server.fewest_nodes, "gpus": server.fewest_gpus} if server else {}
     needed = NEEDED.get(name, {})
     scenario = {"scenario": "try", "resources": resources, "workload": {"service": name, **needed}}

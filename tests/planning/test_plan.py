@@ -85,13 +85,6 @@ def test_the_sample_scenario_plans_to_18_treatments_and_54_trials(site: str) -> 
     assert sample.qos == ("default" if site == "meluxina" else None)
 
 
-@pytest.mark.covers("D1")
-@pytest.mark.parametrize("path", sorted((ROOT / "config" / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_shipped_scenario_plans(path: Path) -> None:
-    services = read_services(ROOT / "config" / "services")
-    assert plan(read_scenario(path, services), services, read_site(ROOT / "config" / "sites" / "local.yaml")).trials
-
-
 def test_the_quickstart_measures_five_services_at_two_concurrencies_twice() -> None:
     services = read_services(ROOT / "config" / "services")
     path = ROOT / "config" / "scenarios" / "quickstart.yaml"

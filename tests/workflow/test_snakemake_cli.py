@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shipped import SITES
 
 from seamark.config.read import read_site
 from seamark.errors import UserError
@@ -58,7 +59,7 @@ def test_a_run_in_another_study_disturbs_nobody(running, tmp_path):
 
 @pytest.mark.covers("E-MLX01")
 def test_the_profile_of_a_site_lets_plain_snakemake_submit_no_more_than_the_site_allows():
-    for site in map(read_site, sorted((ROOT / "config/sites").glob("*.yaml"))):
+    for site in map(read_site, SITES):
         profile = yaml.safe_load((ROOT / "profiles" / site.profile / "config.yaml").read_text())
         if site.max_submit is not None:
             assert profile["jobs"] == site.max_submit, site.name
