@@ -15,7 +15,7 @@ SERIAL.all := serial
 
 unexport PYTHONDONTWRITEBYTECODE # each process of a test would compile all modules anew
 
-.PHONY: help demo test test-all test-sweep test-cluster test-here test-serial test-slurm test-apptainer coverage check lint format docs lock schemas clean
+.PHONY: help demo test test-all test-sweep test-cluster test-here test-serial test-slurm test-apptainer coverage check lint format docs messages lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ format: .venv/dev ## put code into its form
 
 docs: .venv/dev ## what is derived from the code: layers, traceability, schemas
 	$(BIN)/python docs/make.py
+
+messages: .venv/dev ## how mistakes are worded: tests/messages.txt, to be read in review
+	$(BIN)/python tests/support/messages.py
 
 lock: .venv/dev ## renew the lock files from pyproject.toml and envs/*.in (needs uv)
 	./envs/lock.sh

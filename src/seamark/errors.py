@@ -1,17 +1,65 @@
 """The errors that are printed without a traceback, and 'did you mean'. Nothing else lives here."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Literal
+
+Code = Literal[
+    "conflict",
+    "invalid",
+    "missing",
+    "newer_form",
+    "no_such_file",
+    "no_value",
+    "not_a_choice",
+    "not_yaml",
+    "out_of_limits",
+    "unknown_key",
+    "unknown_name",
+    "unreadable",
+    "worded",
+    "written_twice",
+    "wrong_form",
+    "wrong_type",
+]
+"""Kinds of mistakes. `invalid` is a value that does not fit the rest of its file; `worded` is a line given whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """A mistake of the user's: `text` says what is wrong, what is allowed and the remedy.
+
+    `path` is the dotted part of the file, or an option of the command line; None where there is none.
+    """
+
+    code: Code
+    file: str | None = None
+    line: int | None = None
+    path: str | None = None
+    text: str
+
+    def __str__(self) -> str:
+        """Return the line that is printed: "file.yaml:12: workload.batch: unknown key."."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.path, self.text) if part)
 
 
 class UserError(Exception):
-    """One or more mistakes of the user's: each a line that says what, where, what is allowed and the remedy."""
+    """One or more mistakes of the user's. A mistake that is given as text is a record with the code `worded`."""
 
     exit_code = 2
 
-    def __init__(self, *mistakes: str) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
+    def __init__(self, *mistakes: str | Mistake) -> None:
+        self.mistakes = tuple(
+            each if isinstance(each, Mistake) else Mistake(code="worded", text=each) for each in mistakes
+        )
+        super().__init__("\n".join(self.lines))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The mistakes as they are printed."""
+        return tuple(map(str, self.mistakes))
 
 
 class SiteError(UserError):

@@ -75,7 +75,7 @@ def test_objectives_may_name_it_and_any_column_of_the_metrics(study: Path) -> No
 def test_one_that_cannot_be_used_is_refused_with_its_line(study: Path, metrics: str, says: str) -> None:
     with pytest.raises(UserError) as caught:
         planned(study, f"metrics: [{metrics}]\n")
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith("try.yaml:3: metrics[")
     assert says in line
 

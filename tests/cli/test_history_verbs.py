@@ -59,7 +59,7 @@ def test_a_wrong_use_is_one_line_and_changes_nothing(study, words, said):
     outcome = run(*words)
     assert isinstance(outcome.exception, UserError), outcome.output
     assert outcome.exception.exit_code == 2
-    [line] = outcome.exception.mistakes
+    [line] = outcome.exception.lines
     assert said in line
     assert "\n" not in line
     after = sorted(

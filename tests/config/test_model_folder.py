@@ -23,8 +23,8 @@ def mistakes_of(folder: Path) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         read_model_folder(folder)
     assert caught.value.exit_code == 2
-    assert all("\n" not in line and line.isprintable() for line in caught.value.mistakes)
-    return caught.value.mistakes
+    assert all("\n" not in line and line.isprintable() for line in caught.value.lines)
+    return caught.value.lines
 
 
 @pytest.mark.covers("D8")

@@ -12,7 +12,7 @@ def mistakes(path, text, used=MODELS):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as raised:
         read_model_servers(path, MODELS, used)
-    return list(raised.value.mistakes)
+    return list(raised.value.lines)
 
 
 @pytest.mark.covers("C2")

@@ -46,14 +46,14 @@ def written(folder: Path, name: str, text: str) -> Path:
 def mistakes_of_scenario(path: Path) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         read_scenario(path, SERVICES)
-    return caught.value.mistakes
+    return caught.value.lines
 
 
 def mistakes_of_recipe(folder: Path, text: str) -> tuple[str, ...]:
     written(folder, "services/toy.yaml", text)
     with pytest.raises(UserError) as caught:
         read_services(folder / "services")
-    return caught.value.mistakes
+    return caught.value.lines
 
 
 @pytest.mark.covers("E-VAL", "E-INT01")
@@ -426,7 +426,7 @@ def test_meluxina_is_as_its_documentation_says() -> None:
 def test_a_wrong_site_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError) as caught:
         read_site(written(tmp_path, "here.yaml", text))
-    assert any(says in mistake for mistake in caught.value.mistakes), caught.value.mistakes
+    assert any(says in mistake for mistake in caught.value.lines), caught.value.lines
 
 
 def test_what_a_site_lacks_is_reported_with_the_mistakes_of_the_scenario(tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_what_a_site_lacks_is_reported_with_the_mistakes_of_the_scenario(tmp_pat
     path = written(tmp_path, "a.yaml", "scenario: a\nworkload: {service: fileo}\n")
     with pytest.raises(UserError) as caught:
         read_scenario(path, SERVICES, lambda named: meluxina if named is None else pytest.fail("no site is named"))
-    assert len(caught.value.mistakes) == 3
-    assert "unknown service 'fileo'" in caught.value.mistakes[0]
-    assert "partition: missing" in caught.value.mistakes[1]
-    assert "account: missing" in caught.value.mistakes[2]
+    assert len(caught.value.lines) == 3
+    assert "unknown service 'fileo'" in caught.value.lines[0]
+    assert "partition: missing" in caught.value.lines[1]
+    assert "account: missing" in caught.value.lines[2]

@@ -52,7 +52,7 @@ def test_a_newer_form_is_one_mistake_that_says_what_is_needed(root: Path, kind: 
     write(root, kind, schema_version=SCHEMA_VERSION + 1, colour="blue")
     with pytest.raises(UserError) as refused:
         identities(root)
-    [line] = refused.value.mistakes
+    [line] = refused.value.lines
     assert f"config/{FILES[kind]}:" in line
     assert "schema_version: form 2 needs a newer Seamark: this one, 0.1.0, reads forms up to 1." in line
     assert "docs/forms.md" in line

@@ -78,7 +78,7 @@ def test_a_wrong_workload_is_one_line_that_says_where_and_what(name: str) -> Non
     with pytest.raises(UserError) as caught:
         planned(text)
     assert caught.value.exit_code == 2
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith(f"{entry.get('place', 'scenario.yaml')}:{entry['line']}:"), line
     assert entry["says"] in line
 
@@ -99,7 +99,7 @@ def test_mistakes_in_all_three_files_are_reported_at_once() -> None:
     Path("requests.yaml").write_text(REQUESTS.replace("workflow_id: one", "workflow_id: on"), encoding="utf-8")
     with pytest.raises(UserError) as caught:
         planned(SCENARIO.replace("easy", "esay"))
-    assert [line.split(" ")[0] for line in caught.value.mistakes] == [
+    assert [line.split(" ")[0] for line in caught.value.lines] == [
         "scenario.yaml:7:",
         "system.yaml:3:",
         "requests.yaml:7:",

@@ -55,7 +55,7 @@ def test_a_wrong_evaluation_is_a_line_that_says_where_and_what(
     with pytest.raises(UserError) as caught:
         check()
     assert caught.value.exit_code == 2
-    line, *more = caught.value.mistakes
+    line, *more = caught.value.lines
     assert not more or entry.get("several"), more
     assert "\n" not in line
     if "line" in entry:

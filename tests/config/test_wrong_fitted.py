@@ -40,7 +40,7 @@ def test_a_wrong_workload_is_a_line_that_says_where_and_what(
     with pytest.raises(UserError) as caught:
         read_scenario(Path("scenario.yaml"), SERVICES, SITE)
     assert caught.value.exit_code == 2
-    line, *more = caught.value.mistakes
+    line, *more = caught.value.lines
     assert not more or entry.get("several"), more
     assert f"{entry.get('place', 'scenario.yaml')}:{entry['line']}:" in line, line
     assert entry["says"] in line

@@ -37,7 +37,7 @@ def test_wrong_lanes_of_a_site_are_one_line_that_says_where_and_what(
     with pytest.raises(UserError) as caught:
         read_site(path)
     assert caught.value.exit_code == 2
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith(f"mine.yaml:{entry['line']}:")
     assert entry["says"] in line
 

@@ -75,7 +75,7 @@ def planned() -> Any:
 def wrong_plan() -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         planned()
-    return caught.value.mistakes
+    return caught.value.lines
 
 
 def test_the_right_file_is_read_and_its_hosts_have_their_kinds() -> None:
@@ -113,7 +113,7 @@ def test_a_wrong_machine_file_is_one_line_that_says_where_and_what(name: str) ->
     with pytest.raises(UserError) as caught:
         read_machine(Path("machine.yaml"))
     assert caught.value.exit_code == 2
-    line, *more = caught.value.mistakes
+    line, *more = caught.value.lines
     assert line.startswith(f"machine.yaml:{entry['line']}:"), line
     assert entry["says"] in line
     assert bool(more) == entry.get("more", False), more
@@ -125,8 +125,8 @@ def test_all_mistakes_of_a_machine_are_reported_at_once_and_a_scenario_says_them
     change("machine.yaml", "mtbf_s: 86400", "mtbf_s: -1")
     with pytest.raises(UserError) as caught:
         read_machine(Path("machine.yaml"))
-    assert [line.split(" ")[0] for line in caught.value.mistakes] == ["machine.yaml:4:", "machine.yaml:11:"]
-    assert wrong_plan() == caught.value.mistakes
+    assert [line.split(" ")[0] for line in caught.value.lines] == ["machine.yaml:4:", "machine.yaml:11:"]
+    assert wrong_plan() == caught.value.lines
 
 
 @pytest.mark.covers("C1")

@@ -72,7 +72,7 @@ def mistakes_of(path: Path, site: str) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         plan(read_scenario(path, SERVICES, SITES[site]), SERVICES, SITES[site])
     assert caught.value.exit_code == 2
-    return caught.value.mistakes
+    return caught.value.lines
 
 
 @pytest.mark.covers("E-VAL", "E-CFG", "E-AC02", "E-MR01", "E-MR02", "E-INT01")
@@ -123,7 +123,7 @@ def outcome(path: Path) -> tuple[str, ...]:
     try:
         plan(read_scenario(path, SERVICES, SITES["meluxina"]), SERVICES, SITES["meluxina"])
     except UserError as error:
-        return error.mistakes or ("a UserError without a mistake\n",)
+        return error.lines or ("a UserError without a mistake\n",)
     return ()
 
 

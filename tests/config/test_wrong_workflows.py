@@ -50,7 +50,7 @@ def mistakes() -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         read_files(Path("system.yaml"), Path("requests.yaml"))
     assert caught.value.exit_code == 2
-    return caught.value.mistakes
+    return caught.value.lines
 
 
 def test_the_right_files_are_read() -> None:
@@ -103,7 +103,7 @@ def test_a_mistake_in_json_has_its_line(text: str, line: int, says: str) -> None
     Path("requests.json").write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as caught:
         read_files(Path("system.yaml"), Path("requests.json"))
-    assert any(each.startswith(f"requests.json:{line}") and says in each for each in caught.value.mistakes)
+    assert any(each.startswith(f"requests.json:{line}") and says in each for each in caught.value.lines)
 
 
 def test_json_has_the_values_that_json_says() -> None:

@@ -192,7 +192,7 @@ def test_every_mistake_in_an_answer_is_named_at_once(own: Callable[[str], str]) 
     path = own("{'a': Place(niceness=99, threads=0), 'c': Place()}")
     with pytest.raises(UserError) as refused:
         places(placement_of(path), parties("ab"), machine(4))
-    assert len(refused.value.mistakes) == 4
+    assert len(refused.value.lines) == 4
 
 
 @pytest.mark.parametrize(

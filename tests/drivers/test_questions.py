@@ -33,7 +33,7 @@ def level(setting: Setting, value: Any) -> list[str]:
     mistakes = Mistakes()
     item = Item(value=value, file="s.yaml", line=1, path=setting.name, text=str(value))
     found = reader.levels(item, setting, mistakes)
-    assert not mistakes.lines, mistakes.lines
+    assert not mistakes.noted, mistakes.noted
     assert found is not None
     return [str(each) for each in found]
 
@@ -280,9 +280,9 @@ def test_an_unknown_task_or_method_is_one_line_with_the_nearest_name(setting: Se
     mistakes = Mistakes()
     item = Item(value=value, file="s.yaml", line=3, path=setting.name, text=value)
     assert reader.levels(item, setting, mistakes) is None
-    [line] = mistakes.lines
-    assert line.startswith(f"s.yaml:3: {setting.name}: ")
-    assert said in line
+    [line] = mistakes.noted
+    assert (line.line, line.path) == (3, setting.name)
+    assert said in line.text
 
 
 def test_methods_in_place_name_the_line_of_each_mistake() -> None:
@@ -296,8 +296,8 @@ def test_methods_in_place_name_the_line_of_each_mistake() -> None:
     service: Service | None = None
     reader = LevelReader(service=service, preset_folder=Path)  # type: ignore[arg-type]
     assert reader.levels(item, METHOD, mistakes) is None
-    [line] = mistakes.lines
-    assert line.startswith("s.yaml:9: method.maskers[0].keys: ")
+    [line] = mistakes.noted
+    assert (line.line, line.path) == (9, "method.maskers[0].keys")
 
 
 def method_in_place(document: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -307,7 +307,7 @@ def method_in_place(document: dict[str, Any]) -> tuple[list[str], list[str]]:
     assert item is not None
     service: Any = None
     reader = LevelReader(service=service, preset_folder=(SHIPPED / "config").joinpath)
-    return [str(each) for each in reader.levels(item, METHOD, mistakes) or ()], mistakes.lines
+    return [str(each) for each in reader.levels(item, METHOD, mistakes) or ()], [str(each) for each in mistakes.noted]
 
 
 HASHED = {"name": "trained", "maskers": [{"masker": "hash_top_k", "keys": 2, "bits": 8, "weights": "w.safetensors"}]}

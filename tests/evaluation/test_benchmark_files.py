@@ -61,7 +61,7 @@ def test_a_wrong_file_of_a_benchmark_is_one_line_that_says_where_and_what(name: 
     with pytest.raises(UserError) as caught:
         read_benchmark(file)
     assert caught.value.exit_code == 2
-    line, *more = caught.value.mistakes
+    line, *more = caught.value.lines
     assert line.startswith(f"tried.yaml:{entry['line']}:"), line
     assert entry["says"] in line
     assert bool(more) == entry.get("more", False), more
@@ -74,11 +74,11 @@ def test_all_mistakes_are_reported_at_once(file: Path) -> None:
     change("tried.yaml", "licence: MIT", "licence: 3")
     with pytest.raises(UserError) as caught:
         read_benchmark(file)
-    assert [line.split(" ")[0] for line in caught.value.mistakes] == ["tried.yaml:4:", "tried.yaml:9:"]
+    assert [line.split(" ")[0] for line in caught.value.lines] == ["tried.yaml:4:", "tried.yaml:9:"]
     change("tried.yaml", "max_new_tokens: 0", "max_new_tokens: 1")
     with pytest.raises(UserError) as caught:
         read_benchmark(file)
-    assert [line.split(" ")[0] for line in caught.value.mistakes] == ["tried.yaml:4:", "tried.yaml:16:"]
+    assert [line.split(" ")[0] for line in caught.value.lines] == ["tried.yaml:4:", "tried.yaml:16:"]
 
 
 @pytest.mark.covers("B13")
@@ -100,7 +100,7 @@ def test_all_mistakes_are_reported_at_once(file: Path) -> None:
 def test_a_wrong_name_of_a_task_is_one_line_with_the_nearest_guess(task: str, says: str) -> None:
     with pytest.raises(UserError) as caught:
         task_of(task, [SHIPPED])
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith(f"'{task}'")
     assert says in line
 

@@ -282,7 +282,7 @@ def test_lengths_of_made_tasks_are_the_published_ones() -> None:
 def test_a_length_that_is_too_short_is_one_line(task: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         made(task, tmp_path, length_words=4)
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith(f"{task}: ")
     assert "or more" in line
     assert not list(tmp_path.iterdir()), "nothing is written"

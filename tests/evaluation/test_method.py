@@ -103,15 +103,15 @@ def test_a_wrong_document_is_one_line_that_names_the_place(document: Any, line: 
         document = {"name": "a", "maskers": document}
     with pytest.raises(UserError) as error:
         read_method(document, "here")
-    assert len(error.value.mistakes) == 1
-    assert error.value.mistakes[0].startswith("here: ")
-    assert line in error.value.mistakes[0]
+    assert len(error.value.lines) == 1
+    assert error.value.lines[0].startswith("here: ")
+    assert line in error.value.lines[0]
 
 
 def test_every_mistake_of_a_document_is_reported_at_once() -> None:
     with pytest.raises(UserError) as error:
         read_method({"name": "", "maskers": [{"masker": "sink"}, {"masker": "top_p", "p": 2}]}, "here")
-    assert len(error.value.mistakes) == 3
+    assert len(error.value.lines) == 3
 
 
 @pytest.mark.parametrize(

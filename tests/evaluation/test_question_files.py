@@ -107,7 +107,7 @@ def test_data_that_do_not_load_are_one_line_and_leave_no_file(text: str | None, 
         Path("rows.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as caught:
         asked(own())
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith(says), line
     assert not Path("cache").exists() or not list(Path("cache").iterdir())
 
@@ -126,7 +126,7 @@ def test_a_source_that_cannot_be_read_is_one_line(source: str, says: str) -> Non
         Path(name).write_text("text")
     with pytest.raises(UserError) as caught:
         asked(own(PLAIN.replace("{file: rows.jsonl}", source)))
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith("own: ")
     assert says in line
 
@@ -231,7 +231,7 @@ def test_without_the_package_a_data_set_of_the_hub_is_one_line_with_the_remedy(
     benchmark = read_benchmark(SHIPPED / "longbench.yaml")
     with pytest.raises(UserError) as caught:
         asked(benchmark, "qasper")
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith("longbench/qasper: reading 'THUDM/LongBench' needs the package 'datasets'")
     assert "source: {folder: FOLDER}" in line
 
@@ -249,7 +249,7 @@ def test_a_data_set_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "datasets", hub)
     with pytest.raises(UserError) as caught:
         asked(read_benchmark(SHIPPED / "longbench.yaml"), "qasper")
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert (
         "'THUDM/LongBench' at 'main' cannot be loaded: ConnectionError: cannot reach zip://data/qasper.jsonl" in line
     )

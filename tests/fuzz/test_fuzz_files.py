@@ -112,7 +112,7 @@ def refused(act: Callable[[], Any]) -> None:
     try:
         act()
     except UserError as error:
-        mistakes = error.mistakes
+        mistakes = error.lines
     assert mistakes
     assert all(line.strip() for line in mistakes)
 

@@ -305,7 +305,7 @@ def test_what_is_wrong_with_a_row_or_the_settings_beside_it_is_one_line(
     written([*ROWS, {"at_s": 2, **row}])
     with pytest.raises(UserError) as caught:
         planned("trace: rows.jsonl", *lines)
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert says in line
     if not row:
         assert len(planned("trace: rows.jsonl", *lines, "trace_lengths: false").trials) == 3

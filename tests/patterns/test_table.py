@@ -88,7 +88,7 @@ def test_without_it_no_trial_has_its_settings(study: Path) -> None:
 def test_what_is_wrong_with_one_is_told_with_its_line(study: Path, workload: str, says: str) -> None:
     with pytest.raises(UserError) as caught:
         _ = planned(study, workload).plan
-    assert any(says in line and line.startswith("try.yaml:") for line in caught.value.mistakes), caught.value
+    assert any(says in line and line.startswith("try.yaml:") for line in caught.value.lines), caught.value
 
 
 def test_an_editor_accepts_the_form_of_a_dotted_path() -> None:

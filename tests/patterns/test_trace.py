@@ -159,7 +159,7 @@ def test_a_bad_row_is_one_line_with_its_number_when_the_scenario_is_planned(
     Path("rows").write_text(text)
     with pytest.raises(UserError) as caught:
         planned("trace: rows")
-    [mistake] = caught.value.mistakes
+    [mistake] = caught.value.lines
     assert mistake.startswith("scenario.yaml:5: workload.trace: rows" + says)
     assert mistake.isprintable()
 

@@ -38,7 +38,7 @@ def with_recipe(study: Path, **changes: object) -> None:
 def mistake(study: Path) -> str:
     with pytest.raises(UserError) as caught:
         Study.at(study, scenario="try.yaml").require_drivers()
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith("config/services/null.yaml: driver: ")
     return line
 

@@ -81,8 +81,8 @@ def refused(root: Path, *models: object, **keys: str) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         check(root, *models, **keys)
     assert caught.value.exit_code == 2
-    assert all(line.isprintable() for line in caught.value.mistakes)
-    return caught.value.mistakes
+    assert all(line.isprintable() for line in caught.value.lines)
+    return caught.value.lines
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_a_recipe_of_a_study_names_its_own_settings_and_a_site_the_memory_of_its
     own_scenario(root, llama_70b, "  window: 16000\n")
     with pytest.raises(UserError) as caught:
         require_gpu_memory(Study.at(root, scenario="config/scenarios/sized.yaml"))
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith("config/scenarios/sized.yaml:7: workload.weights: weights_do_not_fit: chatter ")
     assert "of 0.9 x 80 GB = 72.00 GiB. Use 'tp: 4', 'resources: {gpus: 4}';" in line
     own_scenario(root, llama_8b, "  window: 16000\n  dp: 2\n")

@@ -48,8 +48,8 @@ def test_a_lock_without_a_hash_is_an_error_that_names_the_requirement(locks: Pat
     (locks / "tiny.lock").write_text(TINY_LOCK + "colorama==0.4.6\npluggy==1.5.0 ; python_version > '3'\n")
     with pytest.raises(UserError) as caught:
         prepare_environment("tiny", locks, tmp_path / "envs")
-    assert ["colorama==0.4.6" in mistake for mistake in caught.value.mistakes] == [True, False]
-    assert len(caught.value.mistakes) == 2
+    assert ["colorama==0.4.6" in mistake for mistake in caught.value.lines] == [True, False]
+    assert len(caught.value.lines) == 2
     assert not (tmp_path / "envs").exists()
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_is_not_the_locks_is_named_with_its_package_and_environment(
     (locks / "tiny.lock").write_text(TINY_LOCK.replace("b6a8", "0000"))
     with pytest.raises(SiteError) as caught:
         prepare_environment("tiny", locks, tmp_path / "envs")
-    (line,) = caught.value.mistakes
+    (line,) = caught.value.lines
     assert line.startswith(f"environment 'tiny' ({locks / 'tiny.lock'}): package 'iniconfig==2.0.0': its file does")
     assert "sha256 00005871a79d... expected, b6a85871a79d... received" in line
     assert not (environment_folder("tiny", locks, tmp_path / "envs") / ".complete").exists()

@@ -29,7 +29,7 @@ def refused(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     with pytest.raises(DamagedFileError) as caught:
         read(path, LoadRecord)
-    [line] = caught.value.mistakes
+    [line] = caught.value.lines
     assert line.startswith(f"{path}: ")
     assert caught.value.exit_code == 2
     return line

@@ -72,7 +72,7 @@ def test_trials_of_other_servers_come_by_server_with_their_number_and_what_diffe
     with pytest.raises(UserError) as refused:
         require_no_conflicts(study)
     assert refused.value.exit_code == 2
-    assert refused.value.mistakes == tuple(refusal(study, (elsewhere, edited)))
+    assert refused.value.lines == tuple(refusal(study, (elsewhere, edited)))
     require_no_conflicts(study, besides=[second.id, third.id, fourth.id])
 
 

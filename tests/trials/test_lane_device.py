@@ -148,7 +148,7 @@ def test_a_process_of_its_own_tries_a_gpu_by_the_driver(
     if problem:
         with pytest.raises(UserError) as caught:
             require_gpus(pool_of("gpu", "0,1"), "mine")
-        assert [line.partition(": ")[2] for line in caught.value.mistakes] == [
+        assert [line.partition(": ")[2] for line in caught.value.lines] == [
             f"GPU {gpu} cannot be used: {problem}. Look at nvidia-smi, or name others with --gpus." for gpu in (0, 1)
         ]
     else:

@@ -153,7 +153,7 @@ def test_a_variable_that_is_not_set_is_named_with_every_path_of_it_and_no_folder
     study = Study.at(ROOT, scenario="config/scenarios/llm_vllm_baseline.yaml", site="meluxina")
     with pytest.raises(UserError) as refused:
         study.require_variables()
-    [line] = refused.value.mistakes
+    [line] = refused.value.lines
     assert line.startswith("$WORK is not set, but used: paths.scratch of site 'meluxina', ")
     for place in (
         "paths.containers of site",

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from seamark.config.decode import without_unit
 from seamark.config.levels import TYPES, violation
 from seamark.config.yaml_source import value_of
 from seamark.errors import UserError, did_you_mean
@@ -141,9 +143,9 @@ def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[st
             raise UserError("--set mix: classes are given with --mix.")
         value = text if text in known[name].words else _read(text, known[name].type)
         if value is None:
-            raise UserError(f"--set {name}={text}: expected {NOUNS[known[name].type]}.")
+            raise UserError(f"--set {name}={text}: expected {NOUNS[known[name].type]}.{without_unit(name, text)}")
         if wrong := violation(value, known[name]):
-            raise UserError(f"--set {name}={text}: {wrong}")
+            raise UserError(replace(wrong, path=f"--set {name}={text}"))
         chosen[name] = value
     return chosen
 
@@ -151,9 +153,9 @@ def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[st
 def require_fit(settings: Mapping[str, Value], known: Mapping[str, Setting]) -> None:
     """Raise UserError with each invalid value, named by its option."""
     wrong = [
-        f"{OPTIONS.get(name, f'--set {name}')} {value}: {complaint}"
+        replace(mistake, path=f"{OPTIONS.get(name, f'--set {name}')} {value}")
         for name, value in settings.items()
-        if value is not None and name in known and (complaint := violation(value, known[name]))
+        if value is not None and name in known and (mistake := violation(value, known[name]))
     ]
     if wrong:
         raise UserError(*wrong)

@@ -44,7 +44,7 @@ def comparing_of(
     if "margin" in item.value:
         given["margin"] = margin = decode(item.value["margin"], float, mistakes)
         if margin is not WRONG and not 0 < margin < 1:
-            mistakes.add(item.value["margin"], f"{margin:g} is outside of 0 to 1: 0.05 is 5 %.")
+            mistakes.add(item.value["margin"], f"{margin:g} is outside of 0 to 1: 0.05 is 5 %.", "out_of_limits")
     if "quality_margin" in item.value:
         given["quality_margin"] = least = decode(item.value["quality_margin"], float, mistakes)
         if least is not WRONG and not (least > 0 and math.isfinite(least)):
@@ -81,7 +81,9 @@ def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mi
     for name, each in item.items() if is_mapping(item, mistakes) else ():
         if name not in factors:
             known = ", ".join(factors) or "nothing"
-            mistakes.add(each, f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}.")
+            mistakes.add(
+                each, f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}.", "unknown_name"
+            )
         else:
             named = {
                 label_of(name, str(level)) if is_structured(name) and level else level: level
@@ -90,7 +92,7 @@ def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mi
             if isinstance(each.value, (list, dict)) or each.value not in named:
                 levels = ", ".join(map(show, named))
                 guess = did_you_mean(each.text or "", [str(level) for level in named])
-                mistakes.add(each, f"{each.shown} is no level of {name}: {levels}.{guess}")
+                mistakes.add(each, f"{each.shown} is no level of {name}: {levels}.{guess}", "unknown_name")
             else:
                 found[name] = named[each.value]
     return found
@@ -101,10 +103,14 @@ def _names(item: Item, known: Sequence[str], noun: str, mistakes: Mistakes) -> t
     if names is WRONG:
         return ()
     if not names:
-        mistakes.add(item, f"an empty list names no {noun}. Name one, or remove the line.")
+        mistakes.add(item, f"an empty list names no {noun}. Name one, or remove the line.", "no_value")
     for each in item.value:
         if each.value not in known and not each.value.startswith("recall"):
-            mistakes.add(each, f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}")
+            mistakes.add(
+                each,
+                f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}",
+                "unknown_name",
+            )
         elif sum(other.value == each.value for other in item.value) > 1:
-            mistakes.add(each, f"'{each.value}' stands twice in the list. Remove one.")
+            mistakes.add(each, f"'{each.value}' stands twice in the list. Remove one.", "written_twice")
     return cast("tuple[str, ...]", names)

@@ -5,6 +5,7 @@ Knows no noun of Seamark. docs/dependencies.md says why it is not pydantic or ms
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -62,7 +63,7 @@ def is_mapping(item: Item, mistakes: Mistakes) -> bool:
     """Return whether an item is a mapping, after noting a mistake if it is not."""
     if isinstance(item.value, dict):
         return True
-    mistakes.add(item, f"expected keys and values, but it is {item.shown}.")
+    mistakes.add(item, f"expected keys and values, but it is {item.shown}.", "wrong_type")
     return False
 
 
@@ -76,7 +77,7 @@ def _dataclass(item: Item, form: type, mistakes: Mistakes, given: Mapping[str, A
         if name in item.value:
             values[name] = decode(item.value[name], hint, mistakes)
         elif name in required(form):
-            mistakes.add(item, f"the key '{name}' is missing.")
+            mistakes.add(item, f"the key '{name}' is missing.", "missing")
             values[name] = WRONG
     return WRONG if any(value is WRONG for value in values.values()) else form(**values)
 
@@ -95,7 +96,7 @@ def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
     if len(lists) == 1 and len(options) == 2:
         return decode(item, lists[0], mistakes) if isinstance(item.value, list) else _word(item, options, mistakes)
     if isinstance(item.value, (list, dict)) or item.value is None:
-        mistakes.add(item, f"expected one value, but it is {item.shown}.")
+        mistakes.add(item, f"expected one value, but it is {item.shown}.", "wrong_type")
         return WRONG
     return item.value
 
@@ -106,7 +107,8 @@ def _word(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
     if item.value in allowed:
         return item.value
     words = ", ".join(str(each) for each in allowed)
-    mistakes.add(item, f"{item.shown} is neither a list nor {words}.{did_you_mean(item.text or '', allowed)}")
+    guess = did_you_mean(item.text or "", allowed)
+    mistakes.add(item, f"{item.shown} is neither a list nor {words}.{guess}", "not_a_choice")
     return WRONG
 
 
@@ -114,13 +116,15 @@ def _literal(item: Item, allowed: tuple[Any, ...], mistakes: Mistakes) -> Any:
     if item.value in allowed and not isinstance(item.value, bool):
         return item.value
     words = ", ".join(str(each) for each in allowed)
-    mistakes.add(item, f"{item.shown} is none of {words}.{did_you_mean(item.text or '', allowed)}")
+    guess = did_you_mean(item.text or "", allowed)
+    mistakes.add(item, f"{item.shown} is none of {words}.{guess}", "not_a_choice")
     return WRONG
 
 
 def _tuple(item: Item, form: Any, mistakes: Mistakes) -> Any:
     if not isinstance(item.value, list):
-        mistakes.add(item, f"expected a list, but it is {item.shown}. Write '[...]' or lines that begin with '-'.")
+        text = f"expected a list, but it is {item.shown}. Write '[...]' or lines that begin with '-'."
+        mistakes.add(item, text, "wrong_type")
         return WRONG
     values = [decode(each, form, mistakes) for each in item.value]
     return WRONG if any(value is WRONG for value in values) else tuple(values)
@@ -140,8 +144,26 @@ def scalar(item: Item, form: type, mistakes: Mistakes) -> Any:
         value = float(value)
     if type(value) is form and (not isinstance(value, float) or math.isfinite(value)):
         return value
-    mistakes.add(item, _not_a(form, item))
+    mistakes.add(item, _not_a(form, item), "wrong_type")
     return WRONG
+
+
+UNITS: dict[str, dict[str, float]] = {
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "m": 60, "min": 60, "h": 3600, "d": 86400},
+    "rps": {"rps": 1, "/s": 1},
+    "bytes": {"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1024, "mib": 1024**2, "gib": 1024**3},
+    "gb": {"gb": 1, "tb": 1e3},
+    "ratio": {"%": 0.01},
+}
+"""By the last word of a name: units that may be written behind a number, and how much one is."""
+
+
+def without_unit(name: str, text: str) -> str:
+    """Return " Write 8." for a number with its unit, as '8s' for a name that ends in `_s`; else ""."""
+    match = re.fullmatch(r"([-+]?[0-9.]+(?:e[-+]?[0-9]+)?) *([a-z/%]+)", text.strip().lower())
+    factor = match and UNITS.get(name.rsplit("_", 1)[-1], {}).get(match[2])
+    number = _number(match[1]) if match and factor else None
+    return "" if number is None or not factor else f" Write {number * factor:.15g}."
 
 
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
@@ -163,7 +185,7 @@ def _not_a(form: type, item: Item) -> str:
     if isinstance(value, str):
         number = _number(value)
         if number is None:
-            return f"expected {NOUNS[form]}, but it is the text '{text}'."
+            return f"expected {NOUNS[form]}, but it is the text '{text}'.{without_unit(item.path, text)}"
         written = f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
         return f"expected {NOUNS[form]}, but YAML reads {text} as text. Write {written}, without quotes."
     if isinstance(value, float) and value.is_integer():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Literal, cast
 
-from seamark.config.decode import WRONG, decode
+from seamark.config.decode import WRONG, decode, without_unit
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
@@ -80,9 +80,8 @@ def slo_parts(text: str) -> tuple[str, str, float]:
             raise ValueError
         return metric, op, number
     except ValueError:
-        raise ValueError(
-            f"the limit '{limit}' is not a number; its unit is the metric's own (seconds for _s)"
-        ) from None
+        guess = without_unit(metric, limit).rstrip(".") or " Its unit is the metric's own (seconds for _s)"
+        raise ValueError(f"the limit '{limit}' is not a number.{guess}") from None
 
 
 def conditions_of(item: Item | None, known: Mapping[str, Setting], mistakes: Mistakes) -> tuple[str, ...]:
@@ -92,11 +91,11 @@ def conditions_of(item: Item | None, known: Mapping[str, Setting], mistakes: Mis
         try:
             parsed = condition(text)
         except ValueError as error:
-            mistakes.add(each, f"{error}.")
+            mistakes.add(each, f"{error}.", "wrong_form")
             continue
         for name in sorted(parsed.names - set(known)):
             guess = did_you_mean(name, known) or f" Quote it if it is text. Known: {', '.join(known)}."
-            mistakes.add(each, f"'{name}' in '{text}' is no setting of this workload.{guess}")
+            mistakes.add(each, f"'{name}' in '{text}' is no setting of this workload.{guess}", "unknown_name")
         texts.append(text)
     return tuple(texts)
 
@@ -111,15 +110,15 @@ def objectives_of(item: Item | None, mistakes: Mistakes, own: tuple[str, ...] = 
         try:
             metric, op, limit = slo_parts(text)
         except ValueError as error:
-            mistakes.add(each, f"{error}.")
+            mistakes.add(each, f"{error}.", "wrong_form")
             continue
         if not is_objective(metric) and metric not in own and metric not in _columns():
             guess = (
                 did_you_mean(metric, (*OBJECTIVES, *own)) or f" Known: {', '.join(OBJECTIVES[:6])}, throughput, ..."
             )
-            mistakes.add(each, f"'{metric}' is no metric an objective can speak of.{guess}")
+            mistakes.add(each, f"'{metric}' is no metric an objective can speak of.{guess}", "unknown_name")
         if any(slo.metric == metric and slo.op == op for slo in slos):
-            mistakes.add(each, f"'{metric} {op}' has a limit already. Remove one.")
+            mistakes.add(each, f"'{metric} {op}' has a limit already. Remove one.", "written_twice")
         slos.append(Slo(metric=metric, op=cast(Literal["<=", ">="], op), limit=limit))
     return tuple(slos)
 

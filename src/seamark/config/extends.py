@@ -23,7 +23,7 @@ def load_versioned(path: Path, mistakes: Mistakes) -> Item | None:
     item = tree.value.get(SCHEMA_VERSION_KEY)
     version = SCHEMA_VERSION if item is None else item.value
     if item is not None and (type(version) is not int or version < 1):
-        mistakes.add(item, f"expected a number from 1 to {SCHEMA_VERSION}, but it is {item.shown}.")
+        mistakes.add(item, f"expected a number from 1 to {SCHEMA_VERSION}, but it is {item.shown}.", "wrong_type")
         return None
     if item is not None and version > SCHEMA_VERSION:
         mistakes.add(
@@ -31,6 +31,7 @@ def load_versioned(path: Path, mistakes: Mistakes) -> Item | None:
             f"form {version} needs a newer Seamark: this one, {__version__}, reads forms up to {SCHEMA_VERSION}. "
             f"Install the first release whose docs/forms.md lists form {version}, or a later one; or write the file "
             f"in form {SCHEMA_VERSION}.",
+            "newer_form",
         )
         return None
     return replace(tree, value={key: each for key, each in tree.items() if key != SCHEMA_VERSION_KEY})
@@ -51,13 +52,16 @@ def _load(path: Path, chain: tuple[Path, ...], mistakes: Mistakes) -> Item | Non
         base_path = path.parent / entry.value
         if base_path.resolve() in here:
             files = " -> ".join(shown(each) for each in (*here, base_path.resolve()))
-            mistakes.add(entry, f"these files extend each other in a circle: {files}. Remove one 'extends'.")
+            mistakes.add(
+                entry, f"these files extend each other in a circle: {files}. Remove one 'extends'.", "conflict"
+            )
             return None
         if len(here) >= MOST_FILES:
-            mistakes.add(entry, f"more than {MOST_FILES} files extend each other.")
+            mistakes.add(entry, f"more than {MOST_FILES} files extend each other.", "out_of_limits")
             return None
         if not base_path.is_file():
-            mistakes.add(entry, f"no such file: {shown(base_path)}. The path is relative to the file it stands in.")
+            text = f"no such file: {shown(base_path)}. The path is relative to the file it stands in."
+            mistakes.add(entry, text, "no_such_file")
             return None
         base = _load(base_path, here, mistakes)
         if base is None:
@@ -73,7 +77,7 @@ def _entries(tree: Item, mistakes: Mistakes) -> list[Item]:
     entries = item.value if isinstance(item.value, list) else [item]
     for entry in entries:
         if not isinstance(entry.value, str) or not entry.value.strip():
-            mistakes.add(entry, f"expected the path of another file, but it is {entry.shown}.")
+            mistakes.add(entry, f"expected the path of another file, but it is {entry.shown}.", "wrong_type")
     return [entry for entry in entries if isinstance(entry.value, str) and entry.value.strip()]
 
 

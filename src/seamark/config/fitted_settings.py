@@ -64,7 +64,7 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
     try:
         model = load.service.model
     except UserError as error:
-        for line in error.mistakes:
+        for line in error.lines:
             yield ("model_file" if values["model"] is None else "model"), line
         return
     if not model.fit_for_plans:
@@ -77,7 +77,7 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
     try:
         requests = load.requests(PLANNED_SEED)
     except UserError as error:
-        for line in error.mistakes:
+        for line in error.lines:
             yield "requests_file" if load.is_recorded else "rate_rps", line
         return
     except ValueError as error:
@@ -90,7 +90,7 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
         _require_servable(load, requests)
         found = outside(load.service, requests, load.rate_rps(requests.arrival_s), simulated=PLANNED_REQUESTS)
     except UserError as error:
-        for line in error.mistakes:
+        for line in error.lines:
             yield "model", f"{model.name}: {line}"
         return
     if found and not values["extrapolate"]:

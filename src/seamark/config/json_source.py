@@ -91,7 +91,9 @@ class _Reader:
         value: Any = _WORDS[text] if word else float(text) if re.search("[.eE]", text) else int(text[:25])
         item = Item(value=value, file=self.file, line=line, path=path, text=text)
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            self.mistakes.add(item, f"'{text}' is too large: whole numbers reach to {LARGEST_INTEGER}.")
+            self.mistakes.add(
+                item, f"'{text}' is too large: whole numbers reach to {LARGEST_INTEGER}.", "out_of_limits"
+            )
         return item, found.end()
 
     def _mapping(self, place: int, path: str) -> tuple[dict[str, Item], int]:
@@ -109,7 +111,8 @@ class _Reader:
                 raise NoJsonError(self.line(place), "expected ':' after a key")
             item, place = self.item(self.after_blank(place + 1), f"{path}.{key}" if path else key, line)
             if key in entries:
-                self.mistakes.add(item, f"written twice (first in line {entries[key].line}). Remove one.")
+                text = f"written twice (first in line {entries[key].line}). Remove one."
+                self.mistakes.add(item, text, "written_twice")
             else:
                 entries[key] = item
             place, ended = self._next(place, "}")

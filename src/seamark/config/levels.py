@@ -5,7 +5,7 @@ from typing import Any
 
 from seamark.config.decode import WRONG, scalar
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.errors import did_you_mean
+from seamark.errors import Mistake, did_you_mean
 from seamark.model.dotted import is_dotted
 from seamark.model.service import Setting, Value
 
@@ -17,20 +17,21 @@ def level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
     if item.value is None:
         if setting.default is None:
             return None
-        mistakes.add(item, f"has no value. Remove the line for the default ({show(setting.default)}).")
+        mistakes.add(item, f"has no value. Remove the line for the default ({show(setting.default)}).", "no_value")
         return WRONG
     if item.value in setting.words:
         return item.value
     if setting.words and isinstance(item.value, str):
         words = " nor ".join(setting.words)
-        mistakes.add(item, f"{item.shown} is neither a number nor {words}.{did_you_mean(item.value, setting.words)}")
+        guess = did_you_mean(item.value, setting.words)
+        mistakes.add(item, f"{item.shown} is neither a number nor {words}.{guess}", "not_a_choice")
         return WRONG
     value = scalar(item, TYPES[setting.type], mistakes)
     if value is WRONG:
         return WRONG
-    complaint = violation(value, setting)
-    if complaint:
-        mistakes.add(item, complaint)
+    wrong = violation(value, setting)
+    if wrong:
+        mistakes.add(item, wrong.text, wrong.code)
         return WRONG
     return value
 
@@ -41,7 +42,7 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
         only = level(item, setting, mistakes)
         return None if only is WRONG else (only,)
     if not item.value:
-        mistakes.add(item, "an empty list has no level. Write at least one value, or remove the line.")
+        mistakes.add(item, "an empty list has no level. Write at least one value, or remove the line.", "no_value")
         return None
     accepted: list[Value] = []
     wrong = False
@@ -50,14 +51,14 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
         if value is WRONG:
             wrong = True
         elif value in accepted:
-            mistakes.add(each, f"the level {show(value)} stands twice in the list. Remove one.")
+            mistakes.add(each, f"the level {show(value)} stands twice in the list. Remove one.", "written_twice")
             wrong = True
         else:
             accepted.append(value)
     return None if wrong else tuple(accepted)
 
 
-def violation(value: Value, setting: Setting) -> str | None:
+def violation(value: Value, setting: Setting) -> Mistake | None:
     """Return why a value of the right type is not allowed for the setting, or None."""
     if value in setting.words:
         return None
@@ -65,16 +66,20 @@ def violation(value: Value, setting: Setting) -> str | None:
     own = setting.name == "pattern" and isinstance(value, str) and is_dotted(value)
     if setting.allowed is not None and value not in setting.allowed and not own:
         words = ", ".join(show(each) for each in setting.allowed)
-        return f"{show(value)} is none of {words}.{did_you_mean(value, setting.allowed)}"
+        text = f"{show(value)} is none of {words}.{did_you_mean(value, setting.allowed)}"
+        return Mistake(code="not_a_choice", text=text)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if not math.isfinite(value):
-            return f"{value} is not a number that a setting can have."
+            return Mistake(code="out_of_limits", text=f"{value} is not a number that a setting can have.")
         if setting.minimum is not None and value < setting.minimum:
-            return f"{show(value)} is too small: at least {show(setting.minimum)}{unit}."
+            text = f"{show(value)} is too small: at least {show(setting.minimum)}{unit}."
+            return Mistake(code="out_of_limits", text=text)
         if setting.maximum is not None and value > setting.maximum:
-            return f"{show(value)} is too large: at most {show(setting.maximum)}{unit}."
+            text = f"{show(value)} is too large: at most {show(setting.maximum)}{unit}."
+            return Mistake(code="out_of_limits", text=text)
     if value == "":
-        return "the text is empty. Write a value, or remove the line for the default."
+        text = "the text is empty. Write a value, or remove the line for the default."
+        return Mistake(code="no_value", text=text)
     return None
 
 

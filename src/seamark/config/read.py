@@ -15,7 +15,7 @@ from seamark.config.scenario import lines_of, scenario_of
 from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
-from seamark.errors import UserError, did_you_mean
+from seamark.errors import Mistake, UserError, did_you_mean
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
@@ -31,7 +31,8 @@ class Recipes(Mapping[str, Service]):
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise UserError(f"{shown(folder)}: no such folder; recipes of services are expected there.")
+            text = "no such folder; recipes of services are expected there."
+            raise UserError(Mistake(code="no_such_file", file=shown(folder), text=text))
         self._paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
         self._read: dict[str, Service] = {}
 
@@ -93,11 +94,11 @@ def read_scenario(
         try:
             requested = site if isinstance(site, Site) else site(_word(tree, "site"))
         except UserError as error:
-            for line in error.mistakes:
-                mistakes.note(line)
+            for mistake in error.mistakes:
+                mistakes.note(mistake)
         else:
             for line in limit_violations(_site_request(tree), requested, lines_of(tree)):
-                mistakes.note(line)
+                mistakes.note(Mistake(code="worded", text=line))
     mistakes.raise_any()
     assert scenario is not None, "a scenario that cannot be read leaves a mistake"
     return scenario
@@ -148,7 +149,9 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
 def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
     name = tree.value.get("name")
     if name is not None and name.value != path.stem:
-        mistakes.add(name, f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file.")
+        mistakes.add(
+            name, f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file.", "conflict"
+        )
 
 
 def _settings(item: Item, mistakes: Mistakes, *, simulated: bool = False) -> tuple[Setting, ...]:
@@ -164,9 +167,9 @@ def _settings(item: Item, mistakes: Mistakes, *, simulated: bool = False) -> tup
     decoded: list[Setting] = []
     for name, each in item.items():
         if name in reserved:
-            mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.")
+            mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.", "conflict")
         elif not name.isidentifier():
-            mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.")
+            mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.", "wrong_form")
         setting = decode(each, Setting, mistakes, given={"name": name})
         if setting is not WRONG:
             if setting.type == "float" and type(setting.default) is int:
@@ -186,11 +189,11 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
         _check_structure(item, setting, mistakes)
         return
     if setting.minimum is not None and setting.maximum is not None and setting.minimum > setting.maximum:
-        mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).")
+        mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).", "conflict")
     if setting.default is not None and type(setting.default) is not TYPES[setting.type]:
-        mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.")
-    elif setting.default is not None and (complaint := violation(setting.default, setting)):
-        mistakes.add(entries["default"], complaint)
+        mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.", "wrong_type")
+    elif setting.default is not None and (wrong := violation(setting.default, setting)):
+        mistakes.add(entries["default"], wrong.text, wrong.code)
     for each in entries["allowed"].value if setting.allowed is not None else ():
         level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
 
@@ -199,7 +202,7 @@ def _check_structure(item: Item, setting: Setting, mistakes: Mistakes) -> None:
     if setting.name not in FORMS:
         guess = did_you_mean(setting.name, FORMS)
         text = f"a structure has the form of its name, and '{setting.name}' is no form. Forms: {', '.join(FORMS)}."
-        mistakes.add(item, text + guess)
+        mistakes.add(item, text + guess, "unknown_name")
     for key in ("default", "allowed", "minimum", "maximum", "words"):
         if item.value.get(key) is not None:
             mistakes.add(item.value[key], "has no meaning for a structure. Remove it.")
@@ -211,16 +214,18 @@ def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
         try:
             cpus[name] = cores_in(getattr(pinning, name) or "")
         except ValueError as error:
-            mistakes.add(item.value[name], f"{error}.")
+            mistakes.add(item.value[name], f"{error}.", "wrong_form")
     if both := set(cpus.get("client", ())) & set(cpus.get("server", ())):
-        mistakes.add(item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.")
+        mistakes.add(
+            item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.", "conflict"
+        )
 
 
 def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
     if site.max_submit is not None and site.max_submit < 1:
-        mistakes.add(tree.value["max_submit"], "must be at least 1 job.")
+        mistakes.add(tree.value["max_submit"], "must be at least 1 job.", "out_of_limits")
     if site.deployments_per_job < 1:
-        mistakes.add(tree.value["deployments_per_job"], "must be at least 1.")
+        mistakes.add(tree.value["deployments_per_job"], "must be at least 1.", "out_of_limits")
     if site.placement == "share" and site.pinning == "auto":
         mistakes.add(
             tree.value["placement"], "loads that share a node would be kept to the same CPUs: 'pinning: none'."
@@ -228,14 +233,18 @@ def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for name, limit in site.qos_max_submit.items():
         entry = tree.value["qos_max_submit"].value[name]
         if name not in site.qos:
-            mistakes.add(entry, f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}")
+            mistakes.add(
+                entry, f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}", "unknown_name"
+            )
         if limit < 1:
-            mistakes.add(entry, "must be at least 1 job.")
+            mistakes.add(entry, "must be at least 1 job.", "out_of_limits")
 
 
 def _check_gpu_memory_gb(item: Item, memory_gb: float | None, mistakes: Mistakes) -> None:
     if memory_gb is not None and not 1 <= memory_gb <= 10_000:
-        mistakes.add(item.value["gpu_memory_gb"], "must be from 1 to 10000 GB, the memory of one GPU.")
+        mistakes.add(
+            item.value["gpu_memory_gb"], "must be from 1 to 10000 GB, the memory of one GPU.", "out_of_limits"
+        )
 
 
 def _entry(tree: Item, path: str) -> Item:
@@ -251,7 +260,7 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
         entry = tree.value["partitions"].value[key]
         for name, lowest in (("nodes", 1), ("cpus", 1), ("mem_gb", 1), ("gpus", 0)):
             if getattr(partition, name) < lowest:
-                mistakes.add(entry.value[name], f"must be at least {lowest}.")
+                mistakes.add(entry.value[name], f"must be at least {lowest}.", "out_of_limits")
         _check_gpu_memory_gb(entry, partition.gpu_memory_gb, mistakes)
     _check_gpu_memory_gb(tree, site.gpu_memory_gb, mistakes)
     if site.gpu_memory_gb is not None and site.partitions:
@@ -259,17 +268,19 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
     _check_limits(tree, site, mistakes)
     for key in ("lease_s", "telemetry_interval_s"):
         if getattr(site, key) <= 0:
-            mistakes.add(tree.value[key], "must be more than 0 s.")
+            mistakes.add(tree.value[key], "must be more than 0 s.", "out_of_limits")
     if site.queue_deadline_s is not None and site.queue_deadline_s <= 0:
-        mistakes.add(tree.value["queue_deadline_s"], "must be more than 0 s, or null for no deadline.")
+        mistakes.add(
+            tree.value["queue_deadline_s"], "must be more than 0 s, or null for no deadline.", "out_of_limits"
+        )
     for path, mistake in lane_mistakes(site):
         mistakes.add(_entry(tree, path), mistake)
     if site.idle_s < 0:
-        mistakes.add(tree.value["idle_s"], "must be 0 s or more.")
+        mistakes.add(tree.value["idle_s"], "must be 0 s or more.", "out_of_limits")
     if isinstance(site.pinning, Pinning):
         _check_pinning(tree.value["pinning"], site.pinning, mistakes)
     if wrong := misplaced(site.carrier, site.carrier_address):
         mistakes.add(tree.value.get("carrier_address") or tree.value["carrier"], wrong)
     for each in tree.value["needs"].value if site.needs else ():
         if each.value not in ("partition", "account", "qos"):
-            mistakes.add(each, f"{each.shown} is none of partition, account, qos.")
+            mistakes.add(each, f"{each.shown} is none of partition, account, qos.", "not_a_choice")

@@ -95,25 +95,33 @@ def _repeats_itself(workloads: tuple[Workload, ...], services: Mapping[str, Serv
 def _name(tree: Item, mistakes: Mistakes) -> str:
     item = tree.value.get("scenario")
     if item is None:
-        mistakes.add(tree, "the key 'scenario' is missing: the name of this scenario and of its folder in results.")
+        mistakes.add(
+            tree, "the key 'scenario' is missing: the name of this scenario and of its folder in results.", "missing"
+        )
         return ""
     name = decode(item, str, mistakes)
     if name is not WRONG and not NAME.fullmatch(name):
-        mistakes.add(item, f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64.")
+        mistakes.add(
+            item, f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64.", "wrong_form"
+        )
     elif name is not WRONG and "--" in name:
-        mistakes.add(item, f"'{name}' holds '--', which separates the parts of a trial's name. Use one '-'.")
+        mistakes.add(
+            item, f"'{name}' holds '--', which separates the parts of a trial's name. Use one '-'.", "wrong_form"
+        )
     elif name == HISTORY:
-        mistakes.add(item, f"'{name}' is the folder of kept runs (`bench keep`). Give the scenario another name.")
+        mistakes.add(
+            item, f"'{name}' is the folder of kept runs (`bench keep`). Give the scenario another name.", "conflict"
+        )
     return str(name)
 
 
 def _text(item: Item, mistakes: Mistakes) -> Any:
     if item.value is None:
-        mistakes.add(item, "has no value. Write one, or remove the line.")
+        mistakes.add(item, "has no value. Write one, or remove the line.", "no_value")
         return None
     text = decode(item, str, mistakes)
     if isinstance(text, str) and (not text.strip() or re.search(r"\s", text)):
-        mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.")
+        mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.", "wrong_form")
     return text
 
 
@@ -128,7 +136,7 @@ def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
 def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
     count = decode(item, int, mistakes)
     if count is not WRONG and not lowest <= count <= highest:
-        mistakes.add(item, f"{count} is outside of {lowest} to {highest}.")
+        mistakes.add(item, f"{count} is outside of {lowest} to {highest}.", "out_of_limits")
     return count
 
 
@@ -148,9 +156,9 @@ def _notify(item: Item, mistakes: Mistakes) -> Notify | None:
     if notify is WRONG:
         return None
     if not notify.command or not notify.command[0].strip():
-        mistakes.add(item.value["command"], "is empty. Write the command and its arguments, as a list.")
+        mistakes.add(item.value["command"], "is empty. Write the command and its arguments, as a list.", "no_value")
     if not notify.events:
-        mistakes.add(item.value["events"], "an empty list names no event. Write end, failure, or both.")
+        mistakes.add(item.value["events"], "an empty list names no event. Write end, failure, or both.", "no_value")
     return cast(Notify, notify)
 
 
@@ -173,9 +181,13 @@ def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
         )
     dataset = artifacts.dataset
     if dataset is not None and not dataset.strip():
-        mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.")
+        mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.", "no_value")
     elif dataset is not None and "$" not in dataset and not Path(dataset).expanduser().exists():
-        mistakes.add(item.value["dataset"], f"no such file: {dataset}. Correct the path, or make the file first.")
+        mistakes.add(
+            item.value["dataset"],
+            f"no such file: {dataset}. Correct the path, or make the file first.",
+            "no_such_file",
+        )
     return cast(Artifacts, artifacts)
 
 
@@ -186,9 +198,11 @@ def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
     for each in item.value:
         parts = each.value.split(":")
         if len(parts) not in (2, 3) or not all(parts) or not parts[1].startswith("/"):
-            mistakes.add(each, f"'{each.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'.")
+            mistakes.add(
+                each, f"'{each.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'.", "wrong_form"
+            )
         elif len(parts) == 3 and parts[2] not in ("ro", "rw"):
-            mistakes.add(each, f"'{parts[2]}' is neither ro nor rw.")
+            mistakes.add(each, f"'{parts[2]}' is neither ro nor rw.", "not_a_choice")
     return cast("tuple[str, ...]", binds)
 
 
@@ -233,7 +247,7 @@ def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
     if metadata is WRONG:
         return Metadata()
     if not 0 <= metadata.seed < 2**53:
-        mistakes.add(item.value["seed"], f"{metadata.seed} is outside of 0 to {2**53 - 1}.")
+        mistakes.add(item.value["seed"], f"{metadata.seed} is outside of 0 to {2**53 - 1}.", "out_of_limits")
     return cast(Metadata, metadata)
 
 

@@ -97,15 +97,16 @@ def load_document(path: Path, mistakes: Mistakes) -> Item | None:
         try:
             noted = Mistakes()
             tree = json_tree(text, shown(path), noted, MOST_PARTS)
-            for line in noted.lines:
-                mistakes.note(line)
+            for mistake in noted.noted:
+                mistakes.note(mistake)
             return tree if holds_mapping(tree, mistakes) else None
         except OverflowError:
-            mistakes.note(f"{shown(path)}: more than {MOST_PARTS} parts.")
+            mistakes.of_file(path, f"more than {MOST_PARTS} parts.", "out_of_limits")
             return None
         except NoJsonError as error:
             if path.suffix == ".json":
-                mistakes.note(f"{shown(path)}:{error.line}: not valid JSON: {error}. Correct it here or just above.")
+                text = f"not valid JSON: {error}. Correct it here or just above."
+                mistakes.of_file(path, text, "not_yaml", error.line)
                 return None
     return yaml_tree(text, path, mistakes, MOST_PARTS)
 

@@ -148,7 +148,7 @@ class _Checks:
         try:
             require_timestamps(found, file_of(str(values["requests_file"])))
         except UserError as error:
-            for line in error.mistakes:
+            for line in error.lines:
                 self._note("arrivals", line)
 
     def _note_repeats(self, repetitions: int, *, draws: bool) -> None:
@@ -192,10 +192,10 @@ class _Checks:
 
     def _note_lines(self, error: UserError) -> None:
         """Note mistakes of a file."""
-        for line in error.mistakes:
-            if line not in self._noted:
-                self._noted.add(line)
-                self._mistakes.note(line)
+        for mistake in error.mistakes:
+            if str(mistake) not in self._noted:
+                self._noted.add(str(mistake))
+                self._mistakes.note(mistake)
 
     def _note(self, name: str | None, text: str) -> None:
         if text not in self._noted:

@@ -93,7 +93,11 @@ def workloads_of(
     """
     single, several = tree.value.get("workload"), tree.value.get("workloads")
     if single is not None and several is not None:
-        mistakes.add(several, f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them.")
+        mistakes.add(
+            several,
+            f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them.",
+            "conflict",
+        )
         return ()
     if several is not None and not isinstance(several.value, list):
         mistakes.add(
@@ -103,7 +107,9 @@ def workloads_of(
     items = [single] if single is not None else several.value if several is not None else []
     if not items:
         at = several or tree
-        mistakes.add(at, "no workload: write 'workload:' with a service, or a list of them under 'workloads:'.")
+        mistakes.add(
+            at, "no workload: write 'workload:' with a service, or a list of them under 'workloads:'.", "missing"
+        )
         return ()
     defaults = tree.value.get("defaults")
     if defaults is not None and not is_mapping(defaults, mistakes):
@@ -157,7 +163,7 @@ def _workload(
     found |= reader.leaves.levels
     for setting in known.values():
         if setting.required and setting.name not in written:
-            mistakes.add(item, f"the setting '{setting.name}' is missing. {setting.help}")
+            mistakes.add(item, f"the setting '{setting.name}' is missing. {setting.help}", "missing")
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
     name = decode(parts["name"], str, mistakes) if "name" in parts else service.name
@@ -217,21 +223,25 @@ def _hint(key: str, service: Service) -> str:
 def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) -> Service | None:
     entry = item.value.get("service")
     if entry is None:
-        mistakes.add(item, f"the key 'service' is missing. Known services: {', '.join(services)}.")
+        mistakes.add(item, f"the key 'service' is missing. Known services: {', '.join(services)}.", "missing")
         return None
     name = decode(entry, str, mistakes)
     if name is WRONG:
         return None
     if name not in services:
         guess = did_you_mean(name, services)
-        mistakes.add(entry, f"unknown service '{name}'. Known: {', '.join(services) or 'none'}.{guess}")
+        mistakes.add(
+            entry, f"unknown service '{name}'. Known: {', '.join(services) or 'none'}.{guess}", "unknown_name"
+        )
         return None
     service = services[name]
     component = item.value.get("component")
     if component is not None and component.value != service.component:
         alike = [each.name for each in services.values() if each.component == component.value]
         others = f" Services that are: {', '.join(alike)}." if alike else ""
-        mistakes.add(component, f"{component.shown} is not what {name} is. Write '{service.component}'.{others}")
+        mistakes.add(
+            component, f"{component.shown} is not what {name} is. Write '{service.component}'.{others}", "conflict"
+        )
     return service
 
 
@@ -241,14 +251,16 @@ def _partial(
     if item is None:
         return ()
     if not isinstance(item.value, list):
-        mistakes.add(item, f"expected a list of mappings such as '- {{batch: 8}}', but it is {item.shown}.")
+        mistakes.add(
+            item, f"expected a list of mappings such as '- {{batch: 8}}', but it is {item.shown}.", "wrong_type"
+        )
         return ()
     found: list[Mapping[str, Value]] = []
     for each in item.value:
         if not is_mapping(each, mistakes):
             continue
         if not each.value:
-            mistakes.add(each, "an empty mapping names no setting. Remove it.")
+            mistakes.add(each, "an empty mapping names no setting. Remove it.", "no_value")
         known_keys(each, known, mistakes)
         values = {key: reader.level(one, known[key], mistakes) for key, one in each.items() if key in known}
         if all(value is not WRONG for value in values.values()):
@@ -276,7 +288,11 @@ def _check_names(items: list[Item], made: list[Workload | None], mistakes: Mista
             continue
         at = item.value.get("name", item)
         if not NAME.fullmatch(workload.name):
-            mistakes.add(at, f"'{workload.name}' is no name: use letters, digits, '.', '_' and '-', at most 64.")
+            mistakes.add(
+                at, f"'{workload.name}' is no name: use letters, digits, '.', '_' and '-', at most 64.", "wrong_form"
+            )
         if "name" in item.value and workload.name in first:
-            mistakes.add(at, f"'{workload.name}' already names the workload in line {first[workload.name]}.")
+            mistakes.add(
+                at, f"'{workload.name}' already names the workload in line {first[workload.name]}.", "written_twice"
+            )
         first.setdefault(workload.name, at.line)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from seamark.errors import UserError, did_you_mean
+from seamark.errors import Code, Mistake, UserError, did_you_mean
 
 LARGEST_BYTES = 4_000_000
 MOST_NODES = 100_000
@@ -81,7 +81,7 @@ class Item:
 class Mistakes:
     """All mistakes of a document, reported at once."""
 
-    lines: list[str] = field(default_factory=list)
+    noted: list[Mistake] = field(default_factory=list)
     _count: list[int] = field(default_factory=lambda: [0])
 
     @property
@@ -89,31 +89,39 @@ class Mistakes:
         """Number of mistakes so far, including those that share a line."""
         return self._count[0]
 
-    def add(self, at: Item, text: str) -> None:
+    def add(self, at: Item, text: str, code: Code = "invalid") -> None:
         """Note a mistake of one part. `text` names what is wrong, what is allowed, and the remedy."""
         if at.value is UNREAD:
             self._count[0] += 1
         else:
-            self.note(f"{at.where}: {text}")
+            self.note(Mistake(code=code, file=at.file, line=at.line, path=at.path, text=text))
 
-    def note(self, line: str) -> None:
-        """Note a whole line; unprintable characters are escaped."""
-        line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+    def note(self, mistake: Mistake) -> None:
+        """Note a mistake once; unprintable characters of its path and text are escaped."""
+        mistake = replace(mistake, path=mistake.path and _printable(mistake.path), text=_printable(mistake.text))
         self._count[0] += 1
-        if line not in self.lines:
-            self.lines.append(line)
+        if mistake not in self.noted:
+            self.noted.append(mistake)
+
+    def of_file(self, path: Path, text: str, code: Code, line: int | None = None) -> None:
+        """Note a mistake of a whole file, or of one of its lines."""
+        self.note(Mistake(code=code, file=shown(path), line=line, text=text))
 
     def unknown_key(self, at: Item, allowed: Iterable[str], hint: str = "") -> None:
         """Note an unknown key, with the nearest known one."""
         names = list(dict.fromkeys(allowed))
         key = at.path.rsplit(".", 1)[-1]
         guess = hint or did_you_mean(key, names) or f" Allowed: {', '.join(names)}."
-        self.add(at, f"unknown key.{guess}")
+        self.add(at, f"unknown key.{guess}", "unknown_key")
 
     def raise_any(self) -> None:
         """Raise UserError when there is any."""
-        if self.lines:
-            raise UserError(*self.lines)
+        if self.noted:
+            raise UserError(*self.noted)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def value_of(text: str) -> Any:
@@ -139,7 +147,8 @@ def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_
     try:
         deep = _too_deep(text)
         if deep is not None:
-            mistakes.note(f"{shown(path)}:{deep}: lists or mappings are nested too deep ({DEEPEST} levels at most).")
+            text = f"lists or mappings are nested too deep ({DEEPEST} levels at most)."
+            mistakes.of_file(path, text, "out_of_limits", deep)
             return None
         loader = _Loader(text)
         try:
@@ -147,16 +156,16 @@ def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        mistakes.note(_syntax(path, error, text))
+        mistakes.of_file(path, *_syntax(error, text))
         return None
     if node is None:
-        mistakes.note(f"{shown(path)}:1: the file is empty; expected keys and values such as 'name: value'.")
+        mistakes.of_file(path, "the file is empty; expected keys and values such as 'name: value'.", "no_value", 1)
         return None
     try:
         reader = _Tree(file=shown(path), mistakes=mistakes, most_parts=most_parts)
         tree = reader.item(node, "", node.start_mark.line + 1)
     except OverflowError:
-        mistakes.note(f"{shown(path)}: more than {most_parts} parts, aliases ('*name') counted each time.")
+        mistakes.of_file(path, f"more than {most_parts} parts, aliases ('*name') counted each time.", "out_of_limits")
         return None
     return tree if holds_mapping(tree, mistakes) else None
 
@@ -164,7 +173,9 @@ def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_
 def holds_mapping(tree: Item, mistakes: Mistakes) -> bool:
     """Return whether a document is a mapping, after noting a mistake if it is not."""
     if not isinstance(tree.value, dict):
-        mistakes.add(tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.")
+        mistakes.add(
+            tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.", "wrong_type"
+        )
     return isinstance(tree.value, dict)
 
 
@@ -190,37 +201,39 @@ def read_text(path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES) -
         content = path.read_bytes()
     except FileNotFoundError:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
-        mistakes.note(f"{shown(path)}: no such file.{near}")
+        mistakes.of_file(path, f"no such file.{near}", "no_such_file")
         return None
     except IsADirectoryError:
-        mistakes.note(f"{shown(path)}: is a folder; name a YAML file in it.")
+        mistakes.of_file(path, "is a folder; name a YAML file in it.", "no_such_file")
         return None
     except OSError as error:
-        mistakes.note(f"{shown(path)}: cannot be read: {error.strerror}.")
+        mistakes.of_file(path, f"cannot be read: {error.strerror}.", "unreadable")
         return None
     if len(content) > most_bytes:
-        mistakes.note(f"{shown(path)}: {len(content)} bytes is too large for a configuration ({most_bytes} at most).")
+        text = f"{len(content)} bytes is too large for a configuration ({most_bytes} at most)."
+        mistakes.of_file(path, text, "out_of_limits")
         return None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        mistakes.note(f"{shown(path)}:{line}: not UTF-8 text ({error.reason}). Save the file as UTF-8.")
+        mistakes.of_file(path, f"not UTF-8 text ({error.reason}). Save the file as UTF-8.", "unreadable", line)
         return None
 
 
-def _syntax(path: Path, error: yaml.YAMLError, text: str) -> str:
+def _syntax(error: yaml.YAMLError, text: str) -> tuple[str, Code, int]:
+    """Return why a text is no YAML, the code, and the line."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = mark.line + 1 if mark is not None else 1
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not valid YAML"
     written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
-        return f"{shown(path)}:{line}: a tab indents this line, which YAML forbids. Use spaces."
+        return "a tab indents this line, which YAML forbids. Use spaces.", "not_yaml", line
     if "another document" in problem:
-        return f"{shown(path)}:{line}: a second document begins here ('---'). One file holds one document."
+        return "a second document begins here ('---'). One file holds one document.", "not_yaml", line
     if "undefined alias" in problem:
-        return f"{shown(path)}:{line}: {problem}. Define it above with '&', or quote a value that begins with '*'."
-    return f"{shown(path)}:{line}: not valid YAML: {problem}. Look here and one line above."
+        return f"{problem}. Define it above with '&', or quote a value that begins with '*'.", "not_yaml", line
+    return f"not valid YAML: {problem}. Look here and one line above.", "not_yaml", line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,12 +251,12 @@ class _Tree:
         if self.seen[0] > self.most_parts:
             raise OverflowError
         if id(node) in self.open:
-            self.mistakes.add(blank, "an alias ('*name') that holds itself. Write it out.")
+            self.mistakes.add(blank, "an alias ('*name') that holds itself. Write it out.", "not_yaml")
             return replace(blank, value=UNREAD)
         self.open.append(id(node))
         try:
             if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
-                self.mistakes.add(blank, f"the tag '{node.tag}' is not read. Remove it.")
+                self.mistakes.add(blank, f"the tag '{node.tag}' is not read. Remove it.", "not_yaml")
                 return replace(blank, value=UNREAD)
             if isinstance(node, yaml.MappingNode):
                 return Item(value=self._mapping(node, path), file=self.file, line=line, path=path)
@@ -261,12 +274,14 @@ class _Tree:
             place = f"{path}.{key}" if path else key
             at = Item(value=None, file=self.file, line=line, path=place)
             if not isinstance(key_node, yaml.ScalarNode):
-                self.mistakes.add(at, "a key must be a plain word.")
+                self.mistakes.add(at, "a key must be a plain word.", "not_yaml")
             elif key_node.tag == "tag:yaml.org,2002:merge":
-                self.mistakes.add(at, "merge keys ('<<') are not read. Use 'extends' or 'defaults', or write it out.")
+                text = "merge keys ('<<') are not read. Use 'extends' or 'defaults', or write it out."
+                self.mistakes.add(at, text, "not_yaml")
             elif key in entries:
                 first = entries[key].line
-                self.mistakes.add(at, f"written twice (first in line {first}). Remove one; for levels write a list.")
+                text = f"written twice (first in line {first}). Remove one; for levels write a list."
+                self.mistakes.add(at, text, "written_twice")
             else:
                 entries[key] = self.item(value_node, place, line)
         return entries
@@ -284,7 +299,7 @@ class _Tree:
             elif kind not in ("str", "timestamp", "value"):
                 raise ValueError(f"the tag '{node.tag}' is not read. Remove it.")
         except ValueError as error:
-            self.mistakes.add(blank, str(error))
+            self.mistakes.add(blank, str(error), "wrong_form")
             value = UNREAD
         return Item(value=value, file=self.file, line=blank.line, path=blank.path, text=text)
 

@@ -95,7 +95,7 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
             if (server := _server(study, deployment, starts, read)) is not None:
                 servers.append(server)
         except UserError as error:
-            mistakes += error.mistakes
+            mistakes += error.lines
         except UnsizedError as error:
             notes.append(f"{deployment.service}: the memory of its GPUs is not checked: {error}.")
     known = {each.kind: each.measured_bytes for each in servers if each.kv_tokens is not None}

@@ -71,8 +71,8 @@ def test_treatments_are_excluded_and_added_by_the_dotted_path(tmp_path: Path) ->
 def test_what_cannot_be_a_factor_is_one_line(tmp_path: Path, command: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         planned(tmp_path, command)
-    assert any(said in line for line in caught.value.mistakes), caught.value.mistakes
-    assert all(line.startswith(f"{tmp_path}/scenario.yaml:5:") for line in caught.value.mistakes)
+    assert any(said in line for line in caught.value.lines), caught.value.lines
+    assert all(line.startswith(f"{tmp_path}/scenario.yaml:5:") for line in caught.value.lines)
 
 
 def test_a_mix_has_no_leaf_that_is_a_factor(tmp_path: Path) -> None:

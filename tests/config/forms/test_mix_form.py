@@ -33,7 +33,7 @@ def planned(lines: str, service: str = "known") -> Plan:
 def mistakes(lines: str, service: str = "known") -> list[str]:
     with pytest.raises(UserError) as caught:
         planned(lines, service)
-    return list(caught.value.mistakes)
+    return list(caught.value.lines)
 
 
 @pytest.mark.covers("E-CFG", "E-FR02")

@@ -43,7 +43,7 @@ def planned(lines: str, service: str = "known", services: dict[str, object] | No
 def mistakes(lines: str, **more: object) -> list[str]:
     with pytest.raises(UserError) as caught:
         planned(lines, **more)
-    return list(caught.value.mistakes)
+    return list(caught.value.lines)
 
 
 @pytest.mark.covers("E-CFG", "E-FR02")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.config.workloads.recorded import JOB, RecordedWorkload, job_workflows, task_models
-from seamark.config.yaml_source import Mistakes, shown
+from seamark.config.yaml_source import Mistakes
 from seamark.model.sample import MISSING_NS
 from seamark.simulation.system import Request, Requests, System
 
@@ -27,22 +27,24 @@ def is_samples(head: bytes) -> bool:
 def read_samples(path: Path, system: System | None, mistakes: Mistakes) -> RecordedWorkload | None:
     """Return a request for each good sample, None after noting a mistake."""
     if system is not None and len(system.workflows) != 1:
-        mistakes.note(
-            f"{shown(path)}: its requests name no workflow, and the system has {len(system.workflows)}:"
+        text = (
+            f"its requests name no workflow, and the system has {len(system.workflows)}:"
             f" {', '.join(system.workflows)}. Give a system with one workflow, or none."
         )
+        mistakes.of_file(path, text, "conflict")
         return None
     try:
         table = pq.read_table(path, columns=list(NAMES), page_checksum_verification=True)
     except (pa.ArrowException, OSError, KeyError) as cause:
-        mistakes.note(f"{shown(path)}: no samples.parquet of a trial: {' '.join(str(cause).split())[:120]}.")
+        text = f"no samples.parquet of a trial: {' '.join(str(cause).split())[:120]}."
+        mistakes.of_file(path, text, "unreadable")
         return None
     due, sent, last, failure = (
         np.asarray(table[name].fill_null(MISSING_NS if name != "failure" else 0), np.int64) for name in NAMES
     )
     good = (failure == 0) & (due >= 0) & (sent != MISSING_NS) & (last != MISSING_NS)
     if not good.any():
-        mistakes.note(f"{shown(path)}: no request in it has a good reply.")
+        mistakes.of_file(path, "no request in it has a good reply.", "no_value")
         return None
     order = np.argsort(due[good], kind="stable")
     at_s = ((due[good] - due[good].min()) / 1e9)[order].tolist()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seamark.config.workflow_files import LARGEST_BYTES
 from seamark.config.workloads.recorded import JOB, RecordedWorkload, job_workflows, task_models
-from seamark.config.yaml_source import Mistakes, read_text, shown
+from seamark.config.yaml_source import Mistakes, read_text
 from seamark.simulation.system import Request, Requests, System
 
 FIELDS = 18
@@ -51,12 +51,13 @@ def read_swf(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
             break
         values = _values(plain)
         if values is None:
-            mistakes.note(f"{shown(path)}:{number}: expected {FIELDS} numbers, as SWF has them; -1 is unknown.")
+            text = f"expected {FIELDS} numbers, as SWF has them; -1 is unknown."
+            mistakes.of_file(path, text, "wrong_type", number)
             continue
         gpus = int(values[ALLOCATED] if values[ALLOCATED] > 0 else values[REQUESTED])
         name = f"job_{int(values[NUMBER])}"
         if name in jobs:
-            mistakes.note(f"{shown(path)}:{number}: job {int(values[NUMBER])} is there already.")
+            mistakes.of_file(path, f"job {int(values[NUMBER])} is there already.", "written_twice", number)
         elif values[RUN] <= 0:
             left_out["without a run time"] += 1
         elif gpus <= 0:
@@ -67,7 +68,8 @@ def read_swf(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
             asked_s = values[ASKED] if values[ASKED] > 0 else values[RUN]
             jobs[name] = (values[SUBMIT], gpus, values[RUN], asked_s)
     if not jobs and mistakes.count == before:
-        mistakes.note(f"{shown(path)}: no job can be simulated: all lack run time, processors or submit time.")
+        text = "no job can be simulated: all lack run time, processors or submit time."
+        mistakes.of_file(path, text, "no_value")
     if mistakes.count > before:
         return None
     return _workload(jobs, begin_s, left_out)

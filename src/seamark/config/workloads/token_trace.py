@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 
 from seamark.config.workloads.recorded import RecordedWorkload
-from seamark.config.yaml_source import Mistakes, shown
+from seamark.config.yaml_source import Mistakes
+from seamark.errors import Mistake
 from seamark.patterns.trace_file import TIME_KEYS, recorded_rows
 from seamark.simulation.system import Request, Requests, System
 
@@ -31,10 +32,11 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
     """Return a request for each row of a trace, None after noting a mistake."""
     if len(system.workflows) != 1:
         names = ", ".join(system.workflows)
-        mistakes.note(
-            f"{shown(path)}: its requests name no workflow, and the system has {len(system.workflows)}: {names}."
+        text = (
+            f"its requests name no workflow, and the system has {len(system.workflows)}: {names}."
             " Give a system with one workflow."
         )
+        mistakes.of_file(path, text, "conflict")
         return None
     [workflow] = system.workflows.values()
     rates = {node.id: system.models[node.model].tokens_per_second for node in workflow.nodes}
@@ -42,7 +44,7 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
     try:
         for number, row in enumerate(recorded_rows(str(path)), 1):
             if number > MOST_REQUESTS:
-                mistakes.note(f"{shown(path)}: more than {MOST_REQUESTS:,} requests.")
+                mistakes.of_file(path, f"more than {MOST_REQUESTS:,} requests.", "out_of_limits")
                 return None
             tokens = row.output_tokens
             times_s = {} if tokens is None else {node: tokens / rate for node, rate in rates.items() if rate}
@@ -50,13 +52,13 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
                 Request(id=f"request_{number}", workflow=workflow.id, at_s=row.at_s, node_execution_times_s=times_s)
             )
     except ValueError as error:
-        mistakes.note(f"{error}.")
+        mistakes.note(Mistake(code="worded", text=f"{error}."))
         return None
     except OSError as error:
-        mistakes.note(f"{shown(path)}: cannot be read: {error.strerror or error}.")
+        mistakes.of_file(path, f"cannot be read: {error.strerror or error}.", "unreadable")
         return None
     if not requests:
-        mistakes.note(f"{shown(path)}: the trace is empty. Give one with a request or more.")
+        mistakes.of_file(path, "the trace is empty. Give one with a request or more.", "no_value")
         return None
     first_s = requests[0].at_s or 0.0
     if first_s:

@@ -76,7 +76,7 @@ def new_instance(root: Path, results: Path, request: Request, name: str | None) 
         return instance, validate_request(root, instance)
     except UserError as mistake:
         instance.remove()
-        lines = [SCENARIO_LINE.sub(f"bench servers start {request.service}: ", line) for line in mistake.mistakes]
+        lines = [SCENARIO_LINE.sub(f"bench servers start {request.service}: ", line) for line in mistake.lines]
         raise type(mistake)(*lines) from None
 
 

@@ -50,7 +50,7 @@ def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, Se
                 wanted = _validated(root, Path(folder), server, file.site)
                 found[name] = ServedModel(wanted=wanted, settings=server.settings)
             except UserError as mistake:
-                lines = (line.removeprefix("bench servers start ") for line in mistake.mistakes)
+                lines = (line.removeprefix("bench servers start ") for line in mistake.lines)
                 mistakes += [f"{server.where}: {line}" for line in lines]
     if mistakes:
         raise UserError(*mistakes)
