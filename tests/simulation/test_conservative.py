@@ -23,7 +23,7 @@ def cluster_of(kind, rng):
     return Machine(gpus=gpus)
 
 
-def work_for(kind, rng, right=True):
+def work_for(kind, rng, right=True, shortest_s=1):
     """Return the work of 40 requests of models for one to three GPUs; with `right` estimates are the times."""
     fetched = kind != "free models"
     models = [model(f"m{gpus}", gpus=gpus) for gpus in (1, 2, 3)]
@@ -33,7 +33,7 @@ def work_for(kind, rng, right=True):
     at_s, requests = 0.0, []
     for _ in range(40):
         at_s += rng.choice((0, 0, 1, 2, 5))
-        time_s = rng.randint(1, 20) * (rng.random() if fetched else 1.0)
+        time_s = rng.randint(shortest_s, 20) * (rng.random() if fetched else 1.0)
         settings = {} if right else {"node_estimates_s": {"n": time_s * rng.choice((0.2, 1.0, 3.0))}}
         requests.append((at_s, {"n": (rng.choice(models).id, time_s)}, settings))
     return work_of(*requests, models=models)
@@ -42,14 +42,14 @@ def work_for(kind, rng, right=True):
 @pytest.fixture
 def promised(monkeypatch):
     """The time of the first reservation of each node, as it is made."""
-    found, earliest = {}, backfill._earliest
+    found, earliest = {}, backfill.Held.earliest
 
-    def recorded(view, node, *more):
-        begin_s, place = earliest(view, node, *more)
+    def recorded(held, view, node, *more):
+        begin_s, place = earliest(held, view, node, *more)
         found.setdefault(node, begin_s)
         return begin_s, place
 
-    monkeypatch.setattr(backfill, "_earliest", recorded)
+    monkeypatch.setattr(backfill.Held, "earliest", recorded)
     return found
 
 
@@ -79,6 +79,50 @@ def test_reservations_that_cannot_be_kept_are_made_anew(kind):
     work = work_of(*((0.0, {"n": ("m", 10.0)}, {}) for _ in range(4)), models=[model("m", gpus=2)])
     schedule = run_policy(work, machine(4, changes=changes), backfill.conservative, instants=True)
     assert schedule.not_run == 0
+
+
+class ListedHeld:
+    """What `backfill.Held` answers, from a list of intervals alone: every look asks every interval."""
+
+    def __init__(self, gpus):
+        self.intervals, self.all = [], (1 << gpus) - 1
+
+    def hold(self, mask, begin_s, end_s):
+        self.intervals.append((mask, begin_s, end_s))
+
+    def release(self, mask, begin_s, end_s):
+        self.intervals.remove((mask, begin_s, end_s))
+
+    def begun_before(self, end_s):
+        return sum({1 << gpu for mask, at_s, _ in self.intervals if end_s > at_s * (1 + 1e-12) for gpu in bits(mask)})
+
+    def earliest(self, view, node, length_s):
+        for begin_s in sorted({view.now_s, *(end_s for _, _, end_s in self.intervals)}):
+            free, by_s, from_s = self.all, begin_s * (1 + 1e-12), (begin_s + length_s) * (1 - 1e-12)
+            for mask, at_s, end_s in self.intervals:
+                free &= ~mask if end_s > by_s and at_s < from_s else self.all
+            place = view.cluster.window_in(free, view.model[node], view.need[node])
+            if place >= 0:
+                return begin_s, place
+        raise AssertionError
+
+
+def bits(mask):
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+
+
+@pytest.mark.covers("C14")
+@pytest.mark.parametrize("kind", ["free models", "fetched models", "several models", "unlike GPUs"])
+def test_schedules_are_as_from_a_list_of_all_intervals(kind, monkeypatch):
+    for seed in range(40):
+        rng = random.Random(seed)
+        work, cluster = work_for(kind, rng, right=seed % 2 == 0, shortest_s=seed % 3), cluster_of(kind, rng)
+        fast = run_policy(work, cluster, backfill.conservative, instants=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(backfill, "Held", ListedHeld)
+            listed = run_policy(work, cluster, backfill.conservative, instants=True)
+        for column in ("node", "gpu", "taken_s", "end_s"):
+            assert getattr(fast, column).tolist() == getattr(listed, column).tolist(), (seed, column)
 
 
 @pytest.mark.covers("C7")

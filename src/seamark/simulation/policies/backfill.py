@@ -1,5 +1,6 @@
 """Backfill: nodes may start before those ahead of them where that delays no reservation, by estimated times."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -71,17 +72,99 @@ def _reservation(view: View, node: int) -> tuple[int, float]:
     return cluster.mask_of(place, count), begin_s
 
 
-Held = list[list[tuple[float, float]]]
-"""By GPU the intervals in which it is used or reserved."""
+class Held:
+    """Which GPUs are used or reserved over time: the mask of the free ones in each stretch between two times at
+    which some are taken or given back. Operations on masks do not cost the number of GPUs."""
+
+    def __init__(self, gpus: int) -> None:
+        self._all = (1 << gpus) - 1
+        self._times_s: list[float] = []
+        self._free: list[int] = []
+        self._intervals: list[tuple[float, float, int]] = []
+        self._moments: list[tuple[float, int]] = []
+
+    def hold(self, mask: int, begin_s: float, end_s: float) -> None:
+        """Hold the GPUs of a mask over an interval."""
+        self._intervals.append((begin_s, end_s, mask))
+        if begin_s == end_s:
+            self._moments.append((begin_s, mask))
+        self._split(begin_s)
+        self._split(end_s)
+        self._mark(begin_s, end_s, mask, free=False)
+
+    def release(self, mask: int, begin_s: float, end_s: float) -> None:
+        """Take back what was held over an interval."""
+        self._intervals.remove((begin_s, end_s, mask))
+        if begin_s == end_s:
+            self._moments.remove((begin_s, mask))
+        self._mark(begin_s, end_s, mask, free=True)
+        for other_s, until_s, other in self._intervals:  # by rounding, one may end after the next has begun
+            if other & mask and other_s < end_s and until_s > begin_s:
+                self._mark(other_s, until_s, other, free=False)
+
+    def begun_before(self, end_s: float) -> int:
+        """Return the mask of GPUs that are held from a time before `end_s` on."""
+        free = self._all
+        for begin_s, mask in zip(self._times_s, self._free, strict=True):
+            if _by(end_s, begin_s):
+                break
+            free &= mask
+        for at_s, mask in self._moments:
+            if not _by(end_s, at_s):
+                free &= ~mask
+        return self._all & ~free
+
+    def earliest(self, view: View, node: int, length_s: float) -> tuple[float, int]:
+        """Return the earliest time at which a place for a node is not held for a length of time, and that place."""
+        need, times_s, free_in = view.need[node], self._times_s, self._free
+        full_until_s = -inf
+        for begin_s in sorted({view.now_s, *[end_s for _, end_s, _ in self._intervals]}):
+            by_s, from_s = begin_s * (1 + ROUNDING), (begin_s + length_s) * (1 - ROUNDING)
+            if by_s < full_until_s:
+                continue
+            free = self._all
+            if from_s > by_s:
+                first = max(0, bisect_right(times_s, by_s) - 1)
+                for stretch in range(first, bisect_left(times_s, from_s)):
+                    free &= free_in[stretch]
+                    if free.bit_count() < need:
+                        if free_in[stretch].bit_count() < need:
+                            full_until_s = times_s[stretch + 1]
+                        break
+                for at_s, mask in self._moments:
+                    free &= ~mask if by_s < at_s < from_s else -1
+            else:  # shorter than any stretch
+                for other_s, end_s, mask in self._intervals:
+                    free &= ~mask if end_s > by_s and other_s < from_s else -1
+            place = view.cluster.window_in(free, view.model[node], need) if free.bit_count() >= need else -1
+            if place >= 0:
+                return begin_s, place
+        raise AssertionError("after the last reservation every window is free")
+
+    def _mark(self, begin_s: float, end_s: float, mask: int, *, free: bool) -> None:
+        for stretch in range(bisect_left(self._times_s, begin_s), bisect_left(self._times_s, end_s)):
+            self._free[stretch] = self._free[stretch] | mask if free else self._free[stretch] & ~mask
+
+    def _split(self, at_s: float) -> None:
+        """Let a stretch begin at a time."""
+        place = bisect_left(self._times_s, at_s)
+        if place == len(self._times_s) or self._times_s[place] != at_s:
+            self._times_s.insert(place, at_s)
+            self._free.insert(place, self._free[place - 1] if place else self._all)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Reservation:
-    """GPUs that a node gets at `begin_s` for `length_s`, at the latest."""
+    """The mask of the GPUs that a node gets at `begin_s` for `length_s`, at the latest."""
 
     begin_s: float
     length_s: float
-    gpus: tuple[int, ...]
+    gpus: int
+
+    @property
+    def interval(self) -> tuple[int, float, float]:
+        """Its GPUs, begin and end."""
+        return self.gpus, self.begin_s, self.begin_s + self.length_s
 
 
 def conservative(view: View) -> Dispatch:
@@ -98,10 +181,9 @@ def conservative(view: View) -> Dispatch:
 
     def reserve(node: int, held: Held) -> None:
         length_s = reserved[node].length_s if node in reserved else _longest_s(view, node)
-        begin_s, place = _earliest(view, node, held, length_s)
-        found = _Reservation(begin_s=begin_s, length_s=length_s, gpus=cluster.gpus_of(place, need[node]))
-        reserved[node] = found
-        _hold(held, found.gpus, begin_s, begin_s + length_s)
+        begin_s, place = held.earliest(view, node, length_s)
+        reserved[node] = _Reservation(begin_s=begin_s, length_s=length_s, gpus=cluster.mask_of(place, need[node]))
+        held.hold(*reserved[node].interval)
 
     def dispatch() -> None:
         queue.extend(ready)
@@ -119,10 +201,10 @@ def conservative(view: View) -> Dispatch:
                 kept.extend(queue[place:])
                 break
             if (own := reserved.get(node)) is not None:
-                _release(held, own)
+                held.release(*own.interval)
             gpu = _start_now(view, node, held)
             if gpu >= 0:
-                _hold(held, cluster.gpus_of(gpu, need[node]), view.now_s, _end_s(view, node, gpu))
+                held.hold(cluster.mask_of(gpu, need[node]), view.now_s, _end_s(view, node, gpu))
                 reserved.pop(node, None)
                 start(node, gpu)
             else:
@@ -143,13 +225,21 @@ def _held(view: View, reserved: dict[int, _Reservation]) -> Held:
     """Return what runs and what is reserved by GPU. Reservations that cannot be kept any more are taken out, with all
     others: their order is that of the queue."""
     now_s, free_s = view.now_s, _free_from_s(view)
-    for each in reserved.values():
-        if not _by(max(now_s, *(free_s[gpu] for gpu in each.gpus)), each.begin_s):
+    running: dict[float, int] = {}
+    for gpu, at_s in enumerate(free_s):
+        if at_s > now_s:
+            running[at_s] = running.get(at_s, 0) | 1 << gpu
+    for reservation in reserved.values():
+        if not _by(
+            max([now_s, *(at_s for at_s, gpus in running.items() if gpus & reservation.gpus)]), reservation.begin_s
+        ):
             reserved.clear()
             break
-    held: Held = [[(now_s, at_s)] if at_s > now_s else [] for at_s in free_s]
-    for each in reserved.values():
-        _hold(held, each.gpus, each.begin_s, each.begin_s + each.length_s)
+    held = Held(view.cluster.gpus)
+    for at_s, gpus in running.items():
+        held.hold(gpus, now_s, at_s)
+    for reservation in reserved.values():
+        held.hold(*reservation.interval)
     return held
 
 
@@ -171,39 +261,12 @@ def _start_now(view: View, node: int, held: Held) -> int:
         gpu = cluster.place_among(view.model[node], count, allowed)
         if gpu < 0:
             return -1
-        end_s = _end_s(view, node, gpu)
-        gpus = cluster.gpus_of(gpu, count)
-        blocked = [each for each in gpus if not all(_by(end_s, begin_s) for begin_s, _ in held[each])]
+        blocked = cluster.mask_of(gpu, count) & held.begun_before(_end_s(view, node, gpu))
         if not blocked:
             return gpu
-        for each in blocked:
-            allowed &= ~(1 << each)
-
-
-def _earliest(view: View, node: int, held: Held, length_s: float) -> tuple[float, int]:
-    """Return the earliest time at which a place for a node is not held for a length of time, and that place."""
-    times_s = sorted({view.now_s, *(end_s for each in held for _, end_s in each)})
-    for begin_s in times_s:
-        free, by_s, from_s = 0, begin_s * (1 + ROUNDING), (begin_s + length_s) * (1 - ROUNDING)
-        for gpu, each in enumerate(held):
-            if all(end_s <= by_s or other_s >= from_s for other_s, end_s in each):
-                free |= 1 << gpu
-        place = view.cluster.window_in(free, view.model[node], view.need[node])
-        if place >= 0:
-            return begin_s, place
-    raise AssertionError("after the last reservation every window is free")
+        allowed &= ~blocked
 
 
 def _by(at_s: float, other_s: float) -> bool:
     """Return whether a time is not after another, but for the rounding of their sums."""
     return at_s <= other_s * (1 + ROUNDING)
-
-
-def _hold(held: Held, gpus: Sequence[int], begin_s: float, end_s: float) -> None:
-    for each in gpus:
-        held[each].append((begin_s, end_s))
-
-
-def _release(held: Held, reservation: _Reservation) -> None:
-    for each in reservation.gpus:
-        held[each].remove((reservation.begin_s, reservation.begin_s + reservation.length_s))
