@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from samples import a_metrics, a_trial
 
-from seamark.analysis.comparison import Contrast, Question, compared
+from seamark.analysis.comparison import Contrast, Question, TwoResults, compared, spread_of
 from seamark.analysis.comparison.observations import VIRTUAL, Figure, Observation, observation
 from seamark.analysis.comparison.units import units_of
 from seamark.model.results.load_record import SearchOutcome
@@ -37,7 +37,7 @@ def trials(treatment, values, starts=None, **more):
 def one(base, new, **question):
     """Return the comparison of two treatments by throughput."""
     contrast = Contrast(workload="w", factor="size", base="a", new="b", base_level=1, new_level=2)
-    asked = Question(contrasts=(contrast,), comparing=Comparing(metrics=("throughput",)), **question)
+    asked = Question(contrasts=(contrast,), **{"comparing": Comparing(metrics=("throughput",)), **question})
     [found] = compared(asked, {"a": base, "b": new}).comparisons
     return found
 
@@ -263,7 +263,7 @@ def test_simulated_trials_of_two_results_are_units_without_pairs():
         [replace(each, start=VIRTUAL, origin="simulated") for each in trials(name, values)]
         for name, values in (("a", [1000.0 + n for n in range(6)]), ("b", [700.0 + n for n in range(6)]))
     )
-    found = one(base, new, paired=False)
+    found = one(base, new, apart=TwoResults(between=lambda record, path: spread_of(())))
     assert (found.unit_of_inference, found.pairs, found.base.units, found.verdict) == ("trial", 0, 6, "worse")
 
 

@@ -1,6 +1,7 @@
 """`bench compare` on results made by a model: its lines, its documents, its exit codes, and wrong uses in a line."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -117,14 +118,61 @@ def test_markdown_is_a_table_with_as_many_cells_in_each_row(here):
 
 
 @pytest.mark.covers("E-FR29")
-def test_two_results_of_one_start_each_have_no_p_and_are_inconclusive(here):
-    code, said = run(["compare", "results/made", "results/again", "--metric", "throughput"])
+def test_two_results_have_an_interval_within_each_and_a_stated_assumption_but_no_p(here):
+    words = ["compare", "results/made", "results/again", "--metric", "throughput"]
+    code, said = run(words)
     assert code == 0
-    assert said.count("inconclusive [1]") == 2
+    assert said.count("within each result), margin widened to 1.21 x") == 2
+    assert said.count("(SD between results 5 %, assumed), inconclusive [1]") == 2
     assert "p =" not in said
-    assert "each side has one start of the server" in said
-    assert "`restarts: each`" in said
-    assert run(["compare", "results/made", "results/again", "--fail-on", "inconclusive"])[0] == 1
+    assert run([*words, "--fail-on", "inconclusive"])[0] == 1
+    assert "1.08 x or its inverse (SD between results 1 %, assumed)" in run([*words, "--between", "1%"])[1]
+
+
+def changed(folder, factor):
+    """Multiply the throughput of all trials of a result."""
+    for path in folder.glob("*--r*/metrics.json"):
+        document = json.loads(path.read_text())
+        document["throughput"]["value"] *= factor
+        path.write_text(json.dumps(document))
+
+
+@pytest.mark.covers("E-FR29")
+def test_the_gate_of_two_results_knows_the_spread_of_the_history(here, tmp_path):
+    """Runs that differ by 3 % from night to night: 0.8 x is worse, though an assumed 10 % could not tell."""
+    results = tmp_path / "results"
+    for night, factor in enumerate((1.0, 0.97, 1.03, 0.98, 1.02, 1.04)):
+        shutil.copytree(here / "results" / "made", folder := results / "history" / "made" / f"n{night}")
+        changed(folder, factor)
+        for path in folder.glob("*/load.json"):
+            document = json.loads(path.read_text())
+            document["started_at"] = f"2026-01-0{night + 1}T00:00:00+00:00"
+            path.write_text(json.dumps(document))
+    shutil.copytree(here / "results" / "again", results / "made")
+    changed(results / "made", 0.78)
+    os.chdir(tmp_path)
+    words = ["compare", "results/history/made/n0", "results/made", "--metric", "throughput", "--fail-on", "worse"]
+    code, said = run(words)
+    assert code == 1, said
+    assert "of 6 results), worse" in said
+    shutil.rmtree(results / "history" / "made" / "n1")
+    shutil.rmtree(results / "history" / "made" / "n2")
+    code, said = run([*words, "--between", "10%"])
+    assert (code, "(SD between results 10 %, assumed), inconclusive" in said) == (0, True), said
+
+
+def test_rows_of_two_results_stand_in_the_order_of_levels_after_a_service_that_differs(here, tmp_path):
+    rising = replace(POSTGRES, factors={"concurrency": (1, 2, 4, 16)})
+    options = {"fail": (), "suspect": (), "telemetry": False, "repetitions": 3}
+    for name, service in (("base", rising), ("new", replace(rising, service="fileio"))):
+        make_results(tmp_path, scenario=name, services=(service,), **options)
+        path = tmp_path / name / "plan.json"
+        plan = read(path, Plan)
+        write(path, replace(plan, trials=plan.trials[::-1]))
+    lines = run(["compare", str(tmp_path / "base"), str(tmp_path / "new"), "--metric", "throughput"])[1].splitlines()
+    assert lines[0] == "Other service: service postgres -> fileio"
+    levels = [line.split("(concurrency ")[1].split(")")[0] for line in lines[1:5]]
+    assert levels == ["1", "2", "4", "16"]
 
 
 def test_two_results_of_other_machines_are_told_apart_by_their_facts(here, tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from seamark.cli.options import share_of
 from seamark.errors import UserError
 
 FAILURES = ("worse", "inconclusive")
@@ -40,6 +41,12 @@ TABLES = (".csv", ".parquet")
     help="Scores of the same items are equivalent if surely within this of each other. Default: the scenario's.",
 )
 @click.option(
+    "--between",
+    metavar="SHARE",
+    help="Assumed standard deviation between two results that were not measured in turns, such as 5% (the default),"
+    " where the history has fewer than five.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "json"]),
@@ -67,6 +74,7 @@ def command(
     metrics: tuple[str, ...],
     margin: float | None,
     quality_margin: float | None,
+    between: str | None,
     form: str,
     changed: Path | None,
     fail_on: tuple[str, ...],
@@ -75,16 +83,18 @@ def command(
 
     One name: each level of each factor is compared with the baseline of its factor, all other factors fixed. Two
     names, scenarios or folders of results: treatments with equal settings are compared, and what differs between
-    machines and versions is listed. Nothing is measured.
+    machines and versions is listed. Two results were not measured in turns, so there is no p: better or worse is what
+    lies beyond the margin, widened by what results differ by. Nothing is measured.
 
     \b
     Examples:
       bench compare config/scenarios/quickstart.yaml
       bench compare my_scenario --baseline shared_buffers_mb=16 --metric throughput
       bench compare results/before results/after --format markdown
-      bench compare main branch --fail-on worse
+      bench compare main branch --between 3% --fail-on worse
       bench compare my_evaluation --quality-margin 0.01 --changed changed.csv
     """
+    from seamark.analysis.comparison import ASSUMED_SD
     from seamark.housekeeping.compared_results import (
         baseline_of,
         compare_levels,
@@ -93,6 +103,7 @@ def command(
         results_named,
         write_changed,
     )
+    from seamark.planning.study import results_of
     from seamark.report.comparison import comparison_lines, comparison_markdown
     from seamark.storage.codec import encode
 
@@ -100,6 +111,9 @@ def command(
         raise UserError(f"--margin {margin:g}: give a ratio between 0 and 1, such as 0.05 for 5 %.")
     if quality_margin is not None and not (math.isfinite(quality_margin) and quality_margin > 0):
         raise UserError(f"--quality-margin {quality_margin:g}: give a number above 0, in units of the score.")
+    spread = None if between is None else share_of(between)
+    if between is not None and (spread is None or spread >= 1 or new is None):
+        raise UserError(f"--between {between}: give a share below 1, such as 5%, with two results.")
     if changed is not None and changed.suffix not in TABLES:
         raise UserError(f"--changed {changed}: name a file that ends in {' or '.join(TABLES)}.")
     one = results_named(Path.cwd(), base, site)
@@ -118,7 +132,9 @@ def command(
                 " one scenario."
             )
         sides = (one, other)
-        found = compare_results(one, other, comparing_of(one.plan, metrics, margin, {}, quality_margin))
+        comparing = comparing_of(one.plan, metrics, margin, {}, quality_margin)
+        results = results_of(Path.cwd(), site or "local")
+        found = compare_results(one, other, comparing, results, ASSUMED_SD if spread is None else spread)
     if changed is not None:
         write_changed(changed, found, sides)
     if form == "json":

@@ -1,8 +1,6 @@
 """bench history: the runs of scenarios over time, their change points, and a gate for the latest one."""
 
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import moment
+from seamark.cli.options import moment, share_of
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from seamark.history.index import Index
     from seamark.history.series import Series
 
-SHARE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(%?)")
 NOTHING_JUDGED = (
     "Nothing was judged: no earlier run on the machine of the latest one. Where each run has another machine, as with"
     " runners of a CI, `machine: NAME` of the site (config/sites) is the name under which they are one."
@@ -154,9 +151,8 @@ def _found(
 def _threshold(text: str) -> tuple[str | None, float]:
     """Return metric and share of `throughput=5%`, `latency_ms.p99=0.2` or `5%`, which is for all metrics."""
     name, mark, share = text.rpartition("=")
-    match = SHARE.fullmatch(share)
-    limit = float(match[1]) / (100 if match[2] else 1) if match and len(share) < 20 else math.nan
-    if not 0 <= limit <= 10 or (mark and not name):
+    limit = share_of(share)
+    if limit is None or limit > 10 or (mark and not name):
         raise UserError(f"--threshold {text}: give a share such as 5% or 0.05, or METRIC=SHARE as throughput=5%.")
     return (name if mark else None), limit
 

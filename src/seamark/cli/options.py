@@ -20,7 +20,14 @@ from seamark.storage.documents import require_folder
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+SHARE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(%?)")
 DURATION_FORMS = "45s, 30m, 2h, 1d or 02:00:00"
+
+
+def share_of(text: str) -> float | None:
+    """Return the number of `5%` or `0.05`; None for another text."""
+    match = SHARE.fullmatch(text)
+    return float(match[1]) / (100 if match[2] else 1) if match and len(text) < 20 else None
 
 
 def scenario_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -144,10 +144,15 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
         seamark=meta.software.seamark,
         metrics_version=metrics.metrics_version,
         site=server.site if server else None,
-        machine=_place(server) or meta.node or load.node or UNKNOWN,
+        machine=machine_of(meta, load),
         server=server.digest if server else None,
     )
     return row, tuple(_values(str(folder.root), metrics, planned.qualities)) if metrics.ok else ()
+
+
+def machine_of(meta: TrialMeta, load: LoadRecord) -> str:
+    """Return the machine whose runs are one series: where the server was, else where the load was sent from."""
+    return _place(meta.server_identity or load.server_identity) or meta.node or load.node or UNKNOWN
 
 
 def damaged_row(run: Run, folder: TrialFolder, planned: Planned) -> TrialRow:

@@ -1,15 +1,20 @@
 """Results that are compared: named by scenario, file or folder, and read trial by trial. Measures nothing."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from seamark.analysis.comparison import (
+    ASSUMED_SD,
+    FEWEST_RESULTS,
     UNITS_DIFFER,
     Observation,
     Question,
     Source,
+    TwoResults,
     compared,
     compared_factors,
     environment_differences,
@@ -17,13 +22,17 @@ from seamark.analysis.comparison import (
     observation,
     primary_metric,
     sorted_levels,
+    spread_of,
     table_paths,
 )
 from seamark.analysis.summary.repetitions import compared as compared_repetitions
 from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.errors import UserError, did_you_mean
-from seamark.model.results.comparison import Comparisons
+from seamark.history.index import Index, open_index
+from seamark.history.series import series_of
+from seamark.history.trial_row import machine_of
+from seamark.model.results.comparison import Compared, Comparisons
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.scenario import Comparing
@@ -34,10 +43,6 @@ from seamark.storage.documents import read, read_or_none, replacing
 from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 CHANGED = ("comparison", "metric", "id", "cluster", "base_score", "new_score", "base_answer", "new_answer")
-APART = (
-    "the two results were not measured in turns, as levels of one scenario are: a change of the machine between them"
-    " is in every difference"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +187,17 @@ def compare_levels(results: ComparedResults, comparing: Comparing) -> Comparison
     return found
 
 
-def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comparing) -> Comparisons:
-    """Compare the treatments that two results have in common. Raises UserError without any, and for other units."""
+def compare_results(
+    base: ComparedResults,
+    new: ComparedResults,
+    comparing: Comparing,
+    history: Path | None = None,
+    assumed_sd: float = ASSUMED_SD,
+) -> Comparisons:
+    """Compare the treatments that two results have in common. Raises UserError without any, and for other units.
+
+    How far results differ by themselves is known from the results folder `history`, else assumed.
+    """
     pairs = matched(Source(name=base.name, plan=base.plan), Source(name=new.name, plan=new.plan))
     factors = {name for side in (base, new) for levels in levels_of(side.plan).values() for name in levels}
     comparing = replace(comparing, family=tuple(name for name in comparing.family if name not in factors))
@@ -191,15 +205,23 @@ def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comp
     seen |= {f"new: {name}": found for name, found in _observations(new, comparing, "new").items()}
     primaries = {each.workload: "throughput" for each in pairs.contrasts}
     primaries |= {trial.group: primary_metric(trial) for trial in (*new.plan.measured, *base.plan.measured)}
-    question = Question(
-        contrasts=pairs.contrasts,
-        comparing=comparing,
-        primaries=primaries,
-        paired=False,
-        qualities={**new.declared, **base.declared},
-        where="--metric ",
-    )
-    found = compared(question, seen)
+    machines = [_machines(side) for side in (base, new)]
+    with open_index(history) if history is not None and history.is_dir() else nullcontext() as index:
+        if index is not None and history is not None:
+            index.update({"present": history})
+        earlier = _Earlier(index=index, base=base, new=new, machines=frozenset().union(*machines))
+        question = Question(
+            contrasts=pairs.contrasts,
+            comparing=comparing,
+            primaries=primaries,
+            apart=TwoResults(
+                between=lambda record, path: spread_of(earlier.values(record, path), assumed_sd),
+                can_alternate=machines[0] == machines[1],
+            ),
+            qualities={**new.declared, **base.declared},
+            where="--metric ",
+        )
+        found = compared(question, seen)
     for each in found.judged:
         if each.reason and each.reason.startswith(UNITS_DIFFER):
             raise UserError(
@@ -211,8 +233,49 @@ def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comp
         new=new.name,
         settings=pairs.settings,
         environment=environment_differences(_metas(base), _metas(new)),
-        notes=(*pairs.notes, *((APART,) if found.family else ())),
+        notes=pairs.notes,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Earlier:
+    """Results of the history beside the new one."""
+
+    index: Index | None
+    base: ComparedResults
+    new: ComparedResults
+    machines: frozenset[str]
+
+    def values(self, record: Compared, path: str) -> list[float]:
+        """Return the value of each earlier result on the machine of both; where they have several, that of each
+        machine of the history. Nothing where there are too few."""
+        sides = ((self.base.plan.scenario, record.base.treatment), (self.new.plan.scenario, record.new.treatment))
+        judged = self.new.folder.root.resolve()
+        for scenario, treatment in dict.fromkeys(sides) if self.index is not None else ():
+            assert self.index is not None
+            by_machine: dict[str, list[float]] = {
+                series.machine: [
+                    run.value for run in series.runs if not run.lower_bound and Path(run.folder).resolve() != judged
+                ]
+                for series in series_of(self.index, (path,), scenario)
+                if series.treatment == treatment
+            }
+            values = [median(own) for own in by_machine.values() if own]
+            if len(self.machines) == 1:
+                values = by_machine.get(next(iter(self.machines)), [])
+            if len(values) >= FEWEST_RESULTS:
+                return values
+        return []
+
+
+def _machines(results: ComparedResults) -> frozenset[str]:
+    found = set()
+    for trial in results.plan.measured:
+        folder = results.folder.trial(trial.id)
+        meta, load = read_or_none(folder.meta, TrialMeta), read_or_none(folder.load, LoadRecord)
+        if load is not None:
+            found.add(machine_of(meta or TrialMeta(), load))
+    return frozenset(found)
 
 
 def _observations(results: ComparedResults, comparing: Comparing, source: str = "") -> dict[str, list[Observation]]:

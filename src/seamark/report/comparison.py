@@ -12,6 +12,12 @@ from seamark.report.numbers import ABSENT, level, number, unit_words
 
 NO_EFFECT = "no figures on both sides"
 NOT_IN_FAMILY = "not in the family"
+SERVICE = "service"
+NO_TURNS = (
+    "The two results were not measured in turns, so there is no p. Better or worse: an interval beyond the margin,"
+    " widened by t(n - 1, 97.5 %) x sqrt(2) x SD of the logarithms of n earlier results, or by 1.96 x sqrt(2) x the"
+    " SD that is assumed (`--between`)."
+)
 CONFIDENCE = 0.95
 ORDER: Sequence[ComparedVerdict] = ("worse", "better", "equivalent", "inconclusive")
 
@@ -59,7 +65,8 @@ def _limits(compared: Compared, effect: Effect, shown: Callable[[float, Effect],
     low, high = shown(effect.low, effect), shown(effect.high, effect)
     confidence = compared.confidence or 0.0
     at = f" at {confidence:.0%}" if confidence < CONFIDENCE else ""
-    return f" ({low} to {high}{at})"
+    within = " within each result" if compared.unit_of_inference == "result" else ""
+    return f" ({low} to {high}{at}{within})"
 
 
 def _times(value: float, effect: Effect) -> str:
@@ -105,13 +112,14 @@ def origin_sentence(comparisons: Comparisons) -> str | None:
 def comparison_lines(comparisons: Comparisons) -> list[str]:
     """Return one line for each comparison, then what they rest on, reasons and differences."""
     footnotes: dict[str, int] = {}
-    lines = []
+    lines = [f"Other service: {difference_text(each)}" for each in comparisons.settings if each.fact == SERVICE]
     names_origins = len({origin_text(each) for each in comparisons.comparisons}) > 1
     for each in comparisons.comparisons:
         parts = [f"{contrast_text(each, comparisons)}: {each.metric} {effect_text(each)}"]
         parts += [items_text(each.answers)] if each.answers is not None else []
         parts += [origin_text(each)] if names_origins else []
         parts += [p] if (p := p_text(each, comparisons.family)) else []
+        parts += [between] if (between := between_text(each)) else []
         parts.append(verdict_text(each) + _mark(each, footnotes))
         lines.append(", ".join(parts))
     lines += ["", *front_lines(comparisons.fronts)] if comparisons.fronts else []
@@ -121,6 +129,17 @@ def comparison_lines(comparisons: Comparisons) -> list[str]:
     if comparisons.base is not None and not comparisons.environment:
         lines.append("Environment: no recorded difference of machine or software.")
     return lines
+
+
+def between_text(compared: Compared) -> str:
+    """Return what a ratio must exceed between two results; nothing for levels of one scenario."""
+    between = compared.between
+    if between is None or between.limit is None:
+        return ""
+    of = "assumed" if between.results is None else f"of {between.results} results"
+    ratio = compared.ratio is not None and between.limit > 1
+    limit = f"{between.limit:.3g} x or its inverse" if ratio else f"{between.limit:.3g}"
+    return f"margin widened to {limit} (SD between results {100 * between.sd:.2g} %, {of})"
 
 
 def verdict_text(compared: Compared) -> str:
@@ -159,6 +178,8 @@ def basis(comparisons: Comparisons) -> list[str]:
             f"Ratio of new to baseline (Hodges-Lehmann), with exact intervals: {attained} attained confidence."
             f" {_units(tested)}"
         )
+    if any(each.between for each in tested):
+        lines.append(NO_TURNS)
     lines += answers_basis(comparisons)
     if comparisons.family:
         ratios = any(each.p is not None and each.answers is None for each in shown)
@@ -182,11 +203,13 @@ def _units(tested: Sequence[Compared]) -> str:
     for each in tested:
         simulated = each.unit_of_inference == "trial" and {each.base.origin, each.new.origin} == {"simulated"}
         kind = "simulation" if simulated else each.unit_of_inference
-        kinds.setdefault(kind, set()).update((each.base.units, each.new.units))
+        sides = (each.base, each.new)
+        kinds.setdefault(kind, set()).update(side.trials if kind == "result" else side.units for side in sides)
     words = {
         "trial": "trials of the same start of a server",
         "start": "starts of a server, each by its median",
         "simulation": "simulated trials, one of each seed",
+        "result": "results, one a side, with the interval of its trials",
     }
     parts = [f"{words[kind]} ({_range(counts)} a side)" for kind, counts in kinds.items()]
     return f"Units: {'; '.join(parts)}."
@@ -220,7 +243,8 @@ def difference_text(difference: Difference) -> str:
 
 def differences_of(comparisons: Comparisons) -> list[tuple[str, str]]:
     """Return what else differs between two results, each with the title of its kind."""
-    settings = [("Settings that differ", difference_text(each)) for each in comparisons.settings]
+    others = (each for each in comparisons.settings if each.fact != SERVICE)
+    settings = [("Settings that differ", difference_text(each)) for each in others]
     return [*settings, *(("Environment", difference_text(each)) for each in comparisons.environment)]
 
 
@@ -230,14 +254,30 @@ def comparison_markdown(comparisons: Comparisons) -> str:
     origins = ("origin",) if comparisons.simulated else ()
     effect = "effect (interval)" if any(each.answers for each in comparisons.comparisons) else "ratio (interval)"
     head = ("comparison", *origins, "metric", "baseline", "new", effect, "p", "verdict")
-    lines = [f"**{cell(title)}**: {cell(counts_text(comparisons))}", "", _row(head), _row(["---"] * len(head))]
+    services = [
+        f"Other service: {cell(difference_text(one))}\n" for one in comparisons.settings if one.fact == SERVICE
+    ]
+    lines = [
+        f"**{cell(title)}**: {cell(counts_text(comparisons))}",
+        "",
+        *services,
+        _row(head),
+        _row(["---"] * len(head)),
+    ]
     footnotes: dict[str, int] = {}
     for each in comparisons.comparisons:
         p = p_number(each) or "-"
         verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
         of = (origin_text(each),) if origins else ()
         effect = f"{effect_text(each)}; {items_text(each.answers)}" if each.answers is not None else effect_text(each)
-        words = (contrast_text(each, comparisons), *of, each.metric, *side_texts(each), effect, p)
+        words = (
+            contrast_text(each, comparisons),
+            *of,
+            each.metric,
+            *side_texts(each),
+            effect,
+            between_text(each) or p,
+        )
         lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
     lines += ["", *(cell(text) for text in front_lines(comparisons.fronts))] if comparisons.fronts else []
     lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]

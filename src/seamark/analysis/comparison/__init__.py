@@ -7,14 +7,18 @@ from seamark.analysis.comparison.factors import compared_factors, comparisons_of
 from seamark.analysis.comparison.matched import Source, matched
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of, primary_metric, table_paths
 from seamark.analysis.comparison.observations import Observation, observation
+from seamark.analysis.comparison.two_results import ASSUMED_SD, FEWEST_RESULTS, TwoResults, spread_of
 
 __all__ = [
+    "ASSUMED_SD",
+    "FEWEST_RESULTS",
     "UNITS_DIFFER",
     "ComparedMetric",
     "Contrast",
     "Observation",
     "Question",
     "Source",
+    "TwoResults",
     "compared",
     "compared_factors",
     "comparisons_of_summary",
@@ -26,5 +30,6 @@ __all__ = [
     "observation",
     "primary_metric",
     "sorted_levels",
+    "spread_of",
     "table_paths",
 ]

@@ -11,6 +11,7 @@ from seamark.analysis.comparison.metric_names import ComparedMetric, default_met
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.paired_answers import answers_test, paired_judged, paired_record
 from seamark.analysis.comparison.quality import EQUAL_RATIO, unequal_quality
+from seamark.analysis.comparison.two_results import TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, units_of
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
@@ -27,22 +28,18 @@ NOT_IN_TURNS = (
     " same as an effect"
 )
 IN_TURNS = "Measure both anew in one run: a copy of the scenario under another name has no finished trials."
-ONE_START_EACH = (
-    "no p: {who} one start of the server here, and the trials of a start share its time and its place. A change of"
-    " the machine between the two would look the same as an effect"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What is compared. `primaries` has the primary metric of each workload, for treatments without declared metrics.
-    Without `paired`, between two results, blocks have nothing in common. `qualities` are those of the recipes.
-    `where` begins messages about metrics."""
+    `apart` is about two results, whose blocks have nothing in common. `qualities` are those of the recipes. `where`
+    begins messages about metrics."""
 
     contrasts: tuple[Contrast, ...]
     comparing: Comparing = field(default_factory=Comparing)
     primaries: Mapping[str, str] = field(default_factory=dict)
-    paired: bool = True
+    apart: TwoResults | None = None
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     where: str = ""
     alpha: float = ALPHA
@@ -59,6 +56,7 @@ class _Test:
     compared. `largest` is the largest difference that two scores can have, None: any."""
 
     record: Compared
+    path: str = ""
     units: Units | None = None
     items: PairedItems | None = None
     largest: float | None = None
@@ -77,6 +75,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         place: test
         for place, test in enumerate(tests)
         if test.units is not None and test.record.in_family and test.record.reason is None
+        if test.units.kind != "result"
     }
     scored = {place: test for place, test in enumerate(tests) if test.items is not None}
     size = len(family) + sum(test.record.in_family for test in scored.values())
@@ -106,7 +105,15 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         elif test.units is not None:
             pair = {None: (test.units.base, test.units.new)}
             alone = compare_family(pair, better=test.record.better, margin=test.margin, alpha=alpha)[None]
-            records.append(_estimated(test.record, alone))
+            record = _estimated(test.record, alone)
+            if question.apart is not None and test.units.kind == "result":
+                one = replace(record.base, units=1), replace(record.new, units=1)
+                record = replace(record, base=one[0], new=one[1])
+                if record.in_family:
+                    spread = question.apart.between(record, test.path)
+                    can_alternate = question.apart.can_alternate
+                    record = judged_apart(record, test.margin, spread, can_alternate=can_alternate)
+            records.append(record)
         else:
             records.append(test.record)
     return Comparisons(
@@ -164,7 +171,7 @@ def _test(
         return _Test(record=record, items=items, largest=_largest(question.qualities.get(metric.name)))
     if why := items or _why_not(one, other, metric, units):
         return _Test(record=replace(record, reason=why[0], remedy=why[1]))
-    values = units_of(one, other, metric.path, paired=question.paired)
+    values = units_of(one, other, metric.path, paired=question.apart is None)
     record = replace(
         record,
         unit_of_inference=values.kind,
@@ -176,10 +183,8 @@ def _test(
     if values.are_apart:
         record = replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS)
     elif not values.are_enough:
-        reason = why_no_p((contrast.factor,)) if contrast.factor else _one_start(values)
-        remedy = RESTARTS if contrast.factor else f"Measure both in one scenario, as levels of a factor. {RESTARTS}"
-        record = replace(record, reason=reason if contrast.factor is None else _of_p(reason), remedy=remedy)
-    return _Test(record=record, units=values, margin=_margin(metric, question.comparing))
+        record = replace(record, reason=_of_p(why_no_p((str(contrast.factor),))), remedy=RESTARTS)
+    return _Test(record=record, path=metric.path, units=values, margin=_margin(metric, question.comparing))
 
 
 def _of_units(side: ComparedSide, units: Units, place: int) -> ComparedSide:
@@ -211,11 +216,6 @@ def _largest(quality: Quality | None) -> float | None:
 def _of_p(reason: str) -> str:
     """Return the plan's sentence on starts without the part on the smallest effect, which a result has not."""
     return reason.replace("no p and no smallest effect", "no p")
-
-
-def _one_start(values: Units) -> str:
-    single = [name for name, side in (("the baseline", values.base), ("the other side", values.new)) if len(side) < 2]
-    return ONE_START_EACH.format(who="each side has" if len(single) == 2 else f"{single[0]} has")
 
 
 def _side(trials: Sequence[Observation], path: str) -> ComparedSide:

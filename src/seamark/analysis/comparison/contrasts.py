@@ -45,10 +45,7 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
         tied = _tied(own)
         names = list(tied)
         at = {key_of(own[treatment], names): treatment for treatment in treatments}
-        orders = {
-            name: _ordered({key(own[each][name]): own[each][name] for each in treatments}, written.get(name, ()))
-            for name in names
-        }
+        orders = {name: ordered([own[each][name] for each in treatments], written.get(name, ())) for name in names}
         ranks = {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
         for name, order in orders.items():
             first = _baseline_level(order, (name, *tied[name]), own, baseline)
@@ -165,7 +162,8 @@ def key_of(levels: Levels, names: Sequence[str]) -> tuple[tuple[type, Value], ..
     return tuple(key(levels.get(name)) for name in names)
 
 
-def _ordered(there: Mapping[Any, Value], written: Sequence[Value]) -> list[Value]:
-    """Return levels in the order of the scenario; those that it does not list come last."""
+def ordered(levels: Sequence[Value], written: Sequence[Value]) -> list[Value]:
+    """Return levels, without duplicates, in the order of the scenario; those that it does not list come last."""
+    there = {key(level): level for level in levels}
     first = [level for level in written if key(level) in there]
-    return [*first, *(level for at, level in there.items() if at not in {key(each) for each in first})]
+    return [*first, *(level for at, level in there.items() if at not in {key(one) for one in first})]

@@ -1,9 +1,9 @@
 """Which treatments of two results are compared: those with equal settings, but for what differs everywhere. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from seamark.analysis.comparison.contrasts import Contrast, key, key_of, sorted_levels
+from seamark.analysis.comparison.contrasts import Contrast, key, key_of, ordered, sorted_levels
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Difference
@@ -38,7 +38,7 @@ def matched(base: Source, new: Source) -> Matched:
 
     A setting that has one value in each result, but another one, is what differs: it is named and not matched by.
     Workloads belong together by name, or if each result has a single one. Raises UserError without a common
-    treatment.
+    treatment. The pairs stand in the order of their levels in the baseline's scenario.
     """
     contrasts: list[Contrast] = []
     settings: dict[str, Difference] = {}
@@ -46,13 +46,18 @@ def matched(base: Source, new: Source) -> Matched:
     for workload, one, other in _workloads(base, new):
         varying = _varying(one) | _varying(other)
         differing = _differing(one, other, varying)
-        settings |= {each.fact: each for each in differing}
+        for each in differing:
+            told = settings.get(each.fact, Difference(fact=each.fact))
+            values = (dict.fromkeys((*told.base, *each.base)), dict.fromkeys((*told.new, *each.new)))
+            settings[each.fact] = replace(told, base=tuple(values[0]), new=tuple(values[1]))
         names = [name for name in _names(one, other) if name in varying]
         theirs = {key_of(levels, names): treatment for treatment, levels in other.items()}
         pairs = {
             treatment: theirs[at] for treatment, levels in one.items() if (at := key_of(levels, names)) in theirs
         }
         shown = [name for name in names if len({key(one[each].get(name)) for each in pairs}) > 1]
+        ranks = _ranks(base.plan, one, shown)
+        in_order = sorted(pairs, key=lambda mine: [ranks[name][key(one[mine].get(name))] for name in shown])
         contrasts += [
             Contrast(
                 workload=workload,
@@ -60,7 +65,7 @@ def matched(base: Source, new: Source) -> Matched:
                 new=f"new: {its}",
                 fixed={name: one[mine].get(name) for name in shown},
             )
-            for mine, its in pairs.items()
+            for mine, its in ((mine, pairs[mine]) for mine in in_order)
         ]
         for source, count in ((base, len(one) - len(pairs)), (new, len(other) - len(pairs))):
             if pairs and count:
@@ -73,6 +78,13 @@ def matched(base: Source, new: Source) -> Matched:
     if not contrasts:
         raise UserError(f"{base.name} and {new.name} have no treatment in common: {'; '.join(reasons)}.")
     return Matched(contrasts=tuple(contrasts), settings=tuple(settings.values()), notes=tuple(notes))
+
+
+def _ranks(plan: Plan, side: Mapping[str, Settings], names: Sequence[str]) -> dict[str, dict[object, int]]:
+    """Return the place of each level of each factor: as the scenario writes it, else by size."""
+    written = {name: values for role in plan.factors.values() for name, values in role.items()}
+    orders = {name: ordered(sorted_levels(_levels(side, name)), written.get(name, ())) for name in names}
+    return {name: {key(level): place for place, level in enumerate(order)} for name, order in orders.items()}
 
 
 def _workloads(base: Source, new: Source) -> list[tuple[str, Mapping[str, Settings], Mapping[str, Settings]]]:

@@ -50,7 +50,8 @@ def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str,
     on one start. Else the start is the unit, with the median of its trials, and two starts are a pair if each has the
     trials of one block alone, the same one. What has no partner is left out, and a pair that was not measured in
     turns with the others: a block that only one side has, or a time, would be taken for an effect. Without `paired`,
-    between two results, there are no pairs, and trials on a virtual clock are units of their own.
+    between two results, there are no pairs: the values are those of the trials, which say how far each result is
+    known; only on a virtual clock are they units of inference.
     """
     starts = [list(dict.fromkeys(each.start for each in side)) for side in (base, new)]
     counts = len(starts[0]), len(starts[1])
@@ -61,9 +62,10 @@ def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str,
         sides = [_grouped(side, lambda each: each.block) for side in (base, new)]
         return _of_pairs("start", sides[0], sides[1], path, counts)
     virtual = {*starts[0], *starts[1]} == {VIRTUAL}
-    sides = [_grouped(side, lambda each: each.trial if virtual else each.start) for side in (base, new)]
-    kind: UnitOfInference = "trial" if virtual else "start"
-    if virtual:  # trials of equal names are no pairs
+    by_trial = virtual or not paired
+    sides = [_grouped(side, lambda each: each.trial if by_trial else each.start) for side in (base, new)]
+    kind: UnitOfInference = "trial" if virtual else "start" if paired else "result"
+    if by_trial:  # trials of equal names are no pairs
         sides = [{(place, key): trials for key, trials in side.items()} for place, side in enumerate(sides)]
     return Units(kind=kind, base=_medians(sides[0], path), new=_medians(sides[1], path), starts=counts)
 

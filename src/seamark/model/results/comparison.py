@@ -9,7 +9,7 @@ from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.service import Origin
 
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
-UnitOfInference = Literal["trial", "start", "item", "cluster"]
+UnitOfInference = Literal["trial", "start", "result", "item", "cluster"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +71,22 @@ class ComparedAnswers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Between:
+    """How results of one treatment differ: `sd` of the logarithms of `results` of the history; None: an assumption.
+    `limit` is the margin widened by that, a ratio or a difference of qualities."""
+
+    sd: float
+    results: int | None = None
+    limit: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compared:
     """`new` against `base` by one metric, with all other factors `fixed`; `factor` is None between two results.
 
     `unit_of_inference` is what the test counts: a trial where both treatments were on the same starts of a server,
-    else a start, with the median of its trials; of scores an item, or a cluster of items, of `answers`. `ratio` is new / base, `shift` new - base in the metric's `unit`, both
+    else a start, with the median of its trials; of scores an item, or a cluster of items, of `answers`. Between two
+    results it is the result, one a side: `ratio` and `shift` have intervals within them, and there is no p. `ratio` is new / base, `shift` new - base in the metric's `unit`, both
     at the attained `confidence`. `p` is two-sided, `p_adjusted` by Holm's method over the family. Without `in_family`
     there is neither p nor verdict. `reason` says why a verdict is inconclusive, `remedy` what to do.
     """
@@ -97,6 +108,7 @@ class Compared:
     p: Number = None
     p_adjusted: Number = None
     answers: ComparedAnswers | None = field(default=None, metadata=OPTIONAL)
+    between: Between | None = field(default=None, metadata=OPTIONAL)
     in_family: bool = True
     verdict: ComparedVerdict | None = None
     reason: Word = None
