@@ -92,7 +92,9 @@ def _require_another(source: str, scenario: str, results: Path) -> None:
 
 
 def _run(words: list[str], source: str) -> None:
-    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+    done = subprocess.run(
+        words, stderr=subprocess.PIPE, text=True, errors="replace", check=False, env=os.environ | {"LC_ALL": "C"}
+    )
     if done.returncode in (0, VANISHED):
         return
     if done.returncode == NOT_THERE and "change_dir" in done.stderr:

@@ -114,6 +114,7 @@ def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
             shlex.split(expandvars(study.site.quota_command)),
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=ANSWER_S,
         )

@@ -33,7 +33,7 @@ class Status:
 def status(pid: int) -> Status | None:
     """Return the status of a process, None if it is gone."""
     try:
-        line = Path(f"/proc/{pid}/stat").read_text()
+        line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     fields = line.rpartition(")")[2].split()

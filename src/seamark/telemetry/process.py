@@ -85,7 +85,7 @@ def own_cgroup(pid: int, *, proc: Path = Path("/proc"), root: Path = CGROUPS) ->
 
 def _cgroup_of(process: Path) -> str | None:
     try:
-        lines = (process / "cgroup").read_text().splitlines()
+        lines = (process / "cgroup").read_text(errors="replace").splitlines()
     except OSError:
         return None
     return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)

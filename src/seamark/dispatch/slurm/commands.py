@@ -128,7 +128,9 @@ def jobs(folder: Path | None = None) -> list[Job]:
 def run(command: list[str], within_s: float | None = ANSWER_S) -> "subprocess.CompletedProcess[str]":
     """Run a command of Slurm. Raises SiteError if it is not installed or exceeds its time-out."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=within_s
+        )
     except FileNotFoundError:
         raise SiteError(
             f"no `{command[0]}` here: this needs Slurm. Call it on the site's login node, or name a site without"
@@ -150,7 +152,9 @@ def query(*command: str, within_s: float = ANSWER_S) -> str | None:
     """Return the output of a command with times in seconds since 1970, None on failure or time-out."""
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=True, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=within_s, check=True, env=environment
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout

@@ -296,5 +296,5 @@ def _reason(fault: BaseException) -> str:
 def largest_rss_bytes() -> int:
     """Return the largest resident size of this program. getrusage would include the parent's, inherited until
     exec."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))

@@ -36,7 +36,7 @@ def start_of(pid: int) -> str:
     """Return the start of a process in ticks since boot: with its id it identifies the process uniquely. Raises
     ProcessLookupError if it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             state, *rest = file.read().rpartition(")")[2].split()
     except OSError as error:
         raise ProcessLookupError(f"no process {pid}") from error

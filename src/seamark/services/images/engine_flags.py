@@ -68,7 +68,13 @@ def _help_text(image: Image, service: Service, site: Site, command: Sequence[str
     )
     try:
         completed = subprocess.run(
-            full_command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            full_command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as cause:
         raise SiteError(

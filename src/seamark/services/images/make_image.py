@@ -166,7 +166,9 @@ def _python_version(base: Path, site: Site) -> str:
 
 
 def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    ).stdout
 
 
 def _download(lock: Path, wheels: Path, version: str, image: Image) -> None:
@@ -184,7 +186,9 @@ def _download(lock: Path, wheels: Path, version: str, image: Image) -> None:
         "--dest",
         str(wheels),
     ]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode != 0:
         raise SiteError(
             f"{lock}: the packages of the image '{image.name}' cannot be downloaded. Is the network up? Without"

@@ -175,7 +175,7 @@ def _rewritten(path: Path, written_ns: int, within_s: float, clock: Clock) -> bo
 
 def _runs(pid: int) -> bool:
     try:
-        status = Path(f"/proc/{pid}/stat").read_text()
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] not in ("Z", "X")

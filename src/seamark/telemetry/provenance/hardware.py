@@ -192,7 +192,12 @@ def chrony() -> Chrony | None:
         return None
     try:
         result = subprocess.run(
-            ["chronyc", "-c", "tracking"], capture_output=True, text=True, timeout=CHRONY_WAIT_S, check=False
+            ["chronyc", "-c", "tracking"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CHRONY_WAIT_S,
+            check=False,
         )
         cells = result.stdout.strip().split(",")
         slow_s, rms_s, delay_s, dispersion_s = (float(cells[place]) for place in (4, 6, 10, 11))

@@ -81,7 +81,12 @@ def stripes(path: Path) -> Stripes | None:
         return None
     try:
         result = subprocess.run(
-            ["lfs", "getstripe", "-d", str(path)], capture_output=True, text=True, timeout=WAIT_S, check=False
+            ["lfs", "getstripe", "-d", str(path)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=WAIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -29,6 +29,10 @@ def software(root: Path, lock: Path | None) -> Software:
     )
 
 
+NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+"""A checkout's own settings may name programs that git would start."""
+
+
 def container_around_us() -> str | None:
     """Return the image that this process runs in, None outside of a container."""
     return next((os.environ[name] for name in CONTAINER if name in os.environ), None)
@@ -52,7 +56,12 @@ def os_name() -> str | None:
 def _git(root: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", root, *arguments], capture_output=True, text=True, timeout=10, check=False
+            ["git", *NO_PROGRAMS, "-C", root, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
