@@ -1,5 +1,7 @@
 """Machine files: each mistake is a line with place and remedy, in commands and in scenarios; nothing is written."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +194,13 @@ def test_the_command_runs_a_machine_and_its_log_passes_the_checker() -> None:
     assert "Failed node b of request r1 on GPU(s) [2, 3, 4] (gpu_removed)" in said
     assert "Data between GPUs: 0.00s" in said, "a megabyte over the network of 25 GB/s"
     assert in_process.run(["check", "execution_log.json", *files]) == (0, "PASS: 3 executions without conflicts\n")
+
+
+def test_check_shows_ten_of_many_mistakes_and_counts_the_others() -> None:
+    row = {"node_id": "n", "gpu_id": 0, "start_time": 0.0, "end_time": 5.0}
+    Path("log.json").write_text(json.dumps({"executions": [row | {"request_id": f"r{i}"} for i in range(60)]}))
+    code, said = in_process.run(["check", "log.json"])
+    *shown, more, verdict = said.splitlines()
+    assert (code, len(shown)) == (1, 10)
+    found = [int(word.replace(",", "")) for word in re.findall(r"\d[\d,]*", verdict)]
+    assert int(re.search(r"\d[\d,]*", more)[0].replace(",", "")) == sum(found) - 10  # type: ignore[index]

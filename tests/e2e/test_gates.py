@@ -128,7 +128,7 @@ def test_a_trial_beside_processes_that_compute_is_suspect_and_says_what_was_seen
     with burners(os.cpu_count() or 1):
         done = study.bench("submit", "-c", "config/scenarios/try.yaml", timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Warning: idle machine: others use " in done.stderr
+    assert "Warning: other load: " in done.stderr
     [trial] = study.trials()
     metrics = study.json(f"{trial.name}/metrics.json")
     assert metrics["verdict"] == "SUSPECT"

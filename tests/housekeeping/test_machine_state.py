@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from seamark.housekeeping.machine_state import MachineState, idle_machine, state_of, turbo, warnings_before_load
+from seamark.housekeeping.machine_state import MachineState, other_load, state_of, turbo, warnings_before_load
 
 QUIET = MachineState(
     others_ratio=0.05,
@@ -35,10 +35,10 @@ def test_a_quiet_machine_and_one_that_tells_nothing_have_no_line():
     [
         (
             {"others_ratio": 0.84, "busiest": {"python3": 1.5, "cc1": 0.2}},
-            "Warning: idle machine: others use 84% of the processors now (python3 1.5 cores, cc1 0.2 cores). "
-            "Times vary with it: measure when nothing else runs.",
+            "Warning: other load: other processes use 84 % of the processors now (python3 1.5 cores, cc1 0.2 cores). "
+            "Times vary with it. Measure when nothing else runs.",
         ),
-        ({"steal_ratio": 0.2}, "and a hypervisor gives 20% to other machines (steal)"),
+        ({"steal_ratio": 0.2}, "and a hypervisor gives 20 % to other machines (steal)"),
         ({"governors": ("performance", "powersave")}, "Warning: CPU governor: performance, powersave."),
         ({"swap_used_bytes": 1 << 29}, "Warning: swap: 537 of 1,074 MB in use."),
     ],
@@ -83,7 +83,7 @@ def test_a_process_that_computes_is_seen_and_named_and_this_one_is_no_other():
     assert state.others_ratio is not None
     assert state.others_ratio > 0.02 / (os.cpu_count() or 1)
     assert 0 <= (state.steal_ratio or 0.0) <= 1
-    assert idle_machine(state).seen.startswith("others use ")
+    assert other_load(state).seen.startswith("other processes use ")
 
 
 def test_too_little_disk_is_a_line(tmp_path, monkeypatch):

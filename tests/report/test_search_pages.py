@@ -72,7 +72,7 @@ def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp
     text = (report / "report.md").read_text()
     assert (report / "figures" / "postgres-search.svg").exists()
     assert "The largest rate_rps at which latency_p99_s" in text
-    assert re.search(r"\| 24\.0 \| 20\.0 – 28\.0 \| 16\.0 – 40\.0 \(93%\) \| converged \(2\) \| 2 / 2 \|", text)
+    assert re.search(r"\| 24\.0 \| 20\.0 – 28\.0 \| 16\.0 – 40\.0 \(93 %\) \| converged \(2\) \| 2 / 2 \|", text)
     rows = rows_of(text)
     assert len(rows) == 5 * 2 * len(PROBES), "five treatments, two repetitions"
     assert any("| 90.0 | 3.25 | failed | why fail |" in row for row in rows)
@@ -85,11 +85,11 @@ def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bra
     console.print(summary_table(decode(read_json(searched / "summary.json"), Summary), 160))
     lines = console.export_text().splitlines()
     assert lines[0].index("largest load") < lines[0].index("throughput")
-    assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93%\)", line)) for line in lines) == 5
+    assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93 %\)", line)) for line in lines) == 5
     text = (write_report(searched, tmp_path / "reports").parent / "report.md").read_text()
     summary = text.split("## Summary")[1].split("\n## ")[0]
     assert "largest load (requests/s) | between | throughput" in summary
-    assert len(re.findall(r"\| 24\.0 \| 16\.0 – 40\.0 \(93%\) \|", summary)) == 5
+    assert len(re.findall(r"\| 24\.0 \| 16\.0 – 40\.0 \(93 %\) \|", summary)) == 5
     with (searched / "summary.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["search_found"]]
     assert {row["search_bracket_low"] for row in rows} == {"16", "24"}

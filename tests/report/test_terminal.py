@@ -1,13 +1,14 @@
 """The table at the end of a run."""
 
 import csv
+import re
 
 import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
 
 from seamark.model.results.summary import Summary
-from seamark.report.terminal import summary_table
+from seamark.report.terminal import summary_table, verdicts_text
 from seamark.storage.codec import decode
 from seamark.storage.documents import read_json
 
@@ -68,7 +69,7 @@ def test_narrow_terminals_lose_what_matters_least_and_never_the_verdict(origins:
         }
         for at, origin in enumerate(origins)
     ]
-    heads = ["makespan s", "err %", "p99 ms", "units/s", "p50 ms", "throughput", "min – max"]
+    heads = ["makespan s", "err %", "p99 ms", "requests/s", "p50 ms", "throughput", "min – max"]
     seen = []
     for width in range(60, 161):
         console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -79,9 +80,73 @@ def test_narrow_terminals_lose_what_matters_least_and_never_the_verdict(origins:
         assert "…" not in text, width
         assert len(set(origins)) == 1 or "measured" in text.split("Simulated")[0], width
         seen.append([head for head in heads if head in text])
+        assert width < 80 or "simulated" in text.split("Simulated")[0], width
     assert seen[0] == ["makespan s"]
-    assert ["makespan s", "err %", "p99 ms", "units/s"] in seen
-    assert seen[-1] == [head for head in heads if head != "units/s"]
+    assert ["makespan s", "err %", "p99 ms", "requests/s"] in seen
+    assert seen[-1] == heads
+
+
+def shown(width: int, *rows: dict[str, object], **more: object) -> str:
+    treatments = [{"treatment": f"t{at}", "workload": "w", "service": "x", **row} for at, row in enumerate(rows)]
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table(decode({"treatments": treatments, **more}, Summary), width))
+    return console.export_text()
+
+
+def compared(*metrics: str) -> dict[str, object]:
+    pairs = [{"workload": "w", "metric": name, "better": "lower", "base": {}, "new": {}} for name in metrics]
+    return {"comparisons": {"comparisons": pairs}}
+
+
+LOAD = {
+    "throughput": {"median": 50.0, "unit": "tokens_per_s"},
+    "latency_ms": {"p50": 7.0, "p99": 9.0},
+    "ttft_ms": {"p99": 3.25},
+    "quality": {"completion_mean_s": 62.9},
+}
+
+
+@pytest.mark.parametrize("width", [80, 110, 160])
+def test_what_the_scenario_compares_stands_first(width: int) -> None:
+    for metric, head in {
+        "completion_mean_s": "completion mean s",
+        "ttft_ms.p99": "ttft p99 ms",
+        "latency_ms.p99": "p50 ms",
+    }.items():
+        first = shown(width, LOAD, **compared(metric)).splitlines()[0]
+        assert first.index(head) < first.index("tokens/s" if width == 80 else "throughput"), metric
+
+
+def test_without_a_comparison_the_figure_that_the_load_leaves_open_stands_first() -> None:
+    for pattern, first, second in (("poisson", "p99 ms", "tokens/s"), ("closed", "tokens/s", "p50 ms")):
+        head = shown(80, {**LOAD, "config": {"pattern": pattern}}).splitlines()[0]
+        assert head.index(first) < head.index(second), pattern
+
+
+def test_two_units_are_never_under_one_head() -> None:
+    of_requests = {"throughput": {"median": 20.0, "unit": "requests_per_s"}}
+    text = shown(80, LOAD, of_requests)
+    assert [unit for unit in ("tokens/s", "requests/s") if unit in text.splitlines()[0]] == []
+    assert re.search(r"w, tokens/s .* 50\.0 ", text)
+    assert re.search(r"w, requests/s .* 20\.0 ", text)
+
+
+def test_the_reasons_of_a_run_are_counted_in_a_line() -> None:
+    def reason(code: str, count: int, severity: str = "suspect") -> dict[str, object]:
+        return {"code": code, "count": count, "severity": severity, "text": "", "remedy": ""}
+
+    rows = [
+        {"treatment": "a", "workload": "w", "service": "x", "reasons": [reason("busy_elsewhere", 20)]},
+        {
+            "treatment": "b",
+            "workload": "w",
+            "service": "x",
+            "reasons": [reason("steady", 12), reason("busy_elsewhere", 8), reason("said", 3, "note")],
+        },
+    ]
+    summary = decode({"treatments": rows, "verdicts": {"VALID": 2, "SUSPECT": 28}}, Summary)
+    assert verdicts_text(summary) == "28 SUSPECT: busy_elsewhere 28, steady 12"
+    assert verdicts_text(decode({"treatments": rows, "verdicts": {"VALID": 2}}, Summary)) is None
 
 
 def test_whole_levels_that_only_one_service_has_stay_whole_in_summary_csv(tmp_path):

@@ -12,7 +12,7 @@ from in_process import run
 from seamark.model.results.schedule_metrics import Outcomes
 from seamark.simulation.machine import Machine
 from seamark.trials.simulation.policy_comparison import compare_policies
-from seamark.trials.simulation.quick_simulation import simulated_blocks
+from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
 SYSTEM = Path(__file__).resolve().parents[2] / "config" / "clusters" / "system_config.yaml"
 WORDS = ["simulate", "--gpus", "2", "--config", str(SYSTEM), "--requests", "asked.json"]
@@ -33,6 +33,16 @@ def asked(tmp_path, monkeypatch):
 
 def blocks(seeds, policies=("baseline", "fifo", "static-placement"), gpus=2):
     return list(simulated_blocks(SYSTEM, Path("asked.json"), policies, Machine(gpus=gpus), "timestamps", seeds))
+
+
+def test_columns_stay_apart_however_long_the_times_are():
+    runs = blocks(range(1))[0]
+    grown = [replace(run.figures, makespan_s=1.5e9, switch_s=1e9, switches=10**9, completion=None) for run in runs]
+    of_one = policy_table([replace(run, figures=each) for run, each in zip(runs, grown, strict=True)])
+    compared = compare_policies({run.policy: [each] * 2 for run, each in zip(runs, grown, strict=True)}, "makespan")
+    assert all(len(line.split()) == 7 for line in of_one[1 : 1 + len(runs)])
+    assert "1,500,000,000.00  " in compared.lines[1]
+    assert compared.lines[1].endswith("  1,000,000,000")
 
 
 @pytest.mark.covers("C14")

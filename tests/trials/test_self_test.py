@@ -1,14 +1,17 @@
 """The load generator against the truth: what it counts is exact, what it times is never shorter."""
 
+import io
 import json
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 from service_environment import environment
 
+from seamark.cli.doctor import loads_table
 from seamark.trials.reader_self_test import METHODS, QUESTIONS, reader_self_test
-from seamark.trials.self_test import LOADS, self_test
+from seamark.trials.self_test import LOADS, Errors, self_test
 
 pytestmark = [pytest.mark.services, pytest.mark.covers("E-FR09", "E-CLI02")]
 
@@ -35,6 +38,25 @@ def test_doctor_prints_what_the_self_test_saw():
     assert [load["load"] for load in document["loads"]] == list(LOADS)
     if document["known_reader"] is not None:  # the environment is built by the tests of its server
         assert {each["method"]: each["right"] for each in document["known_reader"]}["dense"] == QUESTIONS
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_verdict_of_the_self_test_fits_into_a_terminal(width: int) -> None:
+    errors = Errors(
+        load="1,000/s, one token",
+        requests=123_456,
+        ttft_p50_ms=1234.5,
+        ttft_p99_ms=98765.4,
+        end_p50_ms=1234.5,
+        end_p99_ms=98765.4,
+        wrong_tokens=1,
+        wrong_chunks=0,
+        failed=0,
+        lag_p99_us=1e6,
+    )
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(loads_table([errors]))
+    assert "wrong " in console.export_text().splitlines()[1]
 
 
 @pytest.mark.sweep

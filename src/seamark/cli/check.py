@@ -5,6 +5,10 @@ from pathlib import Path
 import click
 
 from seamark.errors import UserError
+from seamark.model.plurals import counted
+
+SHOWN = 10
+"""Lines about what is wrong; the others are counted."""
 
 
 @click.command("check")
@@ -42,13 +46,17 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
         check_rules(result, document, inputs.system, inputs.requests.requests)
     conflicts, others = len(result.conflicts), len(result.problems)
     verdict = (
-        f"PASS: {result.executions} executions without conflicts"
+        f"PASS: {result.executions:,} executions without conflicts"
         if result.passed
-        else f"FAIL: {conflicts} conflict{'s' * (conflicts != 1)}, {others} other mistake{'s' * (others != 1)}"
+        else f"FAIL: {counted(conflicts, 'conflict')}, {counted(others, 'other mistake')}"
     )
     if not quiet:
-        for line in (*(conflict.text for conflict in result.conflicts), *result.problems):
+        wrong = [*(conflict.text for conflict in result.conflicts), *result.problems]
+        more = len(wrong) - SHOWN
+        for line in wrong[:SHOWN]:
             click.echo(line)
+        if more > 0:
+            click.echo(f"... and {more:,} more{'' if save_report else '; --save-report writes all of them'}")
     click.echo(verdict)
     if save_report:
         path = log.with_name(f"{log.stem}_conflicts_report.json")

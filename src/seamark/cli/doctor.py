@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seamark.model.site import Pinning
     from seamark.planning.study import Study
     from seamark.trials.reader_self_test import KnownAnswers
+    from seamark.trials.self_test import Errors
 
 STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -83,25 +84,32 @@ def _self_test(as_json: bool, pinning: "Pinning | str", study: "Study | None") -
         known = None if answers is None else [vars(each) for each in answers]
         click.echo(json.dumps({"schema_version": 1, "loads": rows, "known_reader": known}, indent=1))
     else:
-        table = Table(box=None, pad_edge=False)
-        for head in ("load", "requests", "TTFT ms", "reply ms", "late us", "counts", ""):
-            table.add_column(head, no_wrap=True, justify="left" if head in ("load", "counts", "") else "right")
-        for errors in found:
-            word = "right" if errors.well else "slow" if errors.right else "wrong"
-            table.add_row(
-                errors.load,
-                f"{errors.requests:,}",
-                f"{errors.ttft_p50_ms:.2f} / {errors.ttft_p99_ms:.2f}",
-                f"{errors.end_p50_ms:.2f} / {errors.end_p99_ms:.2f}",
-                "" if errors.lag_p99_us is None else f"{errors.lag_p99_us:,.0f}",
-                "wrong" if errors.wrong_tokens + errors.wrong_chunks + errors.failed else "exact",
-                f"[{'green' if errors.well else 'yellow' if errors.right else 'bold red'}]{word}[/]",
-            )
         console = Console()
         console.print("Client's time minus server's time (p50 / p99), and schedule lag (p99):")
-        console.print(table)
+        console.print(loads_table(found))
         console.print(_known_answers(answers))
     return 0 if all(errors.right for errors in found) and all(each.all_known for each in answers or ()) else 3
+
+
+def loads_table(found: "Sequence[Errors]") -> Table:
+    """Return the errors of each load, its verdict first, so that a narrow terminal cuts none."""
+    table = Table(box=None, pad_edge=False)
+    left = ("", "load", "counts")
+    for head in ("", "load", "requests", "TTFT ms", "reply ms", "late us", "counts"):
+        fold = {"overflow": "fold"} if head == "load" else {"no_wrap": True}
+        table.add_column(head, justify="left" if head in left else "right", min_width=0 if head else 5, **fold)
+    for errors in found:
+        word = "right" if errors.well else "slow" if errors.right else "wrong"
+        table.add_row(
+            f"[{'green' if errors.well else 'yellow' if errors.right else 'bold red'}]{word}[/]",
+            errors.load,
+            f"{errors.requests:,}",
+            f"{errors.ttft_p50_ms:.2f} / {errors.ttft_p99_ms:.2f}",
+            f"{errors.end_p50_ms:.2f} / {errors.end_p99_ms:.2f}",
+            "" if errors.lag_p99_us is None else f"{errors.lag_p99_us:,.0f}",
+            "wrong" if errors.wrong_tokens + errors.wrong_chunks + errors.failed else "exact",
+        )
+    return table
 
 
 def _known_answers(answers: "Sequence[KnownAnswers] | None") -> "Table | str":

@@ -98,7 +98,8 @@ def _servers(study: Study) -> list[tuple[str, str]]:
 def _table(study: Study, now: Progress, left: TimeLeft | None) -> Table:
     table = Table(title=f"{now.scenario}: {now.count('ok')} of {counted(len(now.states), 'trial')} measured")
     for column in ("deployment", "server", "measured", "running", "failed", "planned"):
-        table.add_column(column, justify="left" if column in ("deployment", "server") else "right")
+        whole = {"overflow": "fold"} if column == "deployment" else {"no_wrap": True}
+        table.add_column(column, justify="left" if column in ("deployment", "server") else "right", **whole)
     for deployment, server in _servers(study):
         states = [state for state in now.states if state.deployment == deployment]
         part = Progress(scenario=now.scenario, states=tuple(states))

@@ -338,15 +338,22 @@ def _opening(study: Study, before: Progress) -> str:
 
 
 def show_summary(study: Study, console: Console) -> None:
-    """Print the summary table and the path of the report, where they exist."""
+    """Print the summary table, why trials are not VALID, which level an evaluation says to take, and the path of the
+    report, where they exist."""
     from seamark.model.results.summary import Summary
-    from seamark.report.terminal import summary_table
+    from seamark.report.fronts import choice_sentence
+    from seamark.report.terminal import summary_table, verdicts_text
     from seamark.storage.documents import read
 
-    summary = study.folder(study.scenario.name).summary
+    file = study.folder(study.scenario.name).summary
     page = study.reports / study.scenario.name / "index.html"
-    if summary.exists():
-        console.print(summary_table(read(summary, Summary)))
+    if file.exists():
+        summary = read(file, Summary)
+        console.print(summary_table(summary))
+        fronts = summary.comparisons.fronts if summary.comparisons is not None else ()
+        for line in (verdicts_text(summary), choice_sentence(fronts)):
+            if line:
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
     if page.exists():
         console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True, markup=False)
 

@@ -17,7 +17,7 @@ from seamark.housekeeping.machine_state import (
     Finding,
     Level,
     governor,
-    idle_machine,
+    other_load,
     state_of,
     swap,
     synchronised,
@@ -102,7 +102,7 @@ def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> F
 
 
 def _idle(study: Study) -> Finding:
-    return idle_machine(state_of(interval_s=1.0))
+    return other_load(state_of(interval_s=1.0))
 
 
 def _governor(study: Study) -> Finding:

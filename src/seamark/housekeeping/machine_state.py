@@ -10,6 +10,7 @@ from typing import Literal
 
 import psutil
 
+from seamark.report.numbers import percent
 from seamark.telemetry.provenance import hardware
 from seamark.telemetry.provenance.kernel_files import ROOT, read_text
 
@@ -72,21 +73,21 @@ def state_of(root: Path = ROOT, *, interval_s: float = 0.0) -> MachineState:
     )
 
 
-def idle_machine(state: MachineState) -> Finding:
+def other_load(state: MachineState) -> Finding:
     """Check what other processes use now."""
-    what = "idle machine"
+    what = "other load"
     if state.others_ratio is None:
         return Finding(what=what, level="ok", seen="not watched")
     steal = state.steal_ratio or 0.0
-    seen = f"others use {state.others_ratio:.0%} of the processors now"
+    seen = f"other processes use {percent(state.others_ratio)} % of the processors now"
     if steal >= STEAL:
-        seen += f", and a hypervisor gives {steal:.0%} to other machines (steal)"
+        seen += f", and a hypervisor gives {percent(steal)} % to other machines (steal)"
     if state.others_ratio <= BUSY and steal < STEAL:
         return Finding(what=what, level="ok", seen=seen)
     named = [f"{name} {cores:.1f} cores" for name, cores in (state.busiest or {}).items()]
     seen += f" ({', '.join(named)})" if named else ""
     return Finding(
-        what=what, level="warning", seen=seen, remedy="Times vary with it: measure when nothing else runs."
+        what=what, level="warning", seen=seen, remedy="Times vary with it. Measure when nothing else runs."
     )
 
 
@@ -152,7 +153,7 @@ def warnings_before_load(
     Left out is what nearly every machine has and no user changes for one measurement: turbo, the length of queues,
     the number of ports. The clock's synchronisation matters to loads on several machines only.
     """
-    findings = [idle_machine(state), governor(state), swap(state)]
+    findings = [other_load(state), governor(state), swap(state)]
     findings += [synchronised(state)] if several_machines else []
     findings += [free_space(results)] if results is not None else []
     return tuple(f"Warning: {each.what}: {each.seen}. {each.remedy}" for each in findings if each.level != "ok")

@@ -1,6 +1,6 @@
 """Format of numbers, levels and units in reports: three or four significant digits, an en dash for unknown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import floor, isfinite, log10
 
 from seamark.config.forms.table import is_structured, label_of
@@ -59,11 +59,12 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def bracket(search: SearchSummary | None, *, confidence: bool = True) -> str:
-    """Return the bracket of a search with its confidence, such as "155 – 205 (92 %)"; an open side is left empty."""
+    """Return the bracket of a search with its confidence, `155 – 205 (92 %)`; with an open side `≥ 155`, `≤ 205`."""
     if search is None or search.bracket == (None, None):
         return ABSENT
-    sides = " – ".join("" if one is None else number(one) for one in search.bracket)
-    return sides.strip() + (f" ({search.confidence:.0%})" if confidence and search.confidence else "")
+    low, high = (None if side is None else number(side) for side in search.bracket)
+    sides = f"≤ {high}" if low is None else f"≥ {low}" if high is None else f"{low} – {high}"
+    return sides + (f" ({percent(search.confidence)} %)" if confidence and search.confidence else "")
 
 
 def median_of(spread: Spread | None) -> float | None:
@@ -88,6 +89,19 @@ def level(value: Value, name: str = "") -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return label_of(name, value) if is_structured(name) else str(value)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), gap: str = "  ") -> list[str]:
+    """Return the rows of a table as lines: columns as wide as their longest cell, with a gap between them. Those at
+    the places `left` are flush left, the others flush right."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [
+        gap.join(
+            cell.ljust(width) if place in left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def unit_words(unit: str | None) -> str:

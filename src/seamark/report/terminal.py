@@ -10,18 +10,21 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from seamark.model.objectives import MAKESPAN
+from seamark.analysis.comparison.metric_names import RUN_TIME
+from seamark.model.objectives import MAKESPAN, SEARCH_FOUND
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
 from seamark.model.service import Value
+from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_head, figure_text
 from seamark.report.numbers import (
     ABSENT,
     BOUND_NOTE,
     MEAN_NOTE,
     SEARCHED,
     UNSTEADY_NOTE,
+    aligned,
     bracket,
     level,
     number,
@@ -65,18 +68,19 @@ class _Column:
 def summary_table(summary: Summary, width: int | None = None) -> Table:
     """Return a row for each treatment of a summary; a withheld number is an en dash.
 
-    Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out, and
-    then what else does not fit, the verdict last. Of a search the load that was found comes first, with its bracket,
-    and what it reached only where there is room. Lower bounds and percentiles of saturated trials are marked; the
-    caption says with what. Programs have a run time in place of percentiles, simulated schedules a makespan beside
-    them.
+    What the scenario compares stands first. Where `width` (that of the terminal, unless given) is small, spread, p95
+    and repetitions are left out, and then what else does not fit, the verdict last. What a search reached stands
+    beside the load that it found only where there is room. Lower bounds and percentiles of saturated trials are
+    marked; the caption says with what. Programs have a run time in place of percentiles, simulated schedules a
+    makespan beside them.
     """
     available = width or shutil.get_terminal_size().columns
     rows = in_order(summary)
-    columns = _columns(rows, units=available >= MIDDLE, wide=available >= WIDE)
+    asked = asked_groups(asked_metrics(summary.comparisons, rows))
+    columns = _columns(rows, asked, units=available >= MIDDLE, wide=available >= WIDE)
     for units in (available >= MIDDLE, False):
         if _width(columns) > available:
-            columns = _columns(rows, units=units, wide=False)
+            columns = _columns(rows, asked, units=units, wide=False)
     for column in sorted((each for each in columns if each.spare), key=lambda each: -each.spare):
         if _width(columns) > available:
             columns.remove(column)
@@ -100,53 +104,83 @@ def _width(columns: Sequence[_Column]) -> int:
     return sum(column.least + 2 for column in columns)
 
 
-def _columns(rows: Sequence[SummaryRow], *, units: bool, wide: bool) -> list[_Column]:
-    """Return the columns in their order; with `units` those are named, with `wide` nothing is left out."""
-    searched = any(row.search for row in rows)
-    reached = wide or not searched
+def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, wide: bool) -> list[_Column]:
+    """Return the columns in their order, first what is `asked`; with `units` those are named, with `wide` nothing is
+    left out."""
     programs = all(row.component == "program" for row in rows)
-    schedules = any(MAKESPAN in row.quality for row in rows)
-    origins = {row.origin for row in rows}
     workloads = [row.workload for row in rows]
+    if not units and len(_units(rows)) > 1:  # no room for a column of them
+        workloads = [", ".join(filter(None, (row.workload, unit_words(row.throughput.unit)))) for row in rows]
     again = [at > 0 and name == workloads[at - 1] for at, name in enumerate(workloads)]
-    columns = [
-        _Column(
-            head="workload",
-            cells=[Text("" if same else name) for name, same in zip(workloads, again, strict=True)],
-            left=True,
-            folds_at=16,
-        )
-    ]
-    if any(row.origin == "simulated" for row in rows):
-        spare = 4 if len(origins) == 1 else 0  # the caption says it too
-        columns.append(_Column(head=ORIGIN, cells=[row.origin for row in rows], left=True, spare=spare))
+    names = [Text("" if same else name) for name, same in zip(workloads, again, strict=True)]
     levels = [Text(_levels(row.factors) or ABSENT) for row in rows]
-    columns.append(_Column(head="factors", cells=levels, left=True, folds_at=20))
-    if searched:
+    verdicts = [Text(row.verdict, style=COLOURS.get(row.verdict, "")) for row in rows]
+    figures: dict[str, list[_Column]] = {name: [] for name in asked}
+    if any(row.search for row in rows):
         found, between = zip(*(_found(row.search, units=units) for row in rows), strict=True)
-        columns.append(_Column(head="largest load" if units else "found", cells=found))
-        columns.append(_Column(head="between", cells=between))
-    if reached:
-        head, spare = ("throughput", 0) if units else ("units/s", 3 if schedules else 0)
-        columns.append(_Column(head=head, cells=[number(row.throughput.median) for row in rows], spare=spare))
-        if wide:
-            spans = [span(row.throughput.min, row.throughput.max) for row in rows]
-            columns.append(_Column(head="min – max", cells=spans))
-        if units:
-            columns.append(_Column(head="", cells=[Text(unit_words(row.throughput.unit)) for row in rows], left=True))
+        figures[SEARCH_FOUND] = [
+            _Column(head="largest load" if units else "found", cells=found),
+            _Column(head="between", cells=between),
+        ]
+    if wide or SEARCH_FOUND not in figures or asked[0] == "throughput":
+        figures["throughput"] = _throughput(rows, units=units, wide=wide)
     if programs:
-        columns.append(_Column(head="run time s", cells=[number(row.quality.get("run_time_s")) for row in rows]))
-    if schedules:
-        columns.append(_Column(head="makespan s", cells=[number(row.quality.get(MAKESPAN)) for row in rows]))
-    for name in () if programs else _percentiles(searched=searched, units=units, wide=wide):
-        cells = [Text(f"{statistic(row.latency_ms, name)}{saturation_mark(row.codes)}") for row in rows]
-        columns.append(_Column(head=f"{name} ms", cells=cells, spare={"p50": 5, "p99": 2}.get(name, 0)))
-    columns.append(_Column(head="err %", cells=[percent(row.errors.rate) for row in rows], spare=1))
+        figures[RUN_TIME] = [_Column(head="run time s", cells=[number(row.quality.get(RUN_TIME)) for row in rows])]
+    if any(MAKESPAN in row.quality for row in rows):
+        figures[MAKESPAN] = [_Column(head="makespan s", cells=[number(row.quality.get(MAKESPAN)) for row in rows])]
+    if not programs:
+        shown = _percentiles(searched=SEARCH_FOUND in figures, units=units, wide=wide)
+        figures[RESPONSE] = [_percentile(rows, name, asked=RESPONSE in asked) for name in shown]
+    for name in asked:
+        if not figures[name]:
+            head = " ".join(figure_head(rows, name)).strip()
+            figures[name] = [_Column(head=head, cells=[figure_text(row, name) for row in rows])]
+    columns = [_Column(head="workload", cells=names, left=True, folds_at=16)]
+    if any(row.origin == "simulated" for row in rows):
+        spare = 1 if len({row.origin for row in rows}) == 1 else 0  # the caption says it too
+        columns.append(_Column(head=ORIGIN, cells=[row.origin for row in rows], left=True, spare=spare))
+    columns.append(_Column(head="factors", cells=levels, left=True, folds_at=20))
+    columns += [column for group in figures.values() for column in group]
+    columns.append(_Column(head="err %", cells=[percent(row.errors.rate) for row in rows], spare=2))
     if wide:
         columns.append(_Column(head="ok", cells=[f"{row.repetitions}/{row.planned}" for row in rows]))
-    verdicts = [Text(row.verdict, style=COLOURS.get(row.verdict, "")) for row in rows]
     columns.append(_Column(head="verdict", cells=verdicts, left=True))
     return columns
+
+
+def _throughput(rows: Sequence[SummaryRow], *, units: bool, wide: bool) -> list[_Column]:
+    """Return the throughput with its unit: in a column where there is room for `units`, else in the head, or with the
+    workload where it differs."""
+    names = _units(rows)
+    head = names[0] if len(names) == 1 and not units else "throughput"
+    spare = 4 if not units and any(MAKESPAN in row.quality for row in rows) else 0
+    columns = [_Column(head=head, cells=[number(row.throughput.median) for row in rows], spare=spare)]
+    if not units:
+        return columns
+    if wide:
+        spans = [span(row.throughput.min, row.throughput.max) for row in rows]
+        columns.append(_Column(head="min – max", cells=spans))
+    return [*columns, _Column(head="", cells=[Text(unit_words(row.throughput.unit)) for row in rows], left=True)]
+
+
+def _units(rows: Sequence[SummaryRow]) -> list[str]:
+    return list(dict.fromkeys(unit_words(row.throughput.unit) for row in rows if row.throughput.unit))
+
+
+def _percentile(rows: Sequence[SummaryRow], name: str, *, asked: bool) -> _Column:
+    cells = [Text(f"{statistic(row.latency_ms, name)}{saturation_mark(row.codes)}") for row in rows]
+    return _Column(head=f"{name} ms", cells=cells, spare=0 if asked else {"p50": 5, "p99": 3}.get(name, 0))
+
+
+def verdicts_text(summary: Summary) -> str | None:
+    """Return how many trials are not VALID, with the number of trials for each reason, the most frequent first:
+    `28 SUSPECT: busy_elsewhere 28, no_steady_state 12`; None where all are."""
+    verdicts = [f"{count} {name}" for name, count in summary.verdicts.items() if name != "VALID" and count]
+    reasons = Counter[str]()
+    for row in summary.treatments:
+        reasons.update({reason.code: reason.count for reason in row.reasons if reason.severity != "note"})
+    said = ", ".join(f"{code} {count}" for code, count in reasons.most_common())
+    return f"{', '.join(verdicts)}{f': {said}' if said else ''}" if verdicts else None
 
 
 def _captions(summary: Summary, columns: Sequence[_Column]) -> set[str]:
@@ -232,12 +266,12 @@ def quick_load_text(
         )
     mark = " †" if metrics.saturated else ""
     if counts.ok or metrics.latency_ms.is_conditional:
-        lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
+        rows = [["ms", *QUANTILES]]
         for group, name in TIMES.items():
             times = getattr(metrics, group)
             if times and (group not in AS_TTFT or times != metrics.ttft_ms):
-                figures = (statistic(times, q) for q in QUANTILES)
-                lines.append(f"{name + mark:<15}" + "".join(f"{figure:>10}" for figure in figures))
+                rows.append([name + mark, *(statistic(times, q) for q in QUANTILES)])
+        lines += ["", *aligned(rows)]
     lines += _kinds(metrics.by_kind or {}, mark)
     lines += _notes(metrics, mark)
     if response is not None and response.count:
@@ -275,15 +309,13 @@ def _kinds(by_kind: Mapping[str, KindFigures], mark: str) -> list[str]:
         return []
     shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
     shown = [each for each in shown if any(getattr(kind, each[1]) for kind in by_kind.values())]
-    longest = max(len(name) for name in by_kind)
-    head = f"{'ms':<{longest}}{'requests':>10}{'failed':>8}"
-    head += "".join(f"{title + mark:>11}" for title, _, _ in shown)
-    rows = [
-        f"{name:<{longest}}{kind.requests:>10,}{kind.failed:>8,}"
-        + "".join(f"{statistic(getattr(kind, group), q):>11}" for _, group, q in shown)
+    rows = [["ms", "requests", "failed", *(title + mark for title, _, _ in shown)]]
+    rows += [
+        [name, f"{kind.requests:,}", f"{kind.failed:,}"]
+        + [statistic(getattr(kind, group), q) for _, group, q in shown]
         for name, kind in by_kind.items()
     ]
-    return ["", head, *rows]
+    return ["", *aligned(rows)]
 
 
 def _of_statuses(statuses: Counter[int] | None) -> str:

@@ -104,6 +104,8 @@ def test_a_search_with_time_enough_ends_with_a_narrow_bracket():
 def test_a_load_that_fails_by_chance_or_falls_short_once_is_not_the_end():
     late, quick = np.full(800, 0.02), np.full(800, 0.005)
     assert judged([Observation(values={MEAN: late})])[0] == "fail"
+    few = np.where(np.arange(10_000) % 150 == 0, 0.2, 0.01)
+    assert "0.67 % of requests took longer than 100 ms; 1 % may" in judged([Observation(values={TAIL: few})])[1]
     assert judged([Observation(values={MEAN: quick})])[0] == "pass"
     assert judged([Observation(against=("saturated",))])[0] == "likely_fail"
     assert judged([Observation(against=("saturated",)), Observation(against=("saturated",))])[0] == "fail"

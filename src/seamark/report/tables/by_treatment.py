@@ -144,7 +144,7 @@ def objectives_table(workload: str, treatments: Sequence[SummaryRow], named: boo
         columns.append(figures("goodput", shares, "%", "the same as a share of all requests due"))
     for objective in objectives:
         values, met = zip(*(_judgement(t, objective) for t in treatments), strict=True)
-        columns.append(figures(_objective_label(*objective), values, _unit(objective[0])))
+        columns.append(figures(_objective_label(*objective), values, _unit(objective[0], treatments)))
         columns.append(column("met", met))
     notes = OBJECTIVE_NOTES if good else OBJECTIVE_NOTES[:1] if objectives else ()
     caption = f"{workload}: objectives and rates" if named else "Objectives and rates"
@@ -263,9 +263,9 @@ def _is_time(metric: str) -> bool:
     return metric.endswith("_s") and not metric.endswith("_per_s")
 
 
-def _unit(metric: str) -> str:
+def _unit(metric: str, treatments: Sequence[SummaryRow]) -> str:
     if metric.startswith("throughput"):
-        return "units/s"
+        return " or ".join(dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit))
     return "ms" if _is_time(metric) else ""
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.plurals import counted
+from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
+from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_head, figure_text
 from seamark.report.numbers import (
     ABSENT,
     SEARCHED,
@@ -54,7 +57,8 @@ def summary_section(results: Results) -> Section:
         for name, own in workloads:
             besides = (streams_table, kinds_table, objectives_table, energy_table)
             found = (table_of(name, own, several) for table_of in besides)
-            tables += [workload_table(name, own, several), *(table for table in found if table)]
+            summary = workload_table(name, own, several, results.summary.comparisons)
+            tables += [summary, *(table for table in found if table)]
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
     if warning := mixture(results.summary):
@@ -62,11 +66,15 @@ def summary_section(results: Results) -> Section:
     return Section(id="results", title="Summary", blocks=blocks, sections=tuple(services))
 
 
-def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table:
-    """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict.
+def workload_table(
+    workload: str, treatments: Sequence[SummaryRow], named: bool, comparisons: Comparisons | None = None
+) -> Table:
+    """Return a row for each treatment: its factors, what the scenario compares, then throughput, response times,
+    errors and quality as far as they are not among that, and the verdict.
 
     A program has all of its figures, and no percentiles: a trial is one run.
     """
+    asked = asked_groups(asked_metrics(comparisons, treatments))
     is_program = treatments[0].component == "program"
     qualities, alike = (
         (list(dict.fromkeys(name for t in treatments for name in t.quality)), "")
@@ -80,33 +88,44 @@ def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool)
     spans = [
         known(span(t.throughput.min, t.throughput.max)) if t.repetitions else absent(NOT_MEASURED) for t in treatments
     ]
-    columns = factor_columns(treatments, treatments)
+    groups: dict[str, list[Column]] = {name: [] for name in asked}
     if searched:
         brackets = [bracket(t.search) for t in treatments]
         found = SEARCHED[searched], "found; median of repetitions"
-        columns.append(figures("largest load", [_found(t) for t in treatments], *found))
-        columns.append(figures("between", brackets, "", "the bracket of the search, with its confidence"))
+        groups[SEARCH_FOUND] = [
+            figures("largest load", [_found(t) for t in treatments], *found),
+            figures("between", brackets, "", "the bracket of the search, with its confidence"),
+        ]
     units = unit_words(unit)
-    columns.append(
-        figures("throughput", [_throughput(t.throughput, unit, most) for t in treatments], units, OVER_REPETITIONS)
-    )
-    columns.append(figures("min – max", spans, units, "over the repetitions"))
+    rates = [_throughput(t.throughput, unit, most) for t in treatments]
+    groups["throughput"] = [
+        figures("throughput", rates, units, OVER_REPETITIONS),
+        figures("min – max", spans, units, "over the repetitions"),
+    ]
     bandwidth = [median_of(t.bandwidth_mb_per_s) for t in treatments]
     if any(value is not None for value in bandwidth):
         cells = [figure_cell(value, "not known") for value in bandwidth]
-        columns.append(figures("bandwidth", cells, "MB/s", "10^6 bytes a second"))
-    for name in ("p50", "p95", "p99") if not is_program else ():
-        cells = [_response(t, name) for t in treatments]
-        columns.append(figures(name, cells, "ms", "response time, all repetitions pooled (histograms, within 0.5 %)"))
+        groups["bandwidth"] = [figures("bandwidth", cells, "MB/s", "10^6 bytes a second")]
+    if not is_program:
+        pooled = "response time, all repetitions pooled (histograms, within 0.5 %)"
+        groups[RESPONSE] = [
+            figures(name, [_response(t, name) for t in treatments], "ms", pooled) for name in ("p50", "p95", "p99")
+        ]
     errors = [ratio_cell(t.errors.rate, NOT_MEASURED) for t in treatments]
-    columns.append(figures("errors", errors, "%", "failed requests of those sent"))
-    for name in qualities:
+    groups["errors"] = [figures("errors", errors, "%", "failed requests of those sent")]
+    for name in (*(name for name in asked if any(name in t.quality for t in treatments)), *qualities):
         cells = [figure_cell(t.quality.get(name), "not measured") for t in treatments]
-        columns.append(figures(name.replace("_", " "), cells, "", OVER_REPETITIONS))
+        groups[name] = [figures(name.replace("_", " "), cells, "", OVER_REPETITIONS)]
     for name, metric in own.items():
         medians = [t.own[name].median if name in t.own else None for t in treatments]
         cells = [figure_cell(value, "not measured") for value in medians]
-        columns.append(figures(name.replace("_", " "), cells, metric.unit, metric.meaning))
+        groups[name] = [figures(name.replace("_", " "), cells, metric.unit, metric.meaning)]
+    for name in (name for name in asked if not groups[name]):
+        head, unit_of_it = figure_head(treatments, name)
+        texts = [figure_text(t, name) for t in treatments]
+        cells = [absent(NOT_MEASURED) if text == ABSENT else known(text) for text in texts]
+        groups[name] = [figures(head, cells, unit_of_it, OVER_REPETITIONS)]
+    columns = [*factor_columns(treatments, treatments), *(one for group in groups.values() for one in group)]
     done = [_complete(t) for t in treatments]
     columns.append(figures("ok", done, "of n", "repetitions with a result, of those planned"))
     columns.append(column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.model.scenario import Search
+from seamark.report.numbers import duration, percent
 from seamark.stats.decision import Odds, mean_odds, quantile_odds
 from seamark.trials.search.steps import (
     LOOK_ERROR,
@@ -99,7 +100,8 @@ def _likely_missed(limit: Limit, odds: Odds) -> bool:
 def _text(limit: Limit, odds: Odds) -> str:
     if limit.statistic == "mean":
         return f"{limit.name}: the mean is {odds.estimate:.4g}"
-    return f"{limit.name}: {odds.estimate:.2%} lie above, {1 - limit.probability:.3g} may"
+    above = f"{percent(odds.estimate)} % of requests took longer than {duration(limit.limit)}"
+    return f"{limit.name}: {above}; {percent(1 - limit.probability)} % may"
 
 
 @dataclass(frozen=True, kw_only=True)

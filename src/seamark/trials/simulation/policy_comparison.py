@@ -6,7 +6,7 @@ from statistics import median
 from typing import Literal
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.report.numbers import ABSENT
+from seamark.report.numbers import ABSENT, aligned
 from seamark.stats.compare import Comparison, Group, compare_family
 
 Measure = Literal["makespan", "mean completion"]
@@ -30,18 +30,18 @@ class PolicyComparison:
         requests did not complete, also their number."""
         base, *_ = self.figures
         blocks, left = len(self.figures[base]), any(map(_incomplete, self.figures.values()))
-        form = "{:<18}{:>12}{:>12}{:>10}" + ("{:>16}" if left else "{}") + "   {:<26}{:>9}  {}"
-        head = ("policy", "makespan s", "mean s", "switches", "incomplete" if left else "", f"ratio to {base}")
-        lines = [form.format(*head, "p", "verdict").rstrip()]
+        incomplete = ("incomplete",) if left else ()
+        rows = [("policy", "makespan s", "mean s", "switches", *incomplete, f"ratio to {base}", "p", "verdict")]
         for policy, figures in self.figures.items():
             cells = [
                 _median(each.makespan_s for each in figures),
                 _median(None if each.completion is None else each.completion.mean_s for each in figures),
-                f"{median(each.switches for each in figures):g}",
-                f"{_incomplete(figures):,} of {sum(each.requests for each in figures):,}" if left else "",
+                f"{median(each.switches for each in figures):,.10g}",
+                *((f"{_incomplete(figures):,} of {sum(each.requests for each in figures):,}",) if left else ()),
             ]
             verdict = ("", "", "") if policy == base else _verdict(self.comparisons.get(policy))
-            lines.append(form.format(policy, *cells, *verdict).rstrip())
+            rows.append((policy, *cells, *verdict))
+        lines = aligned(rows, left=(0, len(rows[0]) - 3, len(rows[0]) - 1))
         ratios = [each.ratio.confidence for each in self.comparisons.values() if each.ratio is not None]
         sure = f", with intervals of {min(ratios):.1%}" if ratios else ""
         lines.append(f"Medians over {blocks} blocks. Ratios are of the {self.measure}{sure}; p is adjusted by Holm.")

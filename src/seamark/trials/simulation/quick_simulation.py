@@ -13,7 +13,7 @@ from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.workloads.table import read_workload
 from seamark.errors import UserError
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.report.numbers import ABSENT
+from seamark.report.numbers import ABSENT, aligned
 from seamark.simulation.bounds import lower_bounds
 from seamark.simulation.execution_log import ExecutionLog, execution_log
 from seamark.simulation.log_text import event_lines, header_lines
@@ -137,14 +137,14 @@ def _run(
 def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
     """Return a table of several policies on the same work, and where all ran all of it the lower bound that none can
     be under."""
-    form = "{:<18}{:>12}{:>12}{:>12}{:>10}{:>10}{:>10}"
-    lines = [form.format("policy", "makespan s", "mean s", "P99 s", "switches", "switch s", "use %")]
+    rows = [["policy", "makespan s", "mean s", "P99 s", "switches", "switch s", "use %"]]
     for run in runs:
         figures, times = run.figures, run.figures.completion
         use = sum(gpu.use_ratio for gpu in figures.gpus) / len(figures.gpus)
         spread = [ABSENT, ABSENT] if times is None else [f"{each:,.2f}" for each in (times.mean_s, times.p99_s)]
-        cells = (f"{figures.makespan_s:,.2f}", *spread, figures.switches)
-        lines.append(form.format(run.policy, *cells, f"{figures.switch_s:,.2f}", f"{use:.1%}"))
+        switches = f"{figures.switches:,}", f"{figures.switch_s:,.2f}"
+        rows.append([run.policy, f"{figures.makespan_s:,.2f}", *spread, *switches, f"{100 * use:.1f}"])
+    lines = aligned(rows)
     if not any(run.figures.outcomes and run.figures.outcomes.incomplete_requests for run in runs):
         bounds = lower_bounds(runs[0].schedule.work, runs[0].schedule.machine)
         lines.append(f"No schedule is shorter than {bounds.best_s:,.2f} s, without any load or switch of a model.")
