@@ -87,9 +87,10 @@ def test_starts_of_two_results_are_never_pairs():
 def test_invalid_trials_are_excluded_and_counted_and_suspect_ones_are_counted():
     base = trials("a", LOW)
     base[0] = replace(base[0], verdict="INVALID", figures={PATH: Figure(value=1e9)})
-    base[1] = replace(base[1], verdict="SUSPECT")
+    base[1] = replace(base[1], verdict="SUSPECT", suspect=("busy_elsewhere",))
     found = one(base, trials("b", HIGH))
     assert (found.base.excluded, found.base.suspect, found.base.units) == (1, 1, 4)
+    assert dict(found.base.suspect_reasons) == {"busy_elsewhere": 1}
     nothing = one([replace(each, figures={}) for each in base], trials("b", HIGH))
     assert nothing.verdict == "inconclusive"
     assert "the baseline has no trial with valid figures" in nothing.reason

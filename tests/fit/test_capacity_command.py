@@ -306,6 +306,14 @@ def test_a_score_counts_measured_figures_in_their_intervals_and_right_verdicts(s
     assert said.startswith(f"{score.inside} of {score.compared} measured figures lie in their 90% intervals")
     assert f"right at {score.right} of {score.judged} loads" in said
     assert parse(run("--score", "results/scored", "--format", "json")[1], PredictionScore).inside == score.inside
+    for number, path in enumerate(sorted((study / "results" / "scored").glob("*--*/metrics.json"))):
+        document = json.loads(path.read_text())
+        verdict = "SUSPECT" if number else "INVALID"
+        reason = {"code": "busy_elsewhere", "severity": verdict.lower(), "text": "t", "remedy": "r"}
+        path.write_text(json.dumps(document | {"verdict": verdict, "reasons": [reason]}))
+    said = run("--score", "scored.yaml")[1]
+    assert "8 trials SUSPECT: busy_elsewhere" in said.splitlines()[0]
+    assert "1 trial left out: INVALID" in said
     planted_results(study, study / "scored.yaml", servers=2, mean_s=0.013)
     slower = parse(run("--score", "scored.yaml", "--format", "json")[1], PredictionScore)
     assert slower.inside < 0.5 * slower.compared

@@ -141,6 +141,45 @@ def test_a_trial_whose_times_are_not_those_of_its_server_stays_out(tmp_path, cod
     assert [each.trial for each in found.left_out] == ([] if stays else [named.parent.name])
 
 
+def doubted(folder, verdict="SUSPECT", code="busy_elsewhere"):
+    """Give every trial of a study a verdict with one reason."""
+    for path in folder.root.glob("*--*/metrics.json"):
+        document = json.loads(path.read_text())
+        severity = verdict.lower()
+        document |= {
+            "verdict": verdict,
+            "reasons": [{"code": code, "severity": severity, "text": "t", "remedy": "r"}],
+        }
+        path.write_text(json.dumps(document))
+
+
+@pytest.mark.slow
+@pytest.mark.covers("C14")
+def test_suspect_trials_enter_fit_score_and_plan_by_the_name_of_their_reason(tmp_path, monkeypatch):
+    doubted(planted_study(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 0, said
+    [model] = read(tmp_path / "out.json", FittedModels).stations
+    assert {source.suspect for source in model.sources} == {("busy_elsewhere",)}
+    told = f"{len(model.sources)} of {len(model.sources)} trials SUSPECT: busy_elsewhere {len(model.sources)}"
+    assert told in said
+    asked = ["--fit", "out.json", "--rate", "50", "--slo", "latency_mean_s <= 0.5", "--duration-s", "20"]
+    said = in_process.run(["capacity", *asked, "--trials", "20"])[1]
+    assert said.startswith("SUSPECT busy_elsewhere: "), said
+    assert told in said
+    said = in_process.run(["capacity", *asked, "--trials", "20", "--format", "json"])[1]
+    assert json.loads(said)["layouts"][0]["sources_suspect"] == ["busy_elsewhere"]
+
+
+def test_an_invalid_trial_enters_no_fit_whatever_its_reason(tmp_path):
+    folder = planted_study(tmp_path, rate_rps=[40, 80])
+    doubted(folder, "INVALID", "high_error_rate")
+    found = fit_inputs([(read(folder.plan, Plan), folder)])
+    assert found.stations == []
+    assert {each.why for each in found.left_out} == {"INVALID: high_error_rate"}
+
+
 @pytest.mark.covers("C14")
 def test_a_load_that_ran_out_of_requests_counts_until_its_last_one(tmp_path):
     folder = planted_study(tmp_path, requests=400)

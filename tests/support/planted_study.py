@@ -64,7 +64,8 @@ def planted_results(root: Path, path: Path, servers: int, mean_s: float) -> None
         count = random.poisson(float(str(trial.settings["rate_rps"])) * (warmup_s + duration_s))
         arrival_s = np.sort(random.uniform(0.0, warmup_s + duration_s, count))
         served = serve(Station(servers=servers, service=exponential(mean_s)), arrival_s, random)
-        rows = samples_of(arrival_s, arrival_s + 2e-5, served.end_s, first_s=served.end_s)
+        end_s = np.maximum(served.end_s, arrival_s + 3e-5)  # no reply before its request was sent
+        rows = samples_of(arrival_s, arrival_s + 2e-5, end_s, first_s=end_s)
         write_samples(folder.trial(trial.id).samples, rows, config_hash=trial.config_hash)
         record = a_load(warmup_s=warmup_s, duration_s=duration_s, node="node1", rows=len(rows))
         write(folder.trial(trial.id).load, record)

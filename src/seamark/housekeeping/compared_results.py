@@ -287,7 +287,7 @@ def _observations(results: ComparedResults, comparing: Comparing, source: str = 
             folder = results.folder.trial(result.trial.id)
             load = read_or_none(folder.load, LoadRecord)
             answers = trial_answers(result.trial, folder, load)
-            one = observation(result.trial, result.good, load, result.verdict, paths, source, answers)
+            one = observation(result.trial, result.good, load, result.verdict, paths, source, answers, result.reasons)
             groups.setdefault(treatment, []).append(one)
     return groups
 

@@ -111,10 +111,12 @@ def score_lines(score: PredictionScore) -> list[str]:
 
 def score_sentence(score: PredictionScore) -> str:
     """Return how many figures lie in their intervals, and at how many loads the verdict was right."""
+    suspect, codes = sum(load.doubtful for load in score.loads), (code for load in score.loads for code in load.codes)
+    doubts = f" {counted(suspect, 'trial')} SUSPECT: {', '.join(dict.fromkeys(codes))}." if suspect else ""
     share = f" ({score.inside / score.compared:.0%})" if score.compared else ""
     return (
         f"{score.inside} of {score.compared} measured figures lie in their {score.interval:.0%} intervals{share}; the"
-        f" predicted verdict on the objectives was right at {score.right} of {counted(score.judged, 'load')}."
+        f" predicted verdict on the objectives was right at {score.right} of {counted(score.judged, 'load')}.{doubts}"
     )
 
 
@@ -145,8 +147,8 @@ def verdict_line(load: ScoredLoad) -> str:
     verdict = "not measured" if load.right is None and not load.judged else "undecided"
     if load.right is not None:
         verdict = "right" if load.right else "wrong"
-    doubts = f" {counted(load.doubtful, 'trial')} with {', '.join(load.codes)}." if load.doubtful else ""
-    missing = f" {counted(load.unmeasured, 'trial')} without figures." if load.unmeasured else ""
+    doubts = f" {counted(load.doubtful, 'trial')} SUSPECT: {', '.join(load.codes)}." if load.doubtful else ""
+    missing = f" {counted(load.unmeasured, 'trial')} left out: INVALID or without figures." if load.unmeasured else ""
     return (
         f"{load.rate_rps:g} requests/s: predicted probability {load.predicted_met:.2f} that a trial meets the"
         f" objectives, {load.met} of {counted(load.judged, 'trial')} did: {verdict}.{suspect}{doubts}{missing}"

@@ -227,7 +227,11 @@ def _left_out(shown: Sequence[Compared]) -> list[str]:
     if excluded := sum(side.excluded for side in sides.values()):
         lines.append(f"{counted(excluded, 'trial')} left out: INVALID or without figures")
     if suspect := sum(side.suspect for side in sides.values()):
-        lines.append(f"{counted(suspect, 'trial')} of those compared {'is' if suspect == 1 else 'are'} SUSPECT")
+        codes = sum((Counter(side.suspect_reasons) for side in sides.values()), Counter[str]())
+        named = ": " + ", ".join(f"{code} {count}" for code, count in codes.most_common()) if codes else ""
+        lines.append(
+            f"{counted(suspect, 'trial')} of those compared {'is' if suspect == 1 else 'are'} SUSPECT{named}"
+        )
     if unmatched := sum(side.unmatched for side in sides.values()):
         lines.append(f"{counted(unmatched, 'trial')} left out: the other side has none in their block and start")
     if apart := sum(side.apart for side in sides.values()):

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from seamark.model.plurals import counted
-from seamark.model.results.fitted_model import FittedModels, ReplicaModel, StationModel
+from seamark.model.results.fitted_model import FittedModels, ReplicaModel, StationModel, suspect_text
 from seamark.report.numbers import number
 
 HEADS = ("held out", "figure", "trials", "median error", "largest", "in spreads", "in 90 % interval")
@@ -77,8 +77,8 @@ def _replica_lines(model: ReplicaModel) -> list[str]:
 
 
 def _judged_lines(model: StationModel | ReplicaModel) -> list[str]:
-    """Return what contradicts a model, and its scores."""
-    lines: list[str] = []
+    """Return what is doubtful of a model's trials, what contradicts it, and its scores."""
+    lines = [f"  {text}" for text in (suspect_text(model.sources),) if text]
     if model.contradictions:
         lines.append("  UNFIT FOR PLANS: its own trials contradict it.")
         lines += [f"  - {text}" for text in model.contradictions[:SHOWN]]

@@ -1,5 +1,6 @@
 """The comparisons themselves: records with verdicts, reasons and remedies from contrasts and observations. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -226,6 +227,7 @@ def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
         trials=len(used),
         excluded=len(trials) - len(used),
         suspect=sum(each.verdict == "SUSPECT" for each in used),
+        suspect_reasons=Counter(code for each in used if each.verdict == "SUSPECT" for code in each.suspect),
         starts=len({each.start for each in used}),
         median=median(values) if values else None,
         origin="simulated" if any(each.origin == "simulated" for each in trials) else "measured",

@@ -1,12 +1,12 @@
 """One trial as a comparison sees it: its figures, its start of the server, and what speaks against it. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict
+from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict, VerdictReason
 from seamark.model.service import Origin
 from seamark.model.trial import Trial
 
@@ -38,7 +38,7 @@ class Observation:
     trial without figures. `start` names the start of the server; trials of one start share its time and its place.
     `span_s` is when the trial began and ended, in seconds since 1970; None: not known, or on a virtual clock.
     `answers` are those whose replies were scored. Without `speed_of_method` its times are not those of its method,
-    such as of masks over dense attention."""
+    such as of masks over dense attention. `suspect` has the codes for which it is SUSPECT."""
 
     trial: str
     treatment: str
@@ -53,6 +53,7 @@ class Observation:
     span_s: tuple[float, float] | None = None
     answers: TrialAnswers | None = field(default=None, compare=False, repr=False)
     speed_of_method: bool = True
+    suspect: tuple[str, ...] = ()
 
     @property
     def counts(self) -> bool:
@@ -72,6 +73,7 @@ def observation(
     paths: Collection[str],
     source: str = "",
     answers: TrialAnswers | None = None,
+    reasons: Sequence[VerdictReason] = (),
 ) -> Observation:
     """Return what a comparison needs of a trial: the figures at `paths`, its qualities and its own metrics.
 
@@ -81,6 +83,7 @@ def observation(
     start = load.server_start if load is not None and load.server_start else trial.deployment
     simulated = metrics is not None and metrics.origin == "simulated"
     plain = Observation(
+        suspect=tuple(dict.fromkeys(each.code for each in reasons if each.verdict == "SUSPECT")),
         trial=trial.id,
         treatment=trial.treatment,
         block=trial.block,

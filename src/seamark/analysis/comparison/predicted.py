@@ -11,7 +11,7 @@ from seamark.model.scenario import PredictedLoad, Prediction
 def prediction_score(scenario: str, prediction: Prediction, results: Sequence[TrialResult]) -> PredictionScore:
     """Count the figures of trials that lie in their predicted intervals, and the loads with the predicted verdict.
 
-    A figure that is a lower bound, or that a trial has too few requests for, is not counted.
+    A figure that is a lower bound, or that a trial has too few requests for, is not counted, and no INVALID trial.
     """
     loads = tuple(
         _load(each, [result for result in results if result.trial.settings.get("rate_rps") == each.rate_rps])
@@ -31,7 +31,7 @@ def prediction_score(scenario: str, prediction: Prediction, results: Sequence[Tr
 
 
 def _load(predicted: PredictedLoad, results: Sequence[TrialResult]) -> ScoredLoad:
-    good = [each for each in results if each.good is not None]
+    good = [each for each in results if each.good is not None and each.verdict != "INVALID"]
     doubtful = [each for each in good if each.verdict != "VALID"]
     verdicts = [verdict for each in good if (verdict := _met(each)) is not None]
     met = sum(verdicts)

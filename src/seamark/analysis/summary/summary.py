@@ -71,7 +71,9 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
             trial = result.trial
             load = read_or_none(folder.trial(trial.id).load, LoadRecord)
             answers = trial_answers(trial, folder.trial(trial.id), load)
-            one = observation(trial, result.good, load, result.verdict, paths, answers=answers)
+            one = observation(
+                trial, result.good, load, result.verdict, paths, answers=answers, reasons=result.reasons
+            )
             seen.setdefault(trial.treatment, []).append(one)
             if result.good:
                 ok += 1

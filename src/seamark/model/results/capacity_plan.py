@@ -79,7 +79,8 @@ class PlannedLayout:
     server of a station serves at once.
 
     `replicas` are the fewest that meet the objectives, else those that were judged best; `judged` has all numbers that
-    were tried. `figures` are the median and the 90 % interval of each objective's value in seconds.
+    were tried. `figures` are the median and the 90 % interval of each objective's value in seconds. `sources_suspect`
+    are the codes for which trials of its fit are SUSPECT.
     """
 
     name: str
@@ -101,6 +102,7 @@ class PlannedLayout:
     kv_blocks_from: Word = None
     figures: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     suspect: Word = None
+    sources_suspect: tuple[str, ...] = ()
     fewer_unknown: Word = None
 
 

@@ -25,7 +25,7 @@ class Effect:
 class ComparedSide:
     """One of two treatments. `units` is the number of values that the test has, `starts` that of the servers' starts
     that its trials were on. `excluded` trials are INVALID or without figures, `suspect` ones are counted among
-    `trials`, `unmatched` ones have no partner in their block on their start, `apart` ones were not measured in turns
+    `trials`, by the codes of their reasons too, `unmatched` ones have no partner in their block on their start, `apart` ones were not measured in turns
     with it."""
 
     treatment: Word = None
@@ -35,6 +35,7 @@ class ComparedSide:
     starts: int = 0
     excluded: int = 0
     suspect: int = 0
+    suspect_reasons: Mapping[str, int] = field(default_factory=dict)
     unmatched: int = 0
     apart: int = 0
     median: Number = None

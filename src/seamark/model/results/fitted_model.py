@@ -1,9 +1,11 @@
 """The document of `bench fit`: models of servers, with the trials that they come from and what stands against them."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.plurals import counted
 from seamark.model.queueing import Family
 from seamark.model.results.values import Moment, Number, Word
 from seamark.model.service import Value
@@ -15,13 +17,27 @@ UNFIT = "its own trials contradict it"
 
 @dataclass(frozen=True, kw_only=True)
 class FitSource:
-    """A trial that a model was fitted to, or one that stayed out, and `why`."""
+    """A trial that a model was fitted to, with the codes for which it is SUSPECT, or one that stayed out, and `why`."""
 
     scenario: str
     trial: str
     trial_id: str
     config_hash: str
     why: Word = None
+    suspect: tuple[str, ...] = ()
+
+
+def codes_of(sources: Sequence[FitSource]) -> tuple[str, ...]:
+    """Return the codes for which some trials are SUSPECT."""
+    return tuple(dict.fromkeys(code for source in sources for code in source.suspect))
+
+
+def suspect_text(sources: Sequence[FitSource]) -> str | None:
+    """Return `2 of 6 trials SUSPECT: busy_elsewhere 2, drift 1`; None where all are VALID."""
+    codes = Counter(code for source in sources for code in source.suspect)
+    count = sum(bool(source.suspect) for source in sources)
+    reasons = ", ".join(f"{code} {times}" for code, times in codes.most_common())
+    return f"{count} of {counted(len(sources), 'trial')} SUSPECT: {reasons}" if count else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ class ScoredFigure:
 @dataclass(frozen=True, kw_only=True)
 class ScoredLoad:
     """One load: the predicted probability that a trial meets the objectives, and how many of the judged trials did.
-    `right` is whether most of them had the likelier verdict, None without any; `unmeasured` trials have no figures,
-    and `doubtful` ones a verdict other than VALID."""
+    `right` is whether most of them had the likelier verdict, None without any; `unmeasured` trials have no figures
+    or are INVALID, and `doubtful` ones are SUSPECT, by `codes`."""
 
     rate_rps: float
     predicted_met: float

@@ -18,11 +18,11 @@ from seamark.model.results.capacity_plan import (
     LargestLoad,
     PlannedLayout,
 )
-from seamark.model.results.fitted_model import FittedModels
+from seamark.model.results.fitted_model import FittedModels, suspect_text
 from seamark.model.service import Service
 from seamark.trials.simulation.capacity_answer import next_trial, sentence_of
 from seamark.trials.simulation.capacity_judged import PlannedService, judged_layout
-from seamark.trials.simulation.capacity_layouts import choices_of, models_named
+from seamark.trials.simulation.capacity_layouts import Choice, choices_of, models_named
 from seamark.trials.simulation.capacity_load import CapacityAsked, load_of, objectives_of
 from seamark.trials.simulation.simulated_search import largest_simulated
 
@@ -97,7 +97,7 @@ def capacity_plan(
         largest_load=largest,
         breaks_first=None if broken is None else BreaksFirst(**vars(broken)),
         next_trial=advice,
-        notes=_notes(layouts, answer, asked, prices),
+        notes=(*_notes(layouts, answer, asked, prices), *_doubts([each.choice for each in planned])),
     )
     return plan, load, planned[answer] if answer is not None else None
 
@@ -148,6 +148,13 @@ def _limits(
         tries.append((service, load, count - 1))
     found = (bottleneck(*each, objectives, asked.seed) for each in tries)
     return largest, next((each for each in found if each is not None), None)
+
+
+def _doubts(choices: Sequence[Choice]) -> list[str]:
+    """Return what is doubtful of the trials that the planned models were fitted to."""
+    models = {each.model.name: each.model for each in choices if each.model is not None and each.service is not None}
+    found = ((name, suspect_text(model.sources)) for name, model in models.items())
+    return [f"Fit of {name}: {text}." for name, text in found if text]
 
 
 def _notes(

@@ -21,7 +21,9 @@ def sentence_of(
     if answer is None:
         best = max((each.chosen.probability for each in layouts if each.chosen is not None), default=None)
         nearest = "" if best is None else f" (the best has {best:.2f})"
-        text = f"No layout is known to meet {goal} with probability {question.confidence:g}{nearest}."
+        doubts = dict.fromkeys(code for each in layouts for code in each.sources_suspect)
+        suspect = f"SUSPECT {', '.join(doubts)}: " if doubts else ""
+        text = f"{suspect}No layout is known to meet {goal} with probability {question.confidence:g}{nearest}."
         return f"{text} {advice}" if advice else text
     chosen = layouts[answer]
     assert chosen.chosen is not None
@@ -29,7 +31,8 @@ def sentence_of(
     cost = ""
     if chosen.cost_per_hour is not None:
         cost = f", for {f'{question.cost_unit} ' if question.cost_unit else ''}{chosen.cost_per_hour:,.2f} an hour"
-    suspect = "SUSPECT extrapolated: " if chosen.suspect is not None else ""
+    codes = ", ".join(filter(None, (chosen.suspect, *chosen.sources_suspect)))
+    suspect = f"SUSPECT {codes}: " if codes else ""
     meets = "meets" if chosen.replicas == 1 else "meet"
     only = [each for each in layouts if each.status == "meets"]
     rank = "" if len(only) == 1 else " (the cheapest)" if question.cost_unit is not None else " (the fewest)"

@@ -11,6 +11,7 @@ from seamark.fit.planned_load import Objective, PlannedLoad
 from seamark.fit.prediction import CONFIDENCE
 from seamark.fit.service_model import ServiceModel
 from seamark.model.results.capacity_plan import JudgedReplicas, PlannedLayout
+from seamark.model.results.fitted_model import codes_of
 from seamark.trials.simulation.capacity_layouts import Choice
 from seamark.trials.simulation.capacity_load import CapacityAsked
 
@@ -73,6 +74,7 @@ def judged_layout(
             cost_per_hour=None if prices is None else prices.per_hour(layout.gpu, gpus or best.replicas),
             figures=_figures(best),
             suspect=records[best.replicas].suspect,
+            sources_suspect=() if choice.model is None else codes_of(choice.model.sources),
             fewer_unknown=f"{fewer}: {'; '.join(outside[fewer])}" if unknown else None,
         ),
     )

@@ -98,6 +98,7 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 trial_id=trial.trial_id,
                 config_hash=trial.config_hash,
                 why=taken if isinstance(taken, str) else None,
+                suspect=tuple(dict.fromkeys(each.code for each in result.reasons if each.verdict == "SUSPECT")),
             )
             varied = levels[trial.treatment]
             gpu = gpu_of(plan, folder, trial)
@@ -154,6 +155,10 @@ def _taken(result: TrialResult, load: LoadRecord | None, files: TrialFolder) -> 
         return "a closed loop: its rate follows from the server"
     if why := next((UNFIT[each.code] for each in result.reasons if _is_unfit(each)), None):
         return why
+    if result.verdict == "INVALID":
+        return (
+            f"INVALID: {', '.join(dict.fromkeys(each.code for each in result.reasons if each.verdict == 'INVALID'))}"
+        )
     if load is None:
         return "its load.json is missing"
     start_s, end_s = result.good.window.start_s, result.good.window.end_s
