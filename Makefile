@@ -6,6 +6,7 @@ WORKERS ?= 2
 SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 HERE := --ignore=tests/cluster
 QUICK := not services and not e2e and not cluster and not slow and not sweep and not serial
+UV_ALONE := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: -r envs/uv.lock
 TIER ?= test
 PARALLEL.test := not sweep and not serial
 PARALLEL.all := not serial
@@ -75,19 +76,20 @@ docs: .venv/dev ## what is derived from the code: layers, traceability, schemas
 messages: .venv/dev ## how mistakes are worded: tests/messages.txt, to be read in review
 	$(BIN)/python tests/support/messages.py
 
-lock: .venv/dev ## renew the lock files from pyproject.toml and envs/*.in (needs uv)
-	./envs/lock.sh
+lock: .venv/dev ## renew the lock files from pyproject.toml and envs/*.in
+	PATH=$(CURDIR)/$(BIN):$$PATH ./envs/lock.sh
 
 clean: ## remove the environment and the caches of this folder; results stay
 	rm -rf .venv .coverage .snakemake .seamark .mypy_cache .ruff_cache .pytest_cache
 
-.venv/base: envs/base.lock pyproject.toml
+.venv/base: envs/base.lock envs/uv.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Seamark needs Python 3.11 or newer; say which with PYTHON=")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r envs/base.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	-@$(BIN)/python -m pip install $(UV_ALONE)
+	$(BIN)/python envs/install.py $(BIN)/python --require-hashes --no-deps -r envs/base.lock
+	$(BIN)/python envs/install.py $(BIN)/python --no-deps --no-build-isolation -e .
 	touch .venv/base
 
 .venv/dev: .venv/base envs/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r envs/dev.lock
+	$(BIN)/python envs/install.py $(BIN)/python --require-hashes --no-deps -r envs/dev.lock
 	touch .venv/dev

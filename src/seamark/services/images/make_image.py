@@ -81,8 +81,9 @@ def build(image: Image, site: Site, files: Mapping[str, Path], base: Path) -> No
         wheels = Path(site.images.wheels).expanduser() if site.images.wheels else context / "wheels"
         if not site.images.wheels:
             version = _python_version(base, site)
-            for lock in (source for path, source in files.items() if path.endswith(".lock")):
-                _download(lock, wheels, version, image)
+            for path, lock in files.items():
+                if path.endswith(".lock"):
+                    _download(lock, wheels, version, image, needed=path != "envs/uv.lock")
         words = ["build", "--ignore-fakeroot-command", *FAST_COMPRESSION, "--bind", f"{wheels}:/mnt"]
         arguments = ["bootstrap=localimage", f"base={base}"]
         if "{{ lock }}" in (context / image.source).read_text(encoding="utf-8"):
@@ -171,25 +172,21 @@ def _output(command: Sequence[str]) -> str:
     ).stdout
 
 
-def _download(lock: Path, wheels: Path, version: str, image: Image) -> None:
-    """Download the packages of a lock for the Python of the base; only wheels when that is another version."""
+def _download(lock: Path, wheels: Path, version: str, image: Image, *, needed: bool) -> None:
+    """Download the packages of a lock for the Python of the base; only wheels when that is another version.
+
+    Without a wheel of uv, which is not `needed`, pip installs in the image.
+    """
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    other = [] if version == ours else ["--only-binary=:all:", f"--python-version={version}"]
+    other = [] if version == ours else [f"--python-version={version}"]
+    wheels_only = [] if version == ours and needed else ["--only-binary=:all:"]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += [
-        "--require-hashes",
-        "--no-deps",
-        *lock_directives(lock, PIP_OPTIONS),
-        *other,
-        "-r",
-        str(lock),
-        "--dest",
-        str(wheels),
-    ]
+    command += ["--require-hashes", "--no-deps", *lock_directives(lock, PIP_OPTIONS), *wheels_only, *other]
+    command += ["-r", str(lock), "--dest", str(wheels)]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )
-    if done.returncode != 0:
+    if needed and done.returncode != 0:
         raise SiteError(
             f"{lock}: the packages of the image '{image.name}' cannot be downloaded. Is the network up? Without"
             " one, fill a folder elsewhere with `pip download` and name it as images.wheels of the site.",

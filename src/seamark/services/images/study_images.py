@@ -27,7 +27,8 @@ JOBS = "seamark"
 LOADS = "envs/loads.lock"
 PYTHON = "python"
 """Name of the base image of definitions, where that is pulled."""
-SHELL = "containers/environment.sh"
+SHELL = ("containers/environment.sh", "envs/install.py", "envs/uv.lock")
+"""What every definition makes its environment with."""
 LICENCE = re.compile(r"^\s*org\.opencontainers\.image\.licenses\s+(.+)$", re.MULTILINE)
 
 
@@ -122,7 +123,7 @@ class StudyImages:
 
     def _inputs(self, environment: str, definition: str) -> dict[str, Path]:
         more = (LOADS,) if definition == f"containers/{JOBS}.def" else ()
-        return {name: self.study.file(name) for name in (definition, SHELL, f"envs/{environment}.lock", *more)}
+        return {name: self.study.file(name) for name in (definition, *SHELL, f"envs/{environment}.lock", *more)}
 
     def _of_plan(self) -> Iterator[Image]:
         plan = self.study.plan

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.planning.study import Study
-from seamark.services.runtimes.pip_failures import pip_failure
+from seamark.planning.study import SHIPPED, Study
 from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.documents import write_text
 
@@ -25,6 +24,7 @@ COMPLETE = ".complete"
 FAILED_IMPORTS = ("ImportError", "ModuleNotFoundError", "cannot open shared object", "bad marshal data", "null bytes")
 TAIL_LINES = 15
 WAIT_FOR_BUILD_S = 3600.0
+INSTALLER = SHIPPED / "envs" / "install.py"
 PIP_OPTIONS = "# pip:"
 """Prefix of a lock's line with options of `pip install`, such as `# pip: --no-deps`."""
 ALIAS = "# alias:"
@@ -104,67 +104,61 @@ def _rebuild_hint(folder: Path) -> str:
 
 
 def _build(folder: Path, lock: Path) -> None:
-    """Install what a lock names and nothing else. The lock is whole: pip would look extras up anew, past its pins."""
+    """Install what a lock names and nothing else. The lock is whole: an installer would look extras up past its pins.
+
+    Modules are compiled, since starts of servers are timed and a server may not be allowed to write there.
+    """
     if folder.exists():
         shutil.rmtree(folder)
     log = folder.with_name(f"{folder.name}.log")
     log.unlink(missing_ok=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    bare = ["--without-pip"]
-    if not _has_pip():
-        pip, bare = [str(folder / "bin" / "python"), "-m", "pip"], []
-    _run(
-        [sys.executable, "-m", "venv", *bare, str(folder)], lock, log, "Is the venv module of this Python installed?"
+    python = str(folder / "bin" / "python")
+    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], lock, log, "Is the venv module there?")
+    options = ["--require-hashes", "--no-deps", "--compile-bytecode", *lock_directives(lock, PIP_OPTIONS)]
+    remedy = (
+        "Is the network up, and does the installer need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)?"
+        f" Without a network: `pip download --require-hashes --no-deps -r {lock} -d wheels` where there is one, copy"
+        " the folder here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels. A file with another hash: restore the lock."
     )
-    _run(
-        [
-            *pip,
-            "install",
-            "--disable-pip-version-check",
-            "--no-input",
-            "--require-hashes",
-            "--no-deps",
-            *lock_directives(lock, PIP_OPTIONS),
-            "-r",
-            str(lock),
-        ],
-        lock,
-        log,
-        "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)?",
-    )
+    _run([sys.executable, str(INSTALLER), python, *options, "-r", str(lock)], lock, log, remedy)
     for alias in lock_directives(lock, ALIAS):
         _write_metadata(folder, *alias.split("==", 1))
     write_text(folder / COMPLETE, lock.read_text(encoding="utf-8"))
 
 
 def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
+    """Run a command; its output is shown as it comes, and kept in the log."""
+    cache = os.environ.get("UV_CACHE_DIR") or str(log.with_name(".uv"))  # one file system: environments share files
     try:
-        with log.open("ab") as output:
-            completed = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, umask=_umask()
-            )
+        with (
+            log.open("ab") as kept,
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                umask=_umask(),
+                env={**os.environ, "UV_CACHE_DIR": cache},
+            ) as process,
+        ):
+            assert process.stdout is not None
+            for line in process.stdout:
+                kept.write(line)
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
     except OSError as cause:
         raise SiteError(f"{lock}: the environment cannot be built: {cause}.") from cause
-    if completed.returncode != 0:
-        text = log.read_text(encoding="utf-8", errors="replace")
-        if failure := pip_failure(text, str(lock)):
-            raise SiteError(f"environment '{lock.stem}' ({lock}): {failure} Log: {log}")
+    if process.returncode != 0:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         raise SiteError(
-            f"environment '{lock.stem}' ({lock}): `{' '.join(command[1:4])} ...` ended with {completed.returncode}."
-            f" {remedy} Its log is {log}:",
-            *(f"    {line}" for line in text.splitlines()[-TAIL_LINES:]),
+            f"environment '{lock.stem}' ({lock}): it cannot be built. {remedy} Log: {log}",
+            *(f"    {line}" for line in lines[-TAIL_LINES:]),
         )
 
 
 def _umask() -> int:
     """Return the umask of a build: one by root is readable to all, since root's servers run as another user."""
     return 0o022 if os.geteuid() == 0 else -1
-
-
-def _has_pip() -> bool:
-    """Return whether Seamark's pip can install into another environment: faster than a pip in each."""
-    command = [sys.executable, "-m", "pip", "--python", sys.executable, "--version"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def lock_directives(lock: Path, prefix: str) -> list[str]:
