@@ -115,7 +115,7 @@ FAULTS = [
     ("tokens_not_counted", "note", CLOSED, {"uncounted": 5, "replies": 5000}),
     ("first_chunk_not_counted", "suspect", CLOSED, {"first_chunk_tokens": 5.0, "tpot_low_ratio": 0.17}),
     ("first_chunk_not_counted", "note", CLOSED, {"first_chunk_tokens": 1.4, "tpot_low_ratio": 0.02}),
-    ("percentile_lower_bound", "note", CLOSED, {"lower_bounds": {"latency_ms": ["p999", "max"]}, "timeouts": 9}),
+    ("percentile_lower_bound", "note", CLOSED, {"ranges": ["latency_ms p999 at least 9"], "timeouts": 9}),
     ("percentile_withheld", "note", CLOSED, {"withheld": {"p999": 10_000}}),
 ]
 VERDICT = {"invalid": "INVALID", "suspect": "SUSPECT", "note": "VALID"}

@@ -7,12 +7,13 @@ import pytest
 from samples import a_metrics, a_trial
 
 from seamark.analysis.comparison import Contrast, Question, TwoResults, compared, spread_of
-from seamark.analysis.comparison.observations import VIRTUAL, Figure, Observation, observation
+from seamark.analysis.comparison.observations import VIRTUAL, Observation, observation
 from seamark.analysis.comparison.units import units_of
 from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Comparing
 from seamark.stats.compare import compare, compare_family, rank_sum_p
+from seamark.stats.range import Range
 
 PATH = "throughput.value"
 
@@ -27,7 +28,7 @@ def trials(treatment, values, starts=None, **more):
             start=starts[block - 1] if starts else "S",
             verdict="VALID",
             unit="items_per_s",
-            figures={PATH: Figure(value=value)},
+            figures={PATH: Range.exact(value)},
             **more,
         )
         for block, value in enumerate(values, 1)
@@ -86,7 +87,7 @@ def test_starts_of_two_results_are_never_pairs():
 
 def test_invalid_trials_are_excluded_and_counted_and_suspect_ones_are_counted():
     base = trials("a", LOW)
-    base[0] = replace(base[0], verdict="INVALID", figures={PATH: Figure(value=1e9)})
+    base[0] = replace(base[0], verdict="INVALID", figures={PATH: Range.exact(1e9)})
     base[1] = replace(base[1], verdict="SUSPECT", suspect=("busy_elsewhere",))
     found = one(base, trials("b", HIGH))
     assert (found.base.excluded, found.base.suspect, found.base.units) == (1, 1, 4)
@@ -99,13 +100,13 @@ def test_invalid_trials_are_excluded_and_counted_and_suspect_ones_are_counted():
 @pytest.mark.parametrize(
     ("figure", "says"),
     [
-        (Figure(value=None), "withheld or not measured in 1 of 10"),
-        (Figure(value=5.0, lower_bound=True), "lower bound"),
+        (None, "withheld or not measured in 1 of 10"),
+        (Range(low=5.0, high=None), "range"),
     ],
 )
 def test_a_figure_that_is_withheld_or_a_lower_bound_is_not_compared_silently(figure, says):
     base = trials("a", LOW)
-    base[2] = replace(base[2], figures={PATH: figure})
+    base[2] = replace(base[2], figures={"other": Range.exact(1), **({PATH: figure} if figure else {})})
     found = one(base, trials("b", HIGH))
     assert (found.verdict, found.ratio) == ("inconclusive", None)
     assert says in found.reason
@@ -126,7 +127,7 @@ def test_speeds_are_compared_at_equal_quality_alone():
 
 def test_recalls_without_a_floor_must_be_equal():
     def with_recall(side, value):
-        return [replace(each, figures={**each.figures, "quality.recall_at_10": Figure(value=value)}) for each in side]
+        return [replace(each, figures={**each.figures, "quality.recall_at_10": Range.exact(value)}) for each in side]
 
     base, new = trials("a", LOW), trials("b", HIGH)
     unequal = one(with_recall(base, 0.99), with_recall(new, 0.91))
@@ -271,7 +272,7 @@ def test_simulated_trials_of_two_results_are_units_without_pairs():
 def test_a_search_that_passed_at_the_top_of_its_range_is_a_lower_bound():
     record = SearchOutcome(setting="rate_rps", outcome="all_pass", found=1000.0, bracket=(1000.0, None))
     ended = replace(record, outcome="converged", bracket=(900.0, 1000.0), found=900.0)
-    for search, figure in ((record, Figure(value=1000.0, lower_bound=True)), (ended, Figure(value=900.0))):
+    for search, figure in ((record, Range(low=1000.0, high=None)), (ended, Range.exact(900.0))):
         seen = observation(a_trial(), a_metrics(search=search), None, "VALID", ())
         assert seen.figure("search.found") == figure
 
@@ -289,7 +290,7 @@ def test_the_verdict_of_a_small_group_beside_sure_tests_follows_its_adjusted_p()
 def test_a_quality_is_equivalent_within_the_margin_of_qualities_not_that_of_speeds():
     def recalls(name, value):
         return [
-            replace(each, figures={"quality.recall_at_10": Figure(value=value + each.block * 1e-5)})
+            replace(each, figures={"quality.recall_at_10": Range.exact(value + each.block * 1e-5)})
             for each in trials(name, SAME)
         ]
 

@@ -10,12 +10,12 @@ from test_paired_answers import LOST, RIGHT, SAME, answered
 
 from seamark.analysis.comparison import Contrast, compared_factors
 from seamark.analysis.comparison.front import NOT_ITS_SPEED, fronts
-from seamark.analysis.comparison.observations import Figure
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality
 from seamark.model.trial import Deployment, Plan
 from seamark.report.comparison import comparison_lines
 from seamark.report.fronts import choice_sentence, front_sentence, share
+from seamark.stats.range import Range
 
 QUALITIES = {"score": RIGHT, "kv_bytes_read": Quality(better="lower")}
 
@@ -25,7 +25,7 @@ def costing(level, scores, costs, **more):
     made = []
     for block, cost in enumerate(costs, 1):
         one = answered(level, scores, block=block)
-        figures = {**one.figures, "ttft_ms.p50": Figure(value=cost)}
+        figures = {**one.figures, "ttft_ms.p50": Range.exact(cost)}
         made.append(replace(one, start="S", figures=figures, **more))
     return made
 
@@ -80,7 +80,7 @@ def test_a_cost_that_each_answer_has_is_compared_by_item_so_that_one_trial_is_en
         trial = answered(level, SAME)
         items = replace(trial.answers.read(), scores={"score": tuple(SAME), "kv_bytes_read": bytes_read})
         answers = replace(trial.answers, read=lambda: items)
-        figures = {**trial.figures, "quality.kv_bytes_read": Figure(value=sum(bytes_read) / len(bytes_read))}
+        figures = {**trial.figures, "quality.kv_bytes_read": Range.exact(sum(bytes_read) / len(bytes_read))}
         return [replace(trial, start="S", figures=figures, answers=answers)]
 
     mixed = (read * 250)[:500]
@@ -104,7 +104,7 @@ def test_a_repetition_with_unanswered_questions_is_left_out_and_takes_no_level_o
         made = []
         for trial in costing(level, SAME, (10.0, 10.0, 10.0)):
             lacks = level == lacking and trial.block == 1
-            figures = {**trial.figures, "quality.kv_bytes_read": Figure(value=None if lacks else read)}
+            figures = trial.figures | ({} if lacks else {"quality.kv_bytes_read": Range.exact(read)})
             answers = replace(trial.answers, unanswered=3 if lacks else 0)
             made.append(replace(trial, figures=figures, answers=answers))
         return made
@@ -207,7 +207,7 @@ def test_however_many_tasks_there_are_each_has_its_front_of_the_first_cost_and_w
 
 def with_memory(trials):
     """Return trials that have a second cost."""
-    return [replace(each, figures={**each.figures, "resource.server_rss_mb": Figure(value=1.0)}) for each in trials]
+    return [replace(each, figures={**each.figures, "resource.server_rss_mb": Range.exact(1.0)}) for each in trials]
 
 
 def plan_of(trials):

@@ -75,14 +75,14 @@ def test_results_with_nothing_against_them_pass_and_the_line_says_what_was_judge
         pytest.param(
             with_row(reasons=(WITHHELD,), **with_objective(met=0, of=0, value=None)),
             "null concurrency=1: whether latency_p99_s <= 0.1 is met is not known in 2 of 2 trials "
-            "(too few samples, p99 needs 1,000 in a trial)",
+            "(too few samples, 60 in a trial give a range and 1,000 a number)",
             id="withheld",
         ),
         pytest.param(
-            with_row(**with_objective(met=1, of=1, lower_bounds=1, value=Spread(min=0.02, max=0.05))),
+            with_row(**with_objective(met=1, of=1, range=(0.02, None), value=Spread(min=0.02, max=0.05))),
             "null concurrency=1: whether latency_p99_s <= 0.1 is met is not known in 1 of 2 trials "
-            "(unanswered requests make its value a lower bound of 0.05)",
-            id="lower bound",
+            "(its value is at least 0.02)",
+            id="range",
         ),
         pytest.param(
             with_row(**with_objective(metric="ttft_p50_s", met=0, of=0, value=None)),
@@ -150,7 +150,7 @@ METRICS = TrialMetrics(
     verdict="VALID",
     reasons=(),
 )
-BOUND = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.05, lower_bound=True)
+BOUND = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.05, range=(0.05, 0.2))
 MISSED = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.31, met=False)
 
 
@@ -160,13 +160,12 @@ MISSED = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.31,
         ({}, "Gate passed: 1 trial; 1 objective met."),
         ({"slos": (MISSED,)}, "Gate not passed: latency_p99_s <= 0.1 missed, is 0.31."),
         (
-            {"slos": (replace(MISSED, lower_bound=True),)},
+            {"slos": (replace(MISSED, range=(0.31, None)),)},
             "Gate not passed: latency_p99_s <= 0.1 missed, is at least 0.31.",
         ),
         (
             {"slos": (BOUND,)},
-            "Gate not passed: whether latency_p99_s <= 0.1 is met is not known (unanswered requests make its value a "
-            "lower bound of 0.05).",
+            "Gate not passed: whether latency_p99_s <= 0.1 is met is not known (its value is 0.05 to 0.2).",
         ),
         (
             {"verdict": "INVALID", "reasons": (VerdictReason(code="no_replies", severity="invalid", text="none"),)},

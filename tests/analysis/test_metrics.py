@@ -88,7 +88,7 @@ def test_response_time_counts_from_the_intended_send_and_service_time_from_the_a
     assert document["latency_ms"]["p99"] == approx(104)
     assert document["service_time_ms"]["p99"] == approx(4)
     assert document["ttft_ms"]["p99"] == approx(1)
-    assert document["schedule_lag_ms"] == {"p50": 0.0, "p99": approx(100), "max": approx(100)}
+    assert document["schedule_lag_ms"] == {"ranges": {}, "p50": 0.0, "p99": approx(100), "max": approx(100)}
     assert "schedule_lag" in codes(document)
 
 
@@ -300,7 +300,7 @@ def test_goodput_counts_failed_and_slow_requests_as_missed(folder):
         Slo(metric="error_rate", op="<=", limit=0.01),
     )
     document = measured(folder, samples_of(sent, None, ended, failure=failure), slos=slos)
-    assert document["goodput"] == {"per_s": approx(85), "ratio": approx(0.85)}
+    assert document["goodput"] == {"ranges": {}, "per_s": approx(85), "ratio": approx(0.85)}
     assert [slo["met"] for slo in document["slos"]] == [False, True, False]
     assert document["slos"][0]["value"] == approx(1.01), "too few for a p99: the slowest stands for it"
     assert {"slo_missed", "error_rate"} <= codes(document)

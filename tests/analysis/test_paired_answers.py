@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from seamark.analysis.comparison import Contrast, Question, compared
-from seamark.analysis.comparison.observations import Figure, Observation
+from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.scored import ScoredItems, TrialAnswers
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality
 from seamark.report.comparison import comparison_lines
 from seamark.stats.compare import compare
+from seamark.stats.range import Range
 
 RIGHT = Quality(range=(0, 1))
 
@@ -26,7 +27,7 @@ def answered(treatment, values, *, block=1, ids=None, clusters=None, speed=1.0, 
         block=block,
         start=f"start of {treatment}",
         verdict="VALID",
-        figures={"quality.score": Figure(value=0.5), "throughput.value": Figure(value=speed)},
+        figures={"quality.score": Range.exact(0.5), "throughput.value": Range.exact(speed)},
         answers=TrialAnswers(scores=("score",), read=lambda: items, **answers),
     )
 
@@ -119,8 +120,8 @@ def test_scores_and_speeds_are_one_family_for_holm():
     result = one(base, new, metrics=("score", "throughput"))
     score, speed = result.comparisons
     alone = compare(
-        {n: each.figures["throughput.value"].value for n, each in enumerate(base)},
-        {n: each.figures["throughput.value"].value for n, each in enumerate(new)},
+        {n: each.figures["throughput.value"].low for n, each in enumerate(base)},
+        {n: each.figures["throughput.value"].low for n, each in enumerate(new)},
         better="higher",
     )
     assert result.family == 2

@@ -364,7 +364,7 @@ def test_a_load_that_is_ended_for_saturation_is_measured_up_to_there_and_marked(
     assert document["window"]["end_s"] == pytest.approx(document["over_saturated_at_s"])
     assert document["achieved_rps"] == pytest.approx(100, rel=0.1), "one server of 10 ms"
     assert document["offered_rps"] == pytest.approx(200, rel=0.15)
-    assert "p90" in document["latency_ms"]["lower_bounds"]
+    assert "p90" in document["latency_ms"]["ranges"]
     assert {"over_saturated", "percentile_lower_bound"} <= {reason["code"] for reason in document["reasons"]}
 
 

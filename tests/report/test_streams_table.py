@@ -10,7 +10,7 @@ from seamark.storage.codec import decode
 
 
 def times(p50: float, p99: float | None, **more: Any) -> dict[str, Any]:
-    return {"p50": p50, "p99": p99, "mean": p50, "max": 2 * p50, "censored": 0, "lower_bounds": [], **more}
+    return {"p50": p50, "p99": p99, "mean": p50, "max": 2 * p50, "censored": 0, "ranges": {}, **more}
 
 
 def treatment(level: int, **groups: Any) -> SummaryRow:
@@ -23,7 +23,7 @@ def test_times_from_the_send_and_from_the_due_time_stand_side_by_side_with_their
     slow = treatment(
         2,
         ttft_ms=times(50, 90),
-        ttft_response_ms=times(60, 2000, lower_bounds=["p99"], censored=3),
+        ttft_response_ms=times(60, 2000, ranges={"p99": [2000, None]}, censored=3),
         ttfo_ms=times(50, 90),
         tpot_ms=times(10, None),
         reasons=[{"code": "saturated", "severity": "suspect", "count": 1}],

@@ -65,7 +65,7 @@ class Night:
             changed={"concurrency": users},
             throughput=Throughput(value=value, unit=self.unit),
             latency_ms=BoundedDistribution(
-                p99=self.p99_ms if ok else None, lower_bounds=("p99",) if self.p99_bound else ()
+                p99=self.p99_ms if ok else None, ranges={"p99": (self.p99_ms, None)} if self.p99_bound else {}
             ),
             counts=RequestCounts(ok=10, failed=0, lost=0),
             errors=Errors(rate=0.0),

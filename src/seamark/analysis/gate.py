@@ -1,17 +1,20 @@
 """Gate of results for a pipeline of tests: passed, or each reason against it. Decides from records; reads no file.
 
-A gate is not passed by a trial that failed or is INVALID, by an objective that is missed, and by one of which nothing
-is known, as where a trial has too few samples. What is merely SUSPECT passes, and the line says how many trials are.
+A gate is not passed by a trial that failed or is INVALID, by an objective that is missed, and by one that is not
+known to be met, as where the limit lies between the two ends of its value. What is merely SUSPECT passes, and the
+line says how many trials are.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.plurals import counted
 from seamark.model.results.summary import ObjectiveSummary, Summary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, VerdictReason
-from seamark.stats.quantiles import samples_needed
+from seamark.stats.quantiles import FEWEST, samples_needed
+from seamark.stats.range import Range
 
 SHOWN = 3
 """Reasons that the line names; the others are counted."""
@@ -48,17 +51,16 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class _Objective:
-    """An objective over `of` trials: how many miss it, of how many nothing is known, `bounds` of these as their value
-    is a lower bound. `worst` is the value furthest on the wrong side, `least`: or even further."""
+    """An objective over `of` trials: how many miss it, and in how many it is not known. `value` has the least and the
+    greatest end of its values."""
 
     metric: str
     text: str
     of: int
     missed: int
     unknown: int
-    bounds: int
-    worst: float | None
-    least: bool = False
+    value: Range | None
+    op: str
 
 
 def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
@@ -103,17 +105,14 @@ def gate_of_trial(metrics: TrialMetrics) -> Gate:
 
 
 def _of_summary(slo: ObjectiveSummary, row: SummaryRow) -> _Objective:
-    worst = None if slo.value is None else slo.value.max if slo.op == "<=" else slo.value.min
-    unknown = row.repetitions - slo.of
     return _Objective(
         metric=slo.metric,
         text=f"{slo.metric} {slo.op} {slo.limit:g}",
         of=row.repetitions,
         missed=slo.of - slo.met,
-        unknown=unknown,
-        bounds=min(slo.lower_bounds, unknown),
-        worst=worst,
-        least=slo.lower_bounds > 0,
+        unknown=row.repetitions - slo.of,
+        value=slo.known,
+        op=slo.op,
     )
 
 
@@ -124,9 +123,8 @@ def _of_trial(slo: ObjectiveResult) -> _Objective:
         of=1,
         missed=int(slo.met is False),
         unknown=int(slo.met is None),
-        bounds=int(slo.met is None and slo.lower_bound),
-        worst=slo.value,
-        least=slo.lower_bound,
+        value=slo.known,
+        op=slo.op,
     )
 
 
@@ -141,19 +139,24 @@ def _against(objectives: Sequence[_Objective], reasons: Iterable[VerdictReason])
 
 
 def _missed(one: _Objective) -> str:
-    if one.worst is None:
+    if one.value is None:
         return f"{one.text} missed{_in(one.missed, one.of)}"
-    value = f"{'at least ' if one.least else ''}{one.worst:.4g}"
-    return f"{one.text} missed{_in(one.missed, one.of)}, {'is' if one.of == 1 else 'at worst'} {value}"
+    if one.of == 1:
+        return f"{one.text} missed, is {one.value.text}"
+    worst = one.value.low if one.op == ">=" else one.value.high
+    said = f"at least {one.value.low:.4g}" if worst is None else f"{worst:.4g}"
+    return f"{one.text} missed{_in(one.missed, one.of)}, at worst {said}"
 
 
 def _unknown(one: _Objective, *, withheld: bool) -> str:
     statistic = one.metric.removesuffix("_s").rpartition("_")[2]
-    if one.bounds:
-        known = "" if one.worst is None else f" of {one.worst:.4g}"
-        why = f"unanswered requests make its value a lower bound{known}"
-    elif withheld and statistic in QUANTILES:
-        why = f"too few samples, {statistic} needs {samples_needed(QUANTILES[statistic]):,} in a trial"
+    probability = QUANTILES.get(statistic, QUANTILES["p99"] if one.metric in REQUEST_OBJECTIVES else None)
+    if one.value is not None:
+        why = f"its value is {one.value.text}"
+        if withheld and probability is not None:
+            why += f": {samples_needed(probability):,} samples in a trial give it as a number"
+    elif withheld and probability is not None:
+        why = f"too few samples, {FEWEST} in a trial give a range and {samples_needed(probability):,} a number"
     else:
         why = "it has no value"
     return f"whether {one.text} is met is not known{_in(one.unknown, one.of)} ({why})"

@@ -153,9 +153,9 @@ def _marks(metrics: TrialMetrics, each: Exposed) -> Labels:
     group, statistic = metrics.at(each.path.partition(".")[0]), each.labels.get("statistic", "")
     if not isinstance(group, Times):
         return {}
-    if group.is_lower_bound(statistic):
-        return {"bound": "lower"}
-    return {"of": "answered"} if statistic == "mean" and group.is_conditional else {}
+    if statistic == "mean":
+        return {"of": "answered"} if group.is_conditional else {}
+    return {"bound": "lower"} if group.is_range(statistic) else {}
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class TrialRow:
 @dataclass(frozen=True, kw_only=True)
 class ValueRow:
     """One figure of one trial, by its path in metrics.json; `quality.NAME` and `own.NAME` are those of the reply's
-    quality and of the user. Of a `lower_bound` the truth is not below it, as requests had no answer."""
+    quality and of the user. A `lower_bound` is the lower end of a range, as requests had no answer."""
 
     folder: str
     metric: str
@@ -208,8 +208,8 @@ def _utc(moment: str | None, folder: TrialFolder) -> datetime:
 
 def _values(folder: str, metrics: TrialMetrics, qualities: Mapping[str, Quality]) -> Iterator[ValueRow]:
     for metric in METRICS:
-        value = metrics.figure(metric.path)
-        if value is not None:
+        value, found = metrics.figure(metric.path), metrics.range_of(metric.path)
+        if value is not None and found is not None:
             unit = metrics.throughput.unit.replace("_per_", "/") if metric.path == "throughput.value" else metric.unit
             yield ValueRow(
                 folder=folder,
@@ -217,7 +217,7 @@ def _values(folder: str, metrics: TrialMetrics, qualities: Mapping[str, Quality]
                 unit=unit,
                 better=metric.better,
                 value=value,
-                lower_bound=metrics.is_lower_bound(metric.path),
+                lower_bound=not found.is_narrow,
             )
     for name, figure in metrics.quality.items():
         if figure is not None:

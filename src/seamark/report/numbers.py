@@ -7,10 +7,13 @@ from seamark.config.forms.table import is_structured, label_of
 from seamark.model.results.summary import SearchSummary, Spread
 from seamark.model.results.times import Times
 from seamark.model.service import Value
+from seamark.stats.range import Range
 
 ABSENT = "–"
-BOUND_NOTE = "≥ : at least. The figure reaches into requests that timed out or had no answer when the load ended."
-ARROW_NOTE = " An arrow up marks a lower bound: the figure reaches into requests that timed out or had no answer."
+RANGE_NOTE = (
+    "≥ a, a–b : at least, or between two ends. Requests had no answer or were never sent, or samples are few."
+)
+ARROW_NOTE = " An arrow up marks the lower end of a range: requests that had no answer may have taken longer."
 MEAN_NOTE = "( ) : mean of the answered requests only."
 UNSTEADY_NOTE = "† : saturated. More was offered than answered, so response times grow as long as the load lasts."
 SATURATED = ("saturated", "over_saturated")
@@ -41,14 +44,20 @@ def saturation_mark(codes: Iterable[str]) -> str:
 
 
 def statistic(times: Times | None, name: str) -> str:
-    """Return one statistic of a group of times: `≥ 2,000` for a lower bound, and in parentheses a mean that leaves
-    out requests without an answer."""
-    if times is None or (value := times.statistic(name)) is None:
-        return ABSENT
-    text = number(value)
-    if times.is_lower_bound(name):
-        return f"≥ {text}"
-    return f"({text})" if name == "mean" and times.is_conditional else text
+    """Return one statistic of a group of times: a range such as `117–125` or `≥ 2,000`, and in parentheses a mean
+    that leaves out requests without an answer."""
+    if times is not None and name == "mean" and times.is_conditional:
+        return f"({number(times.statistic(name))})"
+    found = None if times is None else times.range_of(name)
+    return ABSENT if found is None else range_text(found)
+
+
+def range_text(found: Range) -> str:
+    """Return a range as it is printed: as a number if it is narrow."""
+    if found.high is None:
+        return f"≥ {number(found.low)}"
+    low, high = number(found.low), number(found.high)
+    return low if found.is_narrow or low == high else f"{low}–{high}"
 
 
 def span(low: float | None, high: float | None) -> str:

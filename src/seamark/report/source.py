@@ -108,7 +108,7 @@ class Results:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A row for each trial in the order of the run: the fields of TrialRecord, `ok`, its response times `p50` and
-        `p99`, which statistics are lower `bounds`, and `factor_NAME` for each factor of its treatment."""
+        `p99`, which of them are lower ends (`bounds`), and `factor_NAME` for each factor of its treatment."""
         factors = {
             row.treatment: {f"factor_{name}": value for name, value in row.factors.items()} for row in self.treatments
         }
@@ -117,7 +117,7 @@ class Results:
                 **vars(trial),
                 "ok": trial.ok,
                 **{name: trial.latency_ms.statistic(name) for name in ("p50", "p99")},
-                "bounds": trial.latency_ms.bounds,
+                "bounds": [name for name in ("p50", "p99") if trial.latency_ms.is_range(name)],
                 **factors.get(trial.treatment, {}),
             }
             for trial in self.trials

@@ -20,8 +20,8 @@ from seamark.model.service import Value
 from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_head, figure_text
 from seamark.report.numbers import (
     ABSENT,
-    BOUND_NOTE,
     MEAN_NOTE,
+    RANGE_NOTE,
     SEARCHED,
     UNSTEADY_NOTE,
     aligned,
@@ -29,6 +29,7 @@ from seamark.report.numbers import (
     level,
     number,
     percent,
+    range_text,
     saturation_mark,
     span,
     statistic,
@@ -190,8 +191,8 @@ def _captions(summary: Summary, columns: Sequence[_Column]) -> set[str]:
     if simulated := simulated_services(summary):
         notes.add(f"Simulated, not measured: {', '.join(simulated)}.")
     for row in summary.treatments:
-        if row.latency_ms and any(map(row.latency_ms.is_lower_bound, shown & {"p50", "p95", "p99"})):
-            notes.add(BOUND_NOTE)
+        if row.latency_ms and any(map(row.latency_ms.is_range, shown & {"p50", "p95", "p99"})):
+            notes.add(RANGE_NOTE)
         if saturation_mark(row.codes):
             notes.add(UNSTEADY_NOTE)
     return notes
@@ -282,7 +283,7 @@ def quick_load_text(
         lines += ["", "failures: " + ", ".join(said)]
     for slo in metrics.slos:
         met = "unknown" if slo.met is None else "met" if slo.met else "missed"
-        value = f"{'≥ ' if slo.lower_bound else ''}{number(slo.value)}"
+        value = range_text(slo.known) if slo.known else ABSENT
         lines.append(f"objective {slo.metric} {slo.op} {slo.limit:g}: {value}, {met}")
     lines += ["", metrics.verdict]
     lines += [f"  {reason.code}: {reason.text}. {reason.remedy}".rstrip() for reason in metrics.reasons]
@@ -296,7 +297,7 @@ def _notes(metrics: TrialMetrics, mark: str) -> list[str]:
         times for kind in (metrics.by_kind or {}).values() for group in OF_KIND if (times := getattr(kind, group))
     ]
     notes = {
-        BOUND_NOTE: any(times.bounds for times in (*groups, *of_kinds)),
+        RANGE_NOTE: any(any(map(times.is_range, QUANTILES)) for times in (*groups, *of_kinds)),
         MEAN_NOTE: any(times.is_conditional for times in groups),
         UNSTEADY_NOTE: bool(mark),
     }

@@ -1,62 +1,55 @@
-"""Quantiles of right-censored times: a request that timed out took at least that long.
+"""Quantiles of right-censored times: a request without an answer took at least as long as was waited, and at most
+any time.
 
-A quantile is that of known times and bounds together, by nearest rank. No true time is less than its bound, so the
-true quantile is not less either. If no bound lies below it, it is exact; else it is itself a lower bound.
+A quantile rises with every value, so its ends are the quantiles with each unknown time at its lower bound, and at
+infinity.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.stats.histogram import Histogram, bucket_indexes
-from seamark.stats.quantiles import rank
+from seamark.stats.histogram import Histogram
+from seamark.stats.quantiles import Ranks
+from seamark.stats.range import Range
 
 Times = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A statistic in the unit of its values; `lower_bound`: the true one is at least this."""
-
-    value: float
-    lower_bound: bool = False
-
-
-def exact_quantile(known: Times, bounds: Times, probability: float) -> Estimate:
-    """Return the quantile of at least one value, known or bound."""
+def exact_quantile(known: Times, bounds: Times, ranks: Ranks) -> Range:
+    """Return the values at `ranks` of at least one time, known or bounded."""
+    at, last = ranks
     whole = np.concatenate([known, bounds]) if len(bounds) else known
-    at = rank(probability, len(whole))
-    value = int(np.partition(whole, at)[at])
-    if not len(bounds):
-        return Estimate(value=value)
-    is_known = int(bounds.min()) >= value and at < int((known <= value).sum())
-    return Estimate(value=value, lower_bound=not is_known)
+    low = int(np.partition(whole, at)[at])
+    if last is None or last >= len(known):
+        return Range(low=low, high=None)
+    return Range(low=low, high=int(np.partition(known, last)[last]))
 
 
-def quantile(known: Histogram, bounds: Histogram, probability: float) -> Estimate | None:
-    """Return the quantile of histograms within their relative error, None if both are empty. A bound in the bucket of
-    the quantile makes it a lower bound, although the quantile may lie below that bound."""
-    whole = known.merged(bounds)
-    value = whole.quantile(probability)
-    if value is None:
+def quantile(known: Histogram, bounds: Histogram, ranks: Ranks) -> Range:
+    """Return the values at `ranks` of histograms, not both empty, within their relative error."""
+    at, last = ranks
+    low = known.merged(bounds).at(at)
+    if last is None or last >= known.count:
+        return Range(low=low, high=None)
+    return Range(low=low, high=max(low, known.at(last)))
+
+
+def mean(known: Histogram, bounds: Histogram) -> Range | None:
+    """Return the mean over all, known or bounded; None for none."""
+    count = known.count + bounds.count
+    if not count:
         return None
-    if bounds.minimum is None:
-        return Estimate(value=value)
-    if bounds.minimum == 0 or value == 0:
-        return Estimate(value=value, lower_bound=bounds.minimum == 0)
-    least, own = bucket_indexes(np.array([bounds.minimum, max(1, round(value))]), known.relative_error)
-    return Estimate(value=value, lower_bound=bool(least <= own))
+    low = (known.total + bounds.total) / count
+    return Range(low=low, high=None if bounds.count else low)
 
 
-def minimum(known: Histogram, bounds: Histogram) -> Estimate | None:
-    """Return the minimum: a lower bound if it is a bound."""
-    if bounds.minimum is not None and (known.minimum is None or bounds.minimum < known.minimum):
-        return Estimate(value=bounds.minimum, lower_bound=True)
-    return None if known.minimum is None else Estimate(value=known.minimum)
+def minimum(known: Histogram, bounds: Histogram) -> Range | None:
+    """Return the minimum; None for no time."""
+    least = [histogram.minimum for histogram in (known, bounds) if histogram.minimum is not None]
+    return Range(low=min(least), high=known.minimum) if least else None
 
 
-def maximum(known: Histogram, bounds: Histogram) -> Estimate | None:
-    """Return the maximum: a lower bound if there is any bound."""
+def maximum(known: Histogram, bounds: Histogram) -> Range | None:
+    """Return the maximum, which has no upper end if there is any bound; None for no time."""
     greatest = [histogram.maximum for histogram in (known, bounds) if histogram.maximum is not None]
-    return Estimate(value=max(greatest), lower_bound=bounds.count > 0) if greatest else None
+    return Range(low=max(greatest), high=None if bounds.count else known.maximum) if greatest else None

@@ -43,10 +43,13 @@ class Histogram:
     def quantile(self, probability: float) -> float | None:
         """Return the nearest-rank quantile within the stated relative error, or None when empty."""
         count = self.count
-        if self.minimum is None or self.maximum is None:
-            return None
-        wanted = rank(probability, count) + 1
-        seen = self.zeros
+        return self.at(rank(probability, count)) if count else None
+
+    def at(self, place: int) -> float:
+        """Return the value at a 0-based rank below `count`, within the stated relative error."""
+        assert self.minimum is not None
+        assert self.maximum is not None
+        wanted, seen = place + 1, self.zeros
         if wanted <= seen:
             return 0.0
         growth = _growth(self.relative_error)

@@ -1,12 +1,21 @@
 """Nearest-rank quantiles of exact values, and the sample size that they need. Estimates are in histogram.py."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 BEYOND = 10
 """Samples required beyond a percentile before it is printed: p50 needs 20, p99 1,000, p99.9 10,000."""
+
+
+FEWEST = 60
+"""Samples from which on an interval stands for a percentile with fewer than BEYOND samples beyond it."""
+CONFIDENCE = 0.95
+"""Of that interval, two-sided."""
+Ranks = tuple[int, int | None]
+"""0-based ranks of the two ends of a quantile; None: no order statistic is its upper end."""
 
 
 def samples_needed(probability: float) -> int:
@@ -20,6 +29,31 @@ def samples_needed(probability: float) -> int:
 def rank(probability: float, count: int) -> int:
     """Return the 0-based nearest rank, ceil(q n) - 1: the quantile is always an observed value."""
     return min(count - 1, max(0, math.ceil(round(probability * count, 6)) - 1))
+
+
+@lru_cache(maxsize=1024)
+def ranks_of(probability: float, count: int) -> Ranks | None:
+    """Return the ranks of a quantile of `count` samples: equal with BEYOND samples beyond it; from FEWEST on those of
+    its order-statistic interval (David and Nagaraja, Order Statistics, 7.1), else None.
+
+    The number of samples below the true quantile is binomial (count, probability): each end is wrong with at most
+    (1 - CONFIDENCE) / 2. The upper one is None if not even the largest sample is surely above, as of p99 below 368.
+    """
+    if count >= samples_needed(probability):
+        at = rank(probability, count)
+        return at, at
+    if count < FEWEST:
+        return None
+    tail, cdf, low = (1 - CONFIDENCE) / 2, 0.0, 0
+    log_odds, log_pmf = math.log(probability / (1 - probability)), count * math.log1p(-probability)
+    for below in range(count):
+        cdf += math.exp(log_pmf)
+        if cdf <= tail:
+            low = below
+        if cdf >= 1 - tail:
+            return low, below
+        log_pmf += math.log((count - below) / (below + 1)) + log_odds
+    return low, None
 
 
 def quantiles(values: NDArray[np.int64], probabilities: tuple[float, ...]) -> list[int]:

@@ -67,7 +67,8 @@ class CheckInputs:
     `tpot_low_ratio`.
     `held_open` streams were still open after their last content, on average, each for `held_open_mean_s`.
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
-    response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
+    response time are of; `ranges`: percentiles that unanswered requests make ranges, with their ends. `cancelled`
+    requests were under way when the load ended, `unsent` never sent.
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
     and ran in `sessions`. `others_unknown`: why the use of processors by others is not known. `shared_device`: the
     device of its lane, if other lanes were on it. `not_scored`: why its kept replies could not be scored,
@@ -129,8 +130,10 @@ class CheckInputs:
     wants_cache: bool = False
     samples: int = 0
     withheld: Mapping[str, int] = field(default_factory=dict)
-    lower_bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ranges: Sequence[str] = ()
     timeouts: int = 0
+    cancelled: int = 0
+    unsent: int = 0
     unit: str = "reply"
     uncounted: int = 0
     counts_units: bool = True

@@ -303,20 +303,24 @@ def first_chunk_not_counted(inputs: CheckInputs) -> VerdictReason | None:
 
 
 def percentile_lower_bound(inputs: CheckInputs) -> VerdictReason | None:
-    """An unanswered request took at least as long as was waited; its true time is unknown."""
-    if not inputs.lower_bounds:
+    """A request without an answer took at least as long as was waited, so percentiles are known as ranges."""
+    if not inputs.ranges:
         return None
-    named = "; ".join(f"{group} {', '.join(names)}" for group, names in inputs.lower_bounds.items())
     causes = [
-        f"{count:,} requests {what}"
-        for count, what in ((inputs.timeouts, "timed out"), (inputs.unfinished, "had no answer when the load ended"))
+        (f"{count:,} of {counted(inputs.requests, 'request')} {what}", remedy)
+        for count, what, remedy in (
+            (inputs.timeouts, "timed out", "Raise timeout_s above the times that matter."),
+            (inputs.cancelled, "had no answer when the load ended", "A longer duration_s makes their share smaller."),
+            (inputs.unsent, "were never sent", "Offer less load, or give the client more connections or workers."),
+        )
         if count
     ]
     return VerdictReason(
         code="percentile_lower_bound",
         severity="note",
-        text=f"{' and '.join(causes)}: these are lower bounds: {named}. Means are of answered requests only",
-        remedy="Raise timeout_s, or lower the load.",
+        text=f"{', '.join(text for text, _ in causes)}, so percentiles are ranges: {'; '.join(inputs.ranges)}. Means "
+        "are of answered requests only",
+        remedy=" ".join(remedy for _, remedy in causes),
     )
 
 
@@ -329,6 +333,6 @@ def percentile_withheld(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="percentile_withheld",
         severity="note",
-        text=f"{inputs.samples:,} samples are too few: {needs}",
+        text=f"{counted(inputs.samples, 'sample')} give no number: {needs}",
         remedy="Raise duration_s, or give a finite load more items; the summary pools the repetitions.",
     )

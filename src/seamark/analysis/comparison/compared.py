@@ -221,7 +221,7 @@ def _of_p(reason: str) -> str:
 
 def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
     used = [each for each in trials if each.counts]
-    values = [value for each in used if (value := each.figure(path).value) is not None]
+    values = [found.low for each in used if (found := each.figure(path)) is not None]
     return ComparedSide(
         treatment=trials[0].treatment if trials else None,
         trials=len(used),
@@ -245,17 +245,16 @@ def _why_not(
         words = " and ".join(sorted(each.replace("_per_", "/") or "no unit" for each in units))
         return f"{UNITS_DIFFER}: {words}", "compare a metric in one unit, such as requests_per_s or latency_ms.p50."
     both = [*base, *new]
-    lacking = sum(each.figure(metric.path).value is None for each in both)
+    lacking = sum(each.figure(metric.path) is None for each in both)
     if lacking:
         return (
             f"{metric.name} is withheld or not measured in {lacking} of {counted(len(both), 'trial')}",
             "a longer `duration_s` gives more samples; a p99 needs 1,000 in the measured window.",
         )
-    bounds = sum(each.figure(metric.path).lower_bound for each in both)
-    if bounds:
+    wide = [found for each in both if (found := each.figure(metric.path)) and not found.is_narrow]
+    if wide:
         return (
-            f"{metric.name} is only a lower bound in {bounds} of {counted(len(both), 'trial')}: it reaches into"
-            " requests without an answer",
+            f"{metric.name} is known as a range alone in {len(wide)} of {counted(len(both), 'trial')}: {wide[0].text}",
             "offer less load, or compare a lower percentile.",
         )
     return unequal_quality(base, new, metric)

@@ -120,7 +120,7 @@ def _lacks_answers(trial: Observation) -> bool:
 
 
 def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
-    known = {path for each in trials for path, figure in each.figures.items() if figure.value is not None}
+    known = {path for each in trials for path in each.figures}
     costs = tuple(path for path in COSTS if path in known)
     return costs if "ttft_ms.p50" in costs else (UNSTREAMED, *costs)
 
@@ -202,12 +202,12 @@ def _costs(level: _Level, cost: ComparedMetric) -> dict[int, float] | str:
     if not all(each.speed_of_method for each in level.trials):
         return NOT_ITS_SPEED
     figures = {each.block: each.figure(cost.path) for each in level.trials}
-    values = {block: figure.value for block, figure in figures.items() if figure.value is not None}
-    if len(values) < len(figures):
-        return f"{cost.name} is withheld or not measured in {len(figures) - len(values)} of its trials"
-    if any(figure.lower_bound for figure in figures.values()):
-        return f"{cost.name} is only a lower bound"
-    return values
+    known = {block: figure for block, figure in figures.items() if figure is not None}
+    if len(known) < len(figures):
+        return f"{cost.name} is withheld or not measured in {len(figures) - len(known)} of its trials"
+    if wide := [figure for figure in known.values() if not figure.is_narrow]:
+        return f"{cost.name} is known as a range alone in {len(wide)} of its trials, such as {wide[0].text}"
+    return {block: figure.low for block, figure in known.items()}
 
 
 def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:

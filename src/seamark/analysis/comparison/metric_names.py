@@ -57,7 +57,7 @@ def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...
 
 
 def _unscored(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
-    known = {path for each in seen for path, figure in each.figures.items() if figure.value is not None}
+    known = {path for each in seen for path in each.figures}
     if primary == RUN_TIME:
         return (RUN_TIME,) if f"quality.{RUN_TIME}" in known else ("throughput",)
     if f"quality.{MAKESPAN}" in known:

@@ -9,19 +9,12 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict, VerdictReason
 from seamark.model.service import Origin
 from seamark.model.trial import Trial
+from seamark.stats.range import Range
 
 NOT_OF_METHOD = "speed_not_of_method"
 """Code of a reason, or a quality other than 0, of a trial whose times are not those of its method."""
 VIRTUAL = "a virtual clock"
 """The start of every simulated trial: nothing of a machine is in its figures."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A value of a trial, None where it is not known or withheld; the truth is not below a `lower_bound`."""
-
-    value: float | None
-    lower_bound: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +40,7 @@ class Observation:
     verdict: Verdict
     origin: Origin = "measured"
     unit: str = ""
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, Range] = field(default_factory=dict)
     own: Mapping[str, OwnFact] = field(default_factory=dict)
     slos: tuple[ObjectiveResult, ...] = ()
     span_s: tuple[float, float] | None = None
@@ -60,9 +53,9 @@ class Observation:
         """Whether the trial takes part: VALID or SUSPECT, with figures."""
         return bool(self.figures) and self.verdict != "INVALID"
 
-    def figure(self, path: str) -> Figure:
-        """Return the figure at a path; without a value where there is none."""
-        return self.figures.get(path, Figure(value=None))
+    def figure(self, path: str) -> Range | None:
+        """Return both ends of the figure at a path; None where nothing is known of it, or it is withheld."""
+        return self.figures.get(path)
 
 
 def observation(
@@ -94,12 +87,13 @@ def observation(
     )
     if metrics is None or not metrics.ok:
         return plain
-    figures = {path: _figure(metrics, path) for path in paths}
-    figures |= {f"quality.{name}": Figure(value=value) for name, value in metrics.quality.items()}
-    figures |= {f"own.{name}": Figure(value=own.value) for name, own in metrics.own.items()}
-    if metrics.search is not None:
-        open_ended = metrics.search.found is not None and metrics.search.bracket[1] is None
-        figures["search.found"] = Figure(value=metrics.search.found, lower_bound=open_ended)
+    figures = {path: one for path in paths if metrics.figure(path) is not None and (one := metrics.range_of(path))}
+    values = {f"quality.{name}": value for name, value in metrics.quality.items()}
+    values |= {f"own.{name}": own.value for name, own in metrics.own.items()}
+    figures |= {path: Range.exact(value) for path, value in values.items() if value is not None}
+    if metrics.search is not None and metrics.search.found is not None:
+        found, open_ended = metrics.search.found, metrics.search.bracket[1] is None
+        figures["search.found"] = Range(low=found, high=None if open_ended else found)
     return replace(
         plain,
         unit=metrics.throughput.unit,
@@ -118,7 +112,3 @@ def _span_s(load: LoadRecord) -> tuple[float, float] | None:
         return None
     began_s, ended_s = (datetime.fromisoformat(each).timestamp() for each in (load.started_at, load.finished_at))
     return began_s, ended_s
-
-
-def _figure(metrics: TrialMetrics, path: str) -> Figure:
-    return Figure(value=metrics.figure(path), lower_bound=metrics.is_lower_bound(path))

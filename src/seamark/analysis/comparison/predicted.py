@@ -66,7 +66,7 @@ def _met(result: TrialResult) -> bool | None:
 def _figure(name: str, numbers: Sequence[float], results: Sequence[TrialResult]) -> ScoredFigure:
     value, low, high = numbers
     found = [value_of(name, each.good) for each in results if each.good is not None]
-    measured = tuple(float(each.value) for each in found if each is not None and not each.lower_bound)
+    measured = tuple(one.low for one in found if one is not None and one.is_narrow)
     return ScoredFigure(
         figure=name,
         value=value,

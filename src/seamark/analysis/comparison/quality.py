@@ -70,5 +70,5 @@ def _group(objective: str) -> str:
 
 
 def _median(side: Sequence[Observation], path: str) -> float | None:
-    values = [value for each in side if (value := each.figure(path).value) is not None]
+    values = [found.low for each in side if (found := each.figure(path)) is not None]
     return median(values) if values else None

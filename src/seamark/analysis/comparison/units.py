@@ -134,6 +134,6 @@ def _medians(side: Side, path: str) -> Values:
 
 
 def _value(each: Observation, path: str) -> float:
-    value = each.figure(path).value
-    assert value is not None, "observations without the figure are left out before"
-    return value
+    found = each.figure(path)
+    assert found is not None, "observations without the figure are left out before"
+    return found.low

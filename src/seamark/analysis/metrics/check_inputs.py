@@ -93,9 +93,15 @@ def check_inputs(
         withheld={
             name: samples_needed(q) for name, q in QUANTILES.items() if counts.response.count < samples_needed(q)
         },
-        lower_bounds={
-            group: times.lower_bounds for group in BOUNDED if (times := getattr(metrics, group)) and times.bounds
-        },
+        ranges=[
+            f"{group} {name} {found.text}"
+            for group in BOUNDED
+            if (times := getattr(metrics, group)) and times.censored
+            for name in QUANTILES
+            if times.is_range(name) and (found := times.range_of(name))
+        ],
+        cancelled=counts.cancelled,
+        unsent=counts.unsent,
         timeouts=counts.timeouts,
         unit=load.unit or "reply",
         uncounted=counts.uncounted,
@@ -157,18 +163,13 @@ def _unsteady(inputs: MetricInputs) -> str | None:
 
 def _of_part(part: PartFigures) -> str:
     times = part.latency_ms
-    shown = [
-        f"{name} {'>= ' if times.is_lower_bound(name) else ''}{value:.3g} ms"
-        for name in ("p50", "p99")
-        if (value := times.statistic(name)) is not None
-    ]
+    shown = [f"{name} {found.text} ms" for name in ("p50", "p99") if (found := times.range_of(name))]
     rate = f"{part.requests_per_s:.4g}/s"
     return ", ".join([counted(part.requests, "request"), f"{part.failed} failed", rate, *shown])
 
 
 def _missed(slo: ObjectiveResult) -> str:
-    least = "at least " if slo.lower_bound else ""
-    return f"{slo.metric} {slo.op} {slo.limit:g}, is {least}{slo.value:.4g}"
+    return f"{slo.metric} {slo.op} {slo.limit:g}" + (f", is {slo.known.text}" if slo.known else "")
 
 
 def _seconds(value_ms: float | None) -> float | None:

@@ -1,13 +1,15 @@
 """Distribution of the times of one window's requests: known times, and lower bounds of unknown ones. Opens no
 file."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from seamark.stats import censored, histogram
-from seamark.stats.censored import Estimate
 from seamark.stats.histogram import Histogram
-from seamark.stats.quantiles import samples_needed
+from seamark.stats.quantiles import ranks_of, samples_needed
+from seamark.stats.range import Range
 
 Times = NDArray[np.int64]
 
@@ -15,6 +17,11 @@ EXACT_LIMIT = 1_000_000
 """Number of samples up to which percentiles are exact; above it they come from the histogram."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+EXTREMES: Mapping[str, Callable[[Histogram, Histogram], Range | None]] = {
+    "mean": censored.mean,
+    "min": censored.minimum,
+    "max": censored.maximum,
+}
 
 
 class TimeDistribution:
@@ -51,35 +58,45 @@ class TimeDistribution:
     def exact(self) -> bool:
         return self._known.pieces is not None
 
-    def quantile(self, probability: float) -> Estimate | None:
-        """Return a quantile in ns, or None with too few samples."""
-        if self.count < samples_needed(probability):
+    def quantile(self, probability: float) -> Range | None:
+        """Return both ends of a quantile in ns, None with too few samples even for its order-statistic interval."""
+        ranks = ranks_of(probability, self.count)
+        if ranks is None:
             return None
         if self._known.pieces is None or self._bounds.pieces is None:
-            return censored.quantile(self.histogram, self.bounds, probability)
-        return censored.exact_quantile(self._known.whole(), self._bounds.whole(), probability)
+            return censored.quantile(self.histogram, self.bounds, ranks)
+        return censored.exact_quantile(self._known.whole(), self._bounds.whole(), ranks)
 
-    def statistic(self, name: str) -> Estimate | None:
-        """Return `p99`, `mean`, `min` and the like in ns, None if unknown. The mean covers the known times alone."""
-        if name == "mean":
-            mean = self.histogram.mean
-            return None if mean is None else Estimate(value=mean)
-        if name in ("min", "max"):
-            extreme = censored.minimum if name == "min" else censored.maximum
-            return extreme(self.histogram, self.bounds)
-        return self.quantile(QUANTILES[name])
+    def statistic(self, name: str) -> Range | None:
+        """Return both ends of `p99`, `mean`, `min` and the like in ns, None if unknown."""
+        return statistic_of(self.histogram, self.bounds, name) if name in EXTREMES else self.quantile(QUANTILES[name])
 
     def statistic_ms(self, name: str) -> float | None:
-        """Return a statistic in ms, None where it is not known."""
-        estimate = self.statistic(name)
-        return None if estimate is None else estimate.value / 1e6
+        """Return a statistic in ms, None where it is not known or withheld: a percentile with few samples beyond it
+        is no number. The lower end of a range; the mean covers the known times alone."""
+        if name == "mean":
+            return None if self.histogram.mean is None else self.histogram.mean / 1e6
+        if name in QUANTILES and self.count < samples_needed(QUANTILES[name]):
+            return None
+        found = self.statistic(name)
+        return None if found is None else found.low / 1e6
 
-    def lower_bounds(self) -> list[str]:
-        """Return the names of the statistics that are lower bounds."""
-        if not self.bounds.count:
-            return []
-        found = {name: self.statistic(name) for name in (*QUANTILES, "min", "max")}
-        return [name for name, each in found.items() if each is not None and each.lower_bound]
+    def ranges_ms(self) -> dict[str, tuple[float, float | None]]:
+        """Return the ends in ms of the statistics that are no number, or one of unequal ends."""
+        found = {name: one.times(1e-6) for name in (*QUANTILES, *EXTREMES) if (one := self.statistic(name))}
+        return {
+            name: (one.low, one.high)
+            for name, one in found.items()
+            if one.low != one.high or self.statistic_ms(name) is None
+        }
+
+
+def statistic_of(known: Histogram, bounds: Histogram, name: str) -> Range | None:
+    """Return both ends of a statistic of merged histograms, None if unknown."""
+    if extreme := EXTREMES.get(name):
+        return extreme(known, bounds)
+    ranks = ranks_of(QUANTILES[name], known.count + bounds.count)
+    return None if ranks is None else censored.quantile(known, bounds, ranks)
 
 
 class _Part:

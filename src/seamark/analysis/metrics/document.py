@@ -12,7 +12,7 @@ from seamark.analysis.metrics.metric_inputs import Recorded, metric_inputs, seri
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
-from seamark.analysis.metrics.table import BOUNDED, METRICS, VERSION
+from seamark.analysis.metrics.table import BOUNDED, METRICS, TIMES, VERSION, goodput_ranges
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.metrics.window import RULE_OF_PARTIES
 from seamark.analysis.metrics.window_counts import KindCounts
@@ -305,9 +305,11 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
     for group in nested.keys() - ALWAYS:
         if isinstance(nested[group], dict) and all(value is None for value in nested[group].values()):
             nested[group] = None
-    for group, pick in BOUNDED.items():
-        if nested[group] is not None:
-            nested[group]["lower_bounds"] = () if inputs is None else tuple(pick(inputs.counts).lower_bounds())
+    for group, pick in TIMES.items():
+        if inputs is not None and nested[group] is not None:
+            nested[group]["ranges"] = pick(inputs.counts).ranges_ms()
+    if inputs is not None and nested["goodput"] is not None:
+        nested["goodput"]["ranges"] = goodput_ranges(inputs)
     counts_units = inputs is None or inputs.counts.counts_units
     nested["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s" if counts_units else CHUNKS
     if inputs is not None and (chosen := inputs.energy.chosen) is not None:
@@ -332,12 +334,13 @@ def _kind(counts: KindCounts) -> KindFigures:
 
 
 def _bounded(times: TimeDistribution) -> BoundedKindTimes:
-    bounds = tuple(name for name in times.lower_bounds() if name in QUANTILES)
-    return BoundedKindTimes(**_quantiles(times), censored=times.bounds.count, lower_bounds=bounds)
+    return BoundedKindTimes(**_quantiles(times), censored=times.bounds.count)
 
 
-def _quantiles(times: TimeDistribution) -> dict[str, float | None]:
-    return {name: times.statistic_ms(name) for name in ("mean", *QUANTILES)}
+def _quantiles(times: TimeDistribution) -> dict[str, Any]:
+    names = ("mean", *QUANTILES)
+    ranges = {name: ends for name, ends in times.ranges_ms().items() if name in names}
+    return {name: times.statistic_ms(name) for name in names} | {"ranges": ranges}
 
 
 def _rounded(value: Value) -> Value:

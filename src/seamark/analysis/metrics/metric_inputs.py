@@ -44,7 +44,6 @@ def part_figures(samples: Samples, part: Window, chunks: Path) -> PartFigures:
 def figures_of(counts: WindowCounts) -> PartFigures:
     """Return requests, failures, rates and response times of what was counted; None where too few samples are."""
     length_s, response = counts.window.length_s, counts.response
-    bounds = response.lower_bounds()
     return PartFigures(
         start_s=counts.window.start_ns / 1e9,
         end_s=counts.window.end_ns / 1e9,
@@ -57,7 +56,7 @@ def figures_of(counts: WindowCounts) -> PartFigures:
         latency_ms=PartTimes(
             **{name: response.statistic_ms(name) for name in (*SHOWN, "mean")},
             censored=response.bounds.count,
-            lower_bounds=tuple(name for name in SHOWN if name in bounds),
+            ranges={name: ends for name, ends in response.ranges_ms().items() if name in (*SHOWN, "mean")},
         ),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from seamark.analysis.metrics.table import METRICS, STATISTICS, VERSION
+from seamark.analysis.metrics.table import METRICS, VERSION
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Outcome
 from seamark.model.service import Component
@@ -36,11 +36,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     **{metric.path: f"{metric.meaning} ({metric.unit})" for metric in METRICS},
 }
 """Path -> description."""
-LOWER_BOUNDS: Schema = {
-    "type": "array",
-    "items": {"enum": [name for name in STATISTICS if name != "mean"]},
-    "description": "statistics that are lower bounds: they reach into requests that have no answer",
-}
+RANGES = "figures known between two ends alone, [low, high]: requests had no answer, or a percentile few samples"
 NARROWER: Mapping[str, Schema] = {
     "schema_version": {"const": SCHEMA_VERSION},
     "metrics_version": {"const": VERSION},
@@ -74,8 +70,8 @@ def metrics_schema() -> Schema:
 
 def _schema(hint: Any, path: str) -> Schema:
     schema = _of_type(hint, path)
-    if path.endswith("lower_bounds"):
-        schema |= LOWER_BOUNDS
+    if path.endswith(".ranges"):
+        schema |= {"description": RANGES}
     if path in NARROWER:
         schema = {**({} if {"const", "enum"} & NARROWER[path].keys() else schema), **NARROWER[path]}
     return schema | ({"description": DESCRIPTIONS[path]} if path in DESCRIPTIONS else {})

@@ -98,7 +98,7 @@ def _figures(
 ) -> Stages:
     stages: dict[int, _Stage] = {number: _Stage() for number in range(len(names))}
     quantiles = {name: response.quantile(probability) for name, probability in EXAMPLES.items()}
-    examples = {name: _Example(wanted_ns=each.value) for name, each in quantiles.items() if each is not None}
+    examples = {name: _Example(wanted_ns=each.low) for name, each in quantiles.items() if each is not None}
     traced = latency_ns = 0
     for low, high in _ranges(file):
         events, requests = _events(file, low, high), _requests(samples, window, low, high)
@@ -146,7 +146,8 @@ def _stage(stage: _Stage, latency_ns: int, window: Window) -> StageFigures:
 
 
 def _times(times: TimeDistribution) -> StageTimes:
-    return StageTimes(**{name: times.statistic_ms(name) for name in ("p50", "p95", "p99", "mean")})
+    p50, p95, p99, mean = (times.statistic_ms(name) for name in ("p50", "p95", "p99", "mean"))
+    return StageTimes(p50=p50, p95=p95, p99=p99, mean=mean)
 
 
 def _ranges(file: pq.ParquetFile) -> Iterator[tuple[int, int]]:

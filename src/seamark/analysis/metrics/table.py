@@ -11,12 +11,12 @@ from seamark.analysis.metrics.resources import ENERGY, RESOURCES
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.sample import Failure
 
-VERSION = 2
+VERSION = 3
 """Increases when the meaning of a metric changes: metrics of an older version are derived again from their samples.
 
 1: MSER-5 decided the start of the window; time-outs were in no percentile; objectives on TTFT counted from the
 intended send. 2: the window begins at the end of the warm-up; time-outs are lower bounds; `ttft_s` counts from the
-actual send; TPOT leaves out the tokens of the first chunk.
+actual send; TPOT leaves out the tokens of the first chunk. 3: what was not seen makes ranges.
 """
 
 STATISTICS = (*QUANTILES, "mean", "min", "max")
@@ -28,8 +28,14 @@ BOUNDED: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
     "ttft_response_ms": lambda counts: counts.ttft_response,
     "ttfo_ms": lambda counts: counts.ttfo,
 }
-"""Groups of times in which unanswered requests are lower bounds: `censored` of them. Statistics that become lower
-bounds are named in `lower_bounds` of the group."""
+"""Groups of times of which unanswered requests have a lower bound alone: `censored` of them."""
+TIMES: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
+    **BOUNDED,
+    "tpot_ms": lambda counts: counts.tpot,
+    "inter_chunk_ms": lambda counts: counts.inter_chunk,
+    "normalised_latency_ms": lambda counts: counts.normalised,
+}
+"""All groups of times: what of them is known between two ends alone is in `ranges` of the group."""
 
 
 def _rate(count: float, inputs: MetricInputs) -> float | None:
@@ -51,6 +57,16 @@ def saturated(inputs: MetricInputs) -> bool:
     return bool(growth > max(0.05 * counts.due, 3 * (2 * waiting) ** 0.5, 1))
 
 
+def goodput_ranges(inputs: MetricInputs) -> dict[str, tuple[float, float | None]]:
+    """Return the ends of the goodput where requests were cut off, or never sent, before they missed an objective."""
+    counts = inputs.counts
+    if not inputs.has_objectives or not counts.perhaps_good or inputs.window.length_s <= 0:
+        return {}
+    most = counts.good + counts.perhaps_good
+    due, length_s = counts.due + inputs.lost_in_window, inputs.window.length_s
+    return {"per_s": (counts.good / length_s, most / length_s), "ratio": (counts.good / due, most / due)}
+
+
 def error_rate(inputs: MetricInputs) -> float | None:
     """Failed requests of those sent in the window; those of it that a lost worker never sent count as both."""
     counts, lost = inputs.counts, inputs.lost_in_window
@@ -62,7 +78,9 @@ def _mb_per_s(inputs: MetricInputs, unit_bytes: float) -> float | None:
     return _rate(total / unit_bytes, inputs) if total else None
 
 
-def _times(prefix: str, meaning: str, pick: Callable[[WindowCounts], TimeDistribution]) -> tuple[Metric, ...]:
+def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
+    pick = TIMES[prefix]
+
     def figure(name: str) -> Callable[[MetricInputs], float | None]:
         return lambda inputs: pick(inputs.counts).statistic_ms(name)
 
@@ -76,8 +94,8 @@ def _times(prefix: str, meaning: str, pick: Callable[[WindowCounts], TimeDistrib
         path=f"{prefix}.censored",
         unit="requests",
         better="lower",
-        meaning="requests that timed out or were cut off at the end of the load: lower bounds in percentiles, not in "
-        "the mean",
+        meaning="requests that timed out or were cut off at the end of the load: they "
+        "make ranges of percentiles, and are not in the mean",
         value=lambda inputs: found.bounds.count if (found := pick(inputs.counts)).count else None,
     )
     return (*statistics, censored)
@@ -144,29 +162,24 @@ METRICS: tuple[Metric, ...] = (
         meaning="the same; 1 MiB is 2^20 bytes",
         value=lambda e: _mb_per_s(e, 2**20),
     ),
-    *_times("latency_ms", "response time: from the intended send to the end of the reply", BOUNDED["latency_ms"]),
-    *_times(
-        "service_time_ms", "service time: from the actual send to the end of the reply", BOUNDED["service_time_ms"]
-    ),
-    *_times("ttft_ms", "time to first token: from the actual send to the first content", BOUNDED["ttft_ms"]),
+    *_times("latency_ms", "response time: from the intended send to the end of the reply"),
+    *_times("service_time_ms", "service time: from the actual send to the end of the reply"),
+    *_times("ttft_ms", "time to first token: from the actual send to the first content"),
     *_times(
         "ttft_response_ms",
         "time to first token: from the intended send to the first content",
-        BOUNDED["ttft_response_ms"],
     ),
     *_times(
         "ttfo_ms",
         "time to first output: from the actual send to the first content that is no reasoning",
-        BOUNDED["ttfo_ms"],
     ),
     *_times(
         "tpot_ms",
         "time per output token: (last - first content) / (tokens - those of the first chunk, 1 where not known); "
         "none where that leaves less than 1",
-        lambda t: t.tpot,
     ),
-    *_times("inter_chunk_ms", "time between two chunks with content of one reply", lambda t: t.inter_chunk),
-    *_times("normalised_latency_ms", "service time of a streamed reply over its tokens", lambda t: t.normalised),
+    *_times("inter_chunk_ms", "time between two chunks with content of one reply"),
+    *_times("normalised_latency_ms", "service time of a streamed reply over its tokens"),
     Metric(
         path="schedule_lag_ms.p50",
         unit="ms",

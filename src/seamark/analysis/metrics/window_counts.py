@@ -43,6 +43,9 @@ class WindowCounts:
     Of `whole_good` good replies, warm-up and all, the service did not say of `uncounted` how many units they have:
     `units` then counts their chunks.
 
+    `good` requests meet every objective on a single one; `perhaps_good` were cut off or never sent before they
+    missed any.
+
     For Little's law, of all requests that were sent, good or not: `ended` inside the window, and `stays` that were
     sent inside it, which took `stay_ns` together.
     """
@@ -69,6 +72,7 @@ class WindowCounts:
     stays: int = 0
     stay_ns: int = 0
     good: int = 0
+    perhaps_good: int = 0
     disordered: int = 0
     response: TimeDistribution = field(default_factory=TimeDistribution)
     service: TimeDistribution = field(default_factory=TimeDistribution)
@@ -153,6 +157,7 @@ class Unanswered:
 
     def __init__(self, batch: Batch, latest_ns: int | None) -> None:
         complete = batch.last != MISSING_NS
+        self._batch = batch
         self.rows = np.isin(batch.failure, UNSERVED) | ((batch.failure == Failure.NONE) & ~complete)
         self.until = np.where(complete, batch.last, MISSING_NS if latest_ns is None else latest_ns)
 
@@ -160,6 +165,19 @@ class Unanswered:
         """Return how long those of `rows` had waited, counted from `times`."""
         chosen = self.rows & rows
         return np.asarray(np.maximum(self.until[chosen], times[chosen]) - times[chosen])
+
+    def may_meet(self, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
+        """Return which requests had waited no longer than every objective allows; one that timed out has missed."""
+        batch = self._batch
+        may: NDArray[np.bool_] = self.rows & (batch.failure != Failure.TIMEOUT)
+        for slo in slos:
+            if slo.op != "<=" or slo.metric not in REQUEST_OBJECTIVES or slo.metric == "tpot_s":
+                continue
+            begin = batch.due if slo.metric in ("latency_s", "ttft_response_s") else batch.sent
+            end = {"ttft_s": batch.first, "ttft_response_s": batch.first, "ttfo_s": batch.answer}.get(slo.metric)
+            end = self.until if end is None else np.where(end == MISSING_NS, self.until, end)
+            may &= (begin == MISSING_NS) | ((end - begin) / 1e9 <= slo.limit)
+        return may
 
 
 def _without_streams(counted: WindowCounts) -> None:
@@ -244,6 +262,7 @@ def _requests(counted: WindowCounts, batch: Batch, slos: tuple[Slo, ...], unansw
     counted.lag.add((batch.sent - batch.due)[due & sent])
     _streams(counted, batch, due, unanswered)
     counted.good += int((ok & meets(batch, slos)).sum())
+    counted.perhaps_good += int((due & unanswered.may_meet(slos)).sum())
 
 
 def _streams(counted: WindowCounts, batch: Batch, due: NDArray[np.bool_], unanswered: Unanswered) -> None:

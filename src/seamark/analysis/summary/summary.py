@@ -1,13 +1,13 @@
 """Summary of a scenario from the metrics and histograms of its trials, with one treatment in memory at a time."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from seamark.analysis.checks import gravest_first, worst
 from seamark.analysis.comparison import Observation, comparisons_of_summary, observation, table_paths
 from seamark.analysis.metrics import VERSION
-from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.analysis.metrics.distribution import EXTREMES, QUANTILES, statistic_of
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
@@ -41,9 +41,9 @@ from seamark.model.results.trial_metrics import (
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, levels_of
-from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
+from seamark.stats.range import Range
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder
 from seamark.storage.redaction import redacted
@@ -180,22 +180,35 @@ def _pooled(results: Sequence[TrialResult], name: str, *, streams: bool = False)
     count = times.count + bounds.count
     if streams and not count:
         return None
-    estimates = {
-        quantile: censored.quantile(times, bounds, q) if count >= samples_needed(q) else None
-        for quantile, q in QUANTILES.items()
+    names = (*QUANTILES, *EXTREMES)
+    found = {name: one for name in names if (one := statistic_of(times, bounds, name)) is not None}
+    numbers: dict[str, float | None] = {
+        name: one.low for name, one in found.items() if count >= samples_needed(QUANTILES.get(name, 0.5))
     }
-    estimates |= {"min": censored.minimum(times, bounds), "max": censored.maximum(times, bounds)}
+    numbers |= {"mean": times.mean} | {name: found[name].low for name in ("min", "max") if name in found}
     return PooledTimes(
-        **{statistic: None if one is None else _ms(one.value) for statistic, one in estimates.items()},
-        mean=None if times.mean is None else _ms(times.mean),
+        **{name: None if value is None else _ms(value) for name, value in numbers.items()},
         n=count,
         censored=bounds.count,
-        lower_bounds=tuple(statistic for statistic, one in estimates.items() if one and one.lower_bound),
+        ranges={
+            name: (_ms(one.low), None if one.high is None else _ms(one.high))
+            for name, one in found.items()
+            if one.low != one.high or name not in numbers
+        },
     )
 
 
 def _ms(value_ns: float) -> float:
     return float(f"{value_ns / 1e6:.9g}")
+
+
+def _span(ranges: Iterable[Range | None]) -> tuple[float, float | None] | None:
+    """Return the least and the greatest end of some ranges; None where all are single values."""
+    known = [one for one in ranges if one is not None]
+    if all(one.low == one.high for one in known):
+        return None
+    highs = [one.high for one in known if one.high is not None]
+    return min(one.low for one in known), max(highs) if len(highs) == len(known) else None
 
 
 def _error_rate(good: Sequence[TrialMetrics]) -> float | None:
@@ -256,7 +269,7 @@ def _kind_times(trials: Sequence[KindTimes | None]) -> KindSpreads | None:
     return KindSpreads(
         **{name: spread(each if len(each) == len(trials) else ()) for name, each in values.items()},
         censored=sum(each.unanswered for each in times),
-        lower_bounds=tuple(dict.fromkeys(name for each in times for name in each.bounds)),
+        ranges={name: span for name in values if (span := _span(each.range_of(name) for each in times)) is not None},
     )
 
 
@@ -300,7 +313,7 @@ def _objectives(good: Sequence[TrialMetrics]) -> tuple[ObjectiveSummary, ...]:
             met=sum(slo.met is True for slo in slos),
             of=sum(slo.met is not None for slo in slos),
             value=known(spread([slo.value for slo in slos if slo.value is not None])),
-            lower_bounds=sum(slo.lower_bound for slo in slos),
+            range=_span(slo.known for slo in slos),
         )
         for (metric, op, limit), slos in found.items()
     )

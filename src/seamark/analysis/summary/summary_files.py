@@ -5,9 +5,9 @@ from typing import Any
 
 from seamark.analysis.checks import worst
 from seamark.analysis.metrics import METRICS
-from seamark.analysis.metrics.table import BOUNDED
+from seamark.analysis.metrics.table import TIMES
 from seamark.analysis.summary.summary import summarise
-from seamark.analysis.summary.trial_files import lower_bounds
+from seamark.analysis.summary.trial_files import range_columns
 from seamark.analysis.summary.trial_result import marked
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
@@ -19,7 +19,7 @@ from seamark.storage.paths import ScenarioFolder
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
 STATE = ("origin", "server", "status", "category", "verdict", "reasons", "throughput_unit")
-BOUND_COLUMNS = tuple(f"{group}_lower_bounds" for group in BOUNDED)
+RANGE_COLUMNS = tuple(f"{group}_ranges" for group in TIMES)
 SEARCHED = ("setting", "found", "bracket_low", "bracket_high", "confidence", "outcome", "confirmed", "probes")
 """Columns of a search, without their prefix."""
 SEARCH_WORDS = ("search_setting", "search_outcome", "search_confirmed")
@@ -48,7 +48,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Summary:
         *(f"factor_{name}" for name in factors),
         *STATE,
         *(metric.column for metric in METRICS),
-        *BOUND_COLUMNS,
+        *RANGE_COLUMNS,
         *(f"quality_{name}" for name in qualities),
         *(f"own_{name}" for name in own),
         *(f"search_{name}" for name in SEARCHED if any(row.search for row in rows)),
@@ -59,7 +59,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Summary:
             lambda value: f"{value:.9g}" if isinstance(value, float) else str(value), na_action="ignore"
         )
         printed.to_csv(path, index=False, lineterminator="\n")
-    words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS}
+    words = {*IDENTITY, *STATE, *SEARCH_WORDS, *RANGE_COLUMNS}
     words |= {f"factor_{name}" for name in factors if frame[f"factor_{name}"].map(type).isin((str, bool)).any()}
     typed = {
         name: column.map(str, na_action="ignore") if name in words else column.astype(float)
@@ -108,7 +108,7 @@ def _figures(metrics: TrialMetrics, by_twins: Sequence[VerdictReason]) -> Row:
         "throughput_unit": metrics.throughput.unit,
     }
     row |= {metric.column: metrics.figure(metric.path) for metric in METRICS}
-    row |= lower_bounds(metrics)
+    row |= range_columns(metrics)
     row |= {f"quality_{name}": value for name, value in metrics.quality.items()}
     row |= {f"own_{name}": own.value for name, own in metrics.own.items()}
     if (search := metrics.search) is not None:

@@ -9,12 +9,13 @@ from typing import Any
 from seamark.analysis.metrics import METRICS, derive_metrics
 from seamark.analysis.metrics.document import DerivedMetrics, metrics_of_whole
 from seamark.analysis.metrics.resources import Ceiling
-from seamark.analysis.metrics.table import BOUNDED
+from seamark.analysis.metrics.table import TIMES
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.summary.trial_result import record_of
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.model.results.times import Ranges
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
 from seamark.model.trial import Deployment, Trial
@@ -133,7 +134,7 @@ def flat(metrics: TrialMetrics) -> dict[str, object]:
         | {f"config_{name}": value for name, value in metrics.config.items()}
         | {"throughput_unit": metrics.throughput.unit}
         | {metric.column: metrics.at(metric.path) for metric in METRICS}
-        | lower_bounds(metrics)
+        | range_columns(metrics)
         | {f"window_{name}": value for name, value in vars(metrics.window).items()}
         | {"steady": steady.steady, "steady_reason": steady.reason, "advised_warmup_s": steady.advised_warmup_s}
         | {f"quality_{name}": value for name, value in metrics.quality.items()}
@@ -142,7 +143,12 @@ def flat(metrics: TrialMetrics) -> dict[str, object]:
     )
 
 
-def lower_bounds(metrics: TrialMetrics) -> dict[str, str]:
-    """Return the columns that name the statistics which are lower bounds: `latency_ms_lower_bounds` is `p999 max`."""
-    groups = {group: getattr(metrics, group) for group in BOUNDED}
-    return {f"{group}_lower_bounds": " ".join(times.lower_bounds) if times else "" for group, times in groups.items()}
+def range_columns(metrics: TrialMetrics) -> dict[str, str]:
+    """Return the columns of what is known between two ends alone: `latency_ms_ranges` is `p99=117..125 max=130..`."""
+    groups = {group: getattr(metrics, group) for group in TIMES}
+    return {f"{group}_ranges": _ends(times.ranges) if times else "" for group, times in groups.items()}
+
+
+def _ends(ranges: Ranges) -> str:
+    ends = {name: ["" if end is None else f"{end:.9g}" for end in pair] for name, pair in ranges.items()}
+    return " ".join(f"{name}={low}..{high}" for name, (low, high) in ends.items())

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from seamark.model.results.comparison import Comparisons
+from seamark.model.results.times import Ranges, Times
 from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
-from seamark.model.results.times import Times
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.service import Origin
+from seamark.stats.range import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +43,12 @@ class PooledTimes(Times):
     mean: Number = None
     n: int = 0
     censored: int = 0
-    lower_bounds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class KindSpreads:
-    """Times in ms of one kind of request over the trials. `lower_bounds` names what is a lower bound in any trial."""
+    """Times in ms of one kind of request over the trials. `ranges` has the least and the greatest end of what is a
+    range in any trial."""
 
     mean: Spread = Spread()
     p50: Spread = Spread()
@@ -56,7 +57,7 @@ class KindSpreads:
     p99: Spread = Spread()
     p999: Spread = Spread()
     censored: int = 0
-    lower_bounds: tuple[str, ...] = ()
+    ranges: Ranges = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ class TelemetrySpread:
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSummary:
     """An objective over the trials: `met` is the number that meet it, `of` the number with a known outcome,
-    `lower_bounds` the number whose value is a lower bound."""
+    `range` the least and the greatest end of the values where any is a range."""
 
     metric: str
     op: str
@@ -132,7 +133,16 @@ class ObjectiveSummary:
     met: int = 0
     of: int = 0
     value: Spread | None = None
-    lower_bounds: int = 0
+    range: tuple[Number, Number] | None = None
+
+    @property
+    def known(self) -> Range | None:
+        """The least and the greatest end of the values, None where nothing is known of them."""
+        if self.range is not None and self.range[0] is not None:
+            return Range(low=self.range[0], high=self.range[1])
+        if self.value is None or self.value.min is None:
+            return None
+        return Range(low=self.value.min, high=self.value.max)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,28 +1,44 @@
 """Statistics of times in ms, as they stand in metrics.json and summaries."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from seamark.model.results.values import Count, Number
+from seamark.stats.range import Range
+
+Ranges = Mapping[str, tuple[Number, Number]]
+"""Statistic -> its lower end, and its upper one or null for none: of those that are known between two ends only."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
-    """Statistics of a time in ms. None: not known, or withheld for too few samples."""
+class Ranged:
+    """Figures some of which are known between two ends alone, as `ranges` has them: requests without an answer may
+    have taken any time longer, or fewer than ten samples lie beyond a percentile. None: not known, or withheld."""
+
+    ranges: Ranges = field(default_factory=dict)
 
     def statistic(self, name: str) -> Number:
-        """Return `p99`, `mean` and the like; None for a statistic that these times do not have."""
+        """Return `p99`, `mean` and the like, of a range the lower end; None for none or one that is withheld."""
         value: Number = getattr(self, name, None)
         return value
 
-    @property
-    def bounds(self) -> tuple[str, ...]:
-        """Statistics that are lower bounds: they reach into requests without an answer, which took at least so long."""
-        found: tuple[str, ...] = getattr(self, "lower_bounds", ())
-        return found
+    def range_of(self, name: str) -> Range | None:
+        """Return both ends of a figure, None where nothing is known of it."""
+        low, high = self.ranges.get(name, (None, None))
+        if low is not None:
+            return Range(low=low, high=high)
+        value = self.statistic(name)
+        return None if value is None else Range.exact(value)
 
-    def is_lower_bound(self, name: str) -> bool:
-        """Return whether a statistic is a lower bound."""
-        return name in self.bounds
+    def is_range(self, name: str) -> bool:
+        """Return whether a figure is known between two ends alone that are too far apart for a number."""
+        found = self.range_of(name)
+        return found is not None and not found.is_narrow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times(Ranged):
+    """Statistics of a time in ms."""
 
     @property
     def unanswered(self) -> int:
@@ -51,11 +67,10 @@ class Distribution(Times):
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedDistribution(Distribution):
-    """Statistics of a time of which `censored` requests have a lower bound alone. These make the statistics in
-    `lower_bounds` lower bounds; the mean leaves them out."""
+    """Statistics of a time of which `censored` requests have a lower bound alone; the mean leaves them out, the range
+    of the mean does not."""
 
     censored: Count = None
-    lower_bounds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +91,6 @@ class PartTimes(Times):
     p99: Number = None
     mean: Number = None
     censored: int = 0
-    lower_bounds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +107,6 @@ class KindTimes(Times):
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedKindTimes(KindTimes):
-    """Times of one kind of request, some of them lower bounds."""
+    """Times of one kind of request, of which `censored` have a lower bound alone."""
 
     censored: int = 0
-    lower_bounds: tuple[str, ...] = ()

@@ -14,10 +14,11 @@ from seamark.model.results.times import (
     KindTimes,
     LagDistribution,
     PartTimes,
-    Times,
+    Ranged,
 )
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Setting, Word
 from seamark.model.service import Origin
+from seamark.stats.range import Range
 
 Severity = Literal["note", "suspect", "invalid"]
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
@@ -99,8 +100,9 @@ class Errors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goodput:
-    """Requests that meet every objective, a second and as a ratio of all due."""
+class Goodput(Ranged):
+    """Requests that meet every objective, a second and as a ratio of all due. One that had waited no longer than an
+    objective allows when it was last seen may have met it."""
 
     per_s: Number = None
     ratio: Number = None
@@ -221,14 +223,22 @@ class KindFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveResult:
-    """An objective with the trial's value, and whether it is met; None: not known."""
+    """An objective with the trial's value, and whether it is met; None: not known. `range` has the ends of a value
+    that is known between two alone; `value` is then the lower one."""
 
     metric: str
     op: Literal["<=", ">="]
     limit: float
     value: Number = None
-    lower_bound: bool = False
+    range: tuple[Number, Number] | None = None
     met: bool | None = None
+
+    @property
+    def known(self) -> Range | None:
+        """Both ends of the value, None where nothing is known of it."""
+        if self.range is not None and self.range[0] is not None:
+            return Range(low=self.range[0], high=self.range[1])
+        return None if self.value is None else Range.exact(self.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,14 +341,14 @@ class TrialMetrics:
         """Whether the trial has figures."""
         return self.status == "ok"
 
-    def is_lower_bound(self, path: str) -> bool:
-        """Return whether the truth of a figure is at least this value: requests without an answer reach into it, or
-        the mean leaves them out."""
+    def range_of(self, path: str) -> Range | None:
+        """Return both ends of a figure at a dotted path, None where nothing is known of it."""
         group, _, statistic = path.rpartition(".")
-        times = self.at(group) if group else None
-        return isinstance(times, Times) and (
-            times.is_lower_bound(statistic) or (statistic == "mean" and times.is_conditional)
-        )
+        figures = self.at(group) if group else None
+        if isinstance(figures, Ranged):
+            return figures.range_of(statistic)
+        value = self.figure(path)
+        return None if value is None else Range.exact(value)
 
     def at(self, path: str) -> object:
         """Return the value at a dotted path such as `latency_ms.p99`, None where there is none."""

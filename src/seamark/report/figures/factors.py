@@ -85,8 +85,8 @@ def factor_pictures(
 
 
 def measured(results: Results, treatments: Sequence[SummaryRow]) -> pd.DataFrame:
-    """Return a row for each figure of a good trial: `measure`, `value`, `bound` (it is a lower bound), `row` of the
-    figure, `unit`, and `factor_NAME` for each factor."""
+    """Return a row for each figure of a good trial: `measure`, `value`, `bound` (it is the lower end of a range),
+    `row` of the figure, `unit`, and `factor_NAME` for each factor."""
     trials = results.frame[results.frame["ok"] & results.frame["treatment"].isin([t.treatment for t in treatments])]
     factors = [name for name in trials if name.startswith("factor_")]
     frame = trials.melt([*factors, "unit", "bounds"], list(WIDTHS), "measure").dropna(subset="value")

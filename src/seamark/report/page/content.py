@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["text", "number", "verdict", "code", "time", "absent", "short"]
+Kind = Literal["text", "number", "verdict", "code", "time", "absent", "faint", "short"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +122,11 @@ def figures(
 def known(text: str, *, title: str | None = None, share: float | None = None) -> Cell:
     """Return a cell that holds a number."""
     return Cell(text=text, kind="number", title=title, share=share)
+
+
+def faint(text: str, *, title: str | None = None) -> Cell:
+    """Return a cell with an interval in place of a number that few samples support."""
+    return Cell(text=text, kind="faint", title=title)
 
 
 def absent(why: str) -> Cell:

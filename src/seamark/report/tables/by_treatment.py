@@ -6,19 +6,21 @@ from functools import partial
 from seamark.model.results.summary import KindSpreads, KindSummary, ObjectiveSummary, Spread, SummaryRow
 from seamark.model.results.times import Times
 from seamark.report.numbers import (
-    BOUND_NOTE,
+    RANGE_NOTE,
     UNSTEADY_NOTE,
     level,
     median_of,
     number,
     percent,
+    range_text,
     saturation_mark,
     span,
     statistic,
     unit_words,
 )
 from seamark.report.ordering import levels_of, numeric
-from seamark.report.page.content import Cell, Column, Table, absent, column, figures, known
+from seamark.report.page.content import Cell, Column, Table, absent, column, faint, figures, known
+from seamark.stats.range import Range
 
 MOST_KINDS = 200
 STREAM_TIMES = {
@@ -109,10 +111,10 @@ def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) ->
         figures("errors", errors, "%", "failed requests of those that ended"),
     ]
     more = len(every) - MOST_KINDS
-    texts = [cell.text for own in columns for cell in own.cells]
+    seen = [f"{cell.text} {cell.title}" for own in columns for cell in own.cells]
     notes = (
         KIND_NOTE,
-        *(note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in texts)),
+        *(note for note in (RANGE_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in seen)),
         *((f"{more} more rows: `by_kind` in summary.json has them.",) if more > 0 else ()),
     )
     caption = f"{workload}: kinds of request" if named else "Kinds of request"
@@ -169,20 +171,20 @@ def energy_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -
 
 
 def marked(times: Times | None, name: str, codes: Iterable[str], why: str) -> Cell:
-    """Return a percentile, with what marks a lower bound and one of a saturated load, which grows with the length of
-    the trial. `codes` are those of the reasons, `why` there may be no number."""
-    if times is None or times.statistic(name) is None:
+    """Return a percentile, with what marks a range and one of a saturated load, which grows with the length of the
+    trial; greyed where few samples lie beyond it. `codes` are those of the reasons, `why` there may be no number."""
+    if times is None or times.range_of(name) is None:
         return absent(why)
     unsteady = saturation_mark(codes)
-    bound = BOUND_NOTE if times.is_lower_bound(name) else ""
-    notes = " ".join(note for note in (bound, UNSTEADY_NOTE if unsteady else "") if note)
-    return known(f"{statistic(times, name)}{unsteady}", title=notes or None)
+    notes = " ".join([*[RANGE_NOTE] * times.is_range(name), *[UNSTEADY_NOTE] * bool(unsteady)])
+    text = f"{statistic(times, name)}{unsteady}"
+    return known(text, title=notes or None) if times.statistic(name) is not None else faint(text, title=notes or why)
 
 
 def notes_of(columns: Iterable[Column]) -> list[str]:
     """Return the footnotes of the marks in a table's cells."""
     titles = {cell.title or "" for own in columns for cell in own.cells}
-    return [note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
+    return [note for note in (RANGE_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
 
 
 def figure_cell(value: float | None, why: str, *, share: float | None = None) -> Cell:
@@ -227,17 +229,19 @@ def _kind_time(group: str, quantile: str, kind: KindSummary, treatment: SummaryR
     times: KindSpreads | None = getattr(kind, group)
     if times is None:
         return absent("no reply of this kind was streamed")
-    bound = "≥ " if quantile in times.lower_bounds else ""
-    return _spread(getattr(times, quantile), KIND_WITHHELD, bound, saturation_mark(treatment.codes))
+    mark, ends, spread = saturation_mark(treatment.codes), times.ranges.get(quantile), getattr(times, quantile)
+    if ends is not None and ends[0] is not None and not (found := Range(low=ends[0], high=ends[1])).is_narrow:
+        return (faint if spread.median is None else known)(f"{range_text(found)}{mark}", title=RANGE_NOTE)
+    return _spread(spread, KIND_WITHHELD, mark)
 
 
-def _spread(figure: Spread, why: str, before: str = "", after: str = "") -> Cell:
-    """Return the median, with least and greatest where they differ from it, between two marks."""
+def _spread(figure: Spread, why: str, mark: str = "") -> Cell:
+    """Return the median, with least and greatest where they differ from it, and a mark."""
     if figure.median is None:
         return absent(why)
     middle = number(figure.median)
     same = number(figure.min) == number(figure.max)
-    return known(before + (middle if same else f"{middle} ({span(figure.min, figure.max)})") + after)
+    return known((middle if same else f"{middle} ({span(figure.min, figure.max)})") + mark)
 
 
 def _rate(spread: Spread | None) -> Cell:
@@ -283,11 +287,11 @@ def _judgement(treatment: SummaryRow, objective: Objective) -> list[Cell]:
         why = "Not an objective of this treatment." if slo is None else "Not known: too few samples, or no result."
         return [absent(why), absent(why)]
     middle, least, most = (_printed(metric, figure) for figure in (value.median, value.min, value.max))
-    text = ("≥ " if slo.lower_bounds else "") + number(middle)
-    if number(least) != number(most):
-        text += f" ({span(least, most)})"
+    text = number(middle) + (f" ({span(least, most)})" if number(least) != number(most) else "")
+    if slo.range is not None and slo.known is not None and not slo.known.is_narrow:
+        text = range_text(slo.known.times(_printed(metric, 1)))
     met, of = slo.met, slo.of
     if not of:
-        return [known(text), absent("Not known: the value is a lower bound. Raise timeout_s above the limit.")]
+        return [known(text), absent("Not known: the limit lies between the two ends of the value.")]
     word = "met" if met == of else "missed" if not met else "in part"
     return [known(text), Cell(text=f"{word}, {met} of {of}")]

@@ -9,7 +9,7 @@ from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
-from seamark.report.numbers import BOUND_NOTE, MEAN_NOTE, SEARCHED, bracket, level, number, span
+from seamark.report.numbers import MEAN_NOTE, RANGE_NOTE, SEARCHED, bracket, level, number, range_text, span
 from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
 from seamark.report.source import Results, TrialRecord
 from seamark.storage.documents import read_or_none
@@ -120,10 +120,10 @@ def _factors(factors: Sequence[str]) -> list[Column]:
 
 def _figure(probe: ProbeResult, slo: Slo) -> Cell:
     result = objective_of(probe, slo)
-    if result is None or result.value is None:
+    if result is None or result.known is None:
         return absent("too few replies, or none")
-    text = number(result.value * printed_scale(slo))
-    return known(f"≥ {text}", title=BOUND_NOTE) if result.lower_bound else known(text)
+    found = result.known.times(printed_scale(slo))
+    return known(range_text(found), title=None if found.is_narrow else RANGE_NOTE)
 
 
 def printed_scale(slo: Slo) -> float:

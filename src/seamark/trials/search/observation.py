@@ -73,7 +73,7 @@ def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limi
     other = [reasons[code] for code in OTHER_LOAD if code in reasons]
     if not against and (other or unknown):
         return Observation(void="; ".join((*other, *unknown)))
-    bounds = {_named(slo) for slo in metrics.slos if slo.lower_bound}
+    bounds = {_named(slo) for slo in metrics.slos if slo.known and slo.known.high is None}
     return Observation(
         against=against,
         sure=any(code in DECISIVE for code in codes),
@@ -104,12 +104,9 @@ def _objectives(slos: Sequence[ObjectiveResult], metrics: TrialMetrics) -> tuple
     for slo in slos:
         said = _named(slo)
         if slo.met is False:
-            least = "at least " if slo.lower_bound else ""
-            missed.append(f"{said} is missed: {least}{slo.value:.4g}")
-        elif slo.met is None and slo.value is not None:
-            unknown.append(
-                f"{said} is not known: it is at least {slo.value:.4g}, for requests timed out. Raise timeout_s"
-            )
+            missed.append(f"{said} is missed" + (f": {slo.known.text}" if slo.known else ""))
+        elif slo.met is None and not _slowest_meets(slo, metrics) and slo.known is not None:
+            unknown.append(f"{said} is not known: it is {slo.known.text}. {_remedy(metrics)}")
         elif slo.met is None and not _slowest_meets(slo, metrics):
             unknown.append(f"{said} is not known: {metrics.counts.ok} replies are too few. Raise duration_s")
     return missed, unknown
@@ -119,7 +116,14 @@ def _slowest_meets(slo: ObjectiveResult, metrics: TrialMetrics) -> bool:
     name = slo.metric
     time = name.removesuffix("_s") if name in REQUEST_OBJECTIVES else name.removesuffix("_s").rpartition("_")[0]
     slowest = value_of(f"{time}_max_s", metrics)
-    return slo.op == "<=" and slowest is not None and not slowest.lower_bound and slowest.value <= slo.limit
+    return slo.op == "<=" and slowest is not None and slowest.meets(slo.op, slo.limit) is True
+
+
+def _remedy(metrics: TrialMetrics) -> str:
+    """Return what makes a range of a probe narrower: by what made it one."""
+    if metrics.counts.timeouts:
+        return "Raise timeout_s"
+    return "Raise duration_s"
 
 
 def _starved(load: LoadRecord) -> bool:
