@@ -88,7 +88,7 @@ def early(executions, _):
     ],
 )
 def test_with_its_inputs_a_log_is_checked_against_the_rules(change, says):
-    system, requests = read_files(*FILES)
+    system, requests, _ = read_files(*FILES)
     document = with_change(change)
     result = check_log(document)
     check_rules(result, document, system, requests.requests)
@@ -108,7 +108,7 @@ ODD = (None, True, -1, 0, 1e300, 10**18, "", "x", [], [0, 0], ["0"], {}, [[]])
 
 
 def test_whatever_stands_in_a_log_is_a_line_and_no_exception():
-    system, requests = read_files(*FILES)
+    system, requests, _ = read_files(*FILES)
     places = [(part, key) for part in (CLEAN["summary"], *CLEAN["executions"]) for key in part]
     for number, (_, key) in enumerate(places):
         for odd in ODD:

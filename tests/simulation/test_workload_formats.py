@@ -1,6 +1,8 @@
 """Requests in the formats of other tools: what each field becomes, what is left out, and what is refused."""
 
+import gzip
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +173,10 @@ WRONG: dict[str, tuple[str | None, Any, str]] = {
         changed('{"id": "d", "runtimeInSeconds"', '{"id": "e", "runtimeInSeconds"'),
         "the execution has no task 'd'",
     ),
-    "no numbers": (None, SWF + "5 six\n", ":8: expected 18 numbers"),
+    "no numbers": (None, SWF + "5 six\n", ":8: a field is no number"),
+    "too few columns": (None, SWF + "5 60 1 20\n", ":8: 4 columns; SWF has 18"),
+    "too many columns": (None, SWF.replace("-1 -1\n", "-1 -1 7\n"), ":3: 19 columns; SWF has 18"),
+    "a line that is cut": (None, SWF + "5 60 1", "The file ends in mid-line"),
     "a job twice": (None, SWF.replace("  2   40", "  1   40"), "job 1 is there already"),
     "no jobs": (None, "; Version: 2.2\n", "no job can be simulated"),
     "models beside jobs": (SYSTEM, SWF, "which has its own tasks"),
@@ -230,6 +235,65 @@ def test_every_format_has_its_own_beginning(tmp_path: Path) -> None:
     assert format_of(tmp_path / "missing") is None
     with pytest.raises(UserError, match="missing"):
         read_workload(None, tmp_path / "missing")
+
+
+def swf(*rows: str, comment: str = "") -> str:
+    """Return a log of jobs, each by its first eleven fields."""
+    return "".join([f"; Note: {comment}\n", *(f"{row} 1 1 1 1 1 -1 -1\n" for row in rows)])
+
+
+@pytest.mark.covers("C14")
+def test_every_status_and_a_run_time_of_zero_are_what_the_format_says(tmp_path: Path) -> None:
+    rows = (
+        "1 0 0 0 1 -1 -1 1 -1 -1 1",  # took less than half a second
+        "2 1 0 9 1 -1 -1 1 -1 -1 0",  # failed
+        "3 2 0 7 1 -1 -1 1 -1 -1 5",  # cancelled while it ran
+        "4 3 5 0 -1 -1 -1 1 -1 -1 5",  # cancelled before its start
+        "5 4 0 8 1 -1 -1 1 -1 -1 1",
+        "5 4 0 3 1 -1 -1 1 -1 -1 2",  # two parts of job 5
+        "5 9 0 5 1 -1 -1 1 -1 -1 3",
+    )
+    work, notes = work_of(None, written(tmp_path / "jobs.swf", swf(*rows)))
+    assert list(work.duration_s) == [0, 9, 7, 8]
+    assert [note.partition(" ")[0] for note in notes] == ["1", "2"]
+
+
+@pytest.mark.covers("C14")
+def test_a_packed_log_and_comments_in_latin_1_are_read(tmp_path: Path) -> None:
+    text = swf("1 0 0 10 2 -1 -1 -1 20 -1 1", comment="Universit\xe9").encode("latin-1")
+    for name, content in (("jobs.swf", text), ("jobs.swf.gz", gzip.compress(text))):
+        (tmp_path / name).write_bytes(content)
+        assert list(work_of(None, tmp_path / name)[0].duration_s) == [10], name
+    (tmp_path / "cut.swf.gz").write_bytes(gzip.compress(text)[:-9])
+    with pytest.raises(UserError) as refused:
+        read_workload(None, tmp_path / "cut.swf.gz")
+    assert "not whole" in str(refused.value)
+
+
+@pytest.mark.covers("C14")
+def test_a_job_larger_than_the_machine_is_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jobs = [f"{number} {number} 0 10 {gpus} -1 -1 -1 20 -1 1" for number, gpus in enumerate((2, 4, 64), 1)]
+    written(tmp_path / "jobs.swf", swf(*jobs))
+    code, said = in_process.run(["simulate", "--gpus", "8", "--requests", "jobs.swf", "--log", "log.json"])
+    assert code == 0, said
+    assert "1 of 3 jobs left out: larger than the machine of 8 GPUs." in said
+    assert json.loads((tmp_path / "log.json").read_text())["summary"]["total_requests"] == 2
+    assert in_process.run(["check", "log.json", "--requests", "jobs.swf"])[0] == 0
+    assert in_process.run(["simulate", "--gpus", "1", "--requests", "jobs.swf"])[0] == 2, "none fits"
+
+
+@pytest.mark.covers("C14")
+@pytest.mark.parametrize("form", [instance("1.5"), {"requests": []}])
+def test_a_byte_order_mark_before_json_changes_nothing(tmp_path: Path, form: dict[str, Any]) -> None:
+    plain, marked = tmp_path / "plain.json", tmp_path / "marked.json"
+    plain.write_bytes(json.dumps(form).encode())
+    marked.write_bytes(BOM_UTF8 + json.dumps(form).encode())
+    assert format_of(plain) == format_of(marked)
+    if "workflow" in form:
+        assert list(work_of(None, marked)[0].duration_s) == list(work_of(None, plain)[0].duration_s)
 
 
 @pytest.mark.covers("C14", "C12")

@@ -70,6 +70,8 @@ def command(
         )
     else:
         [run] = quick_simulations(system, requests, ["baseline"], gpus=gpus, arrivals=arrivals, cold_load=cold)
+    for note in run.notes:
+        click.echo(note, err=True)
     lines = [*run.lines, *outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
     click.echo("\n".join(lines[:-1]))  # first: a disk that is full costs the log, not the figures
     write(EXECUTION_LOG, run.log)

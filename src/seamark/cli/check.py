@@ -34,6 +34,7 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
     """
     from seamark.config.workloads.table import read_workload
     from seamark.simulation.checker import check_log, check_rules
+    from seamark.simulation.machine import Machine
     from seamark.storage.codec import encode
     from seamark.storage.documents import write_json
 
@@ -43,6 +44,8 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
     result = check_log(document)
     if requests is not None:
         inputs = read_workload(system, requests)
+        if result.gpus:
+            inputs = inputs.fitting(Machine(gpus=result.gpus))
         check_rules(result, document, inputs.system, inputs.requests.requests)
     conflicts, others = len(result.conflicts), len(result.problems)
     verdict = (

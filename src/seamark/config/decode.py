@@ -172,25 +172,30 @@ NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 def _not_a(form: type, item: Item) -> str:
     value, text = item.value, item.text or ""
     if value is None and text and form is str:
-        return f"expected text, but YAML reads {text} as nothing. Put it in quotes: '{text}'."
+        return f"expected text, but {_read_as(item, 'nothing')}. Put it in quotes: '{text}'."
     if isinstance(value, (list, dict)) or value is None:
         return f"expected {NOUNS[form]}, but it is {item.shown}."
     if form is str:
         kind = NOUNS.get(type(value), "something else")
-        return f"expected text, but YAML reads {text} as {kind}. Put it in quotes: '{text}'."
+        return f"expected text, but {_read_as(item, kind)}. Put it in quotes: '{text}'."
     if form is bool:
         return f"expected true or false, but it is {item.shown}."
     if isinstance(value, bool):
-        return f"expected {NOUNS[form]}, but YAML reads {text} as {str(value).lower()}."
+        return f"expected {NOUNS[form]}, but {_read_as(item, str(value).lower())}."
     if isinstance(value, str):
         number = _number(value)
         if number is None:
             return f"expected {NOUNS[form]}, but it is the text '{text}'.{without_unit(item.path, text)}"
         written = f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
-        return f"expected {NOUNS[form]}, but YAML reads {text} as text. Write {written}, without quotes."
+        return f"expected {NOUNS[form]}, but {_read_as(item, 'text')}. Write {written}, without quotes."
     if isinstance(value, float) and value.is_integer():
         return f"expected {NOUNS[form]}. Write {value:.0f} instead of {text}."
     return f"expected {NOUNS[form]}, but it is {text}."
+
+
+def _read_as(item: Item, kind: str) -> str:
+    """Return what a value is; YAML has readings of its own, as of `no`, JSON has none."""
+    return f"{item.text} is {kind}" if item.file.endswith(".json") else f"YAML reads {item.text} as {kind}"
 
 
 def _number(text: str) -> float | None:

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from seamark.config.decode import WRONG, decode, is_mapping, known_keys, required
+from seamark.config.decode import WRONG, decode, hints, is_mapping, known_keys, required
 from seamark.config.json_source import NoJsonError, json_tree
 from seamark.config.yaml_source import Item, Mistakes, holds_mapping, read_text, shown, yaml_tree
 from seamark.errors import UserError, did_you_mean
@@ -53,6 +53,8 @@ class _RequestKeys:
 ABOVE_ZERO = ("gpus_required", "tokens_per_second", "deadline_seconds")
 FREE = ("input_data", "node_configs")
 """Keys of a request with any content."""
+BASE_MODEL = "base_model"
+"""Key of a model that has what it leaves out from another one."""
 
 
 def read_system(path: Path) -> System:
@@ -61,7 +63,7 @@ def read_system(path: Path) -> System:
     models: dict[str, Model | None] = {}
     workflows: dict[str, Workflow | None] = {}
     if (tree := load_document(path, mistakes)) is not None:
-        models, workflows = _system(tree, mistakes)
+        models, workflows = _system(tree, mistakes, {})
     mistakes.raise_any()
     return _whole(models, workflows)
 
@@ -73,18 +75,40 @@ def _whole(models: Mapping[str, Model | None], workflows: Mapping[str, Workflow 
     )
 
 
-def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests]:
-    """Return the system and the requests of two files. Raises UserError with every mistake in both."""
+def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests, tuple[str, ...]]:
+    """Return the system and the requests of two files, and a note of keys in them that were passed over. Raises
+    UserError with every mistake in both."""
     mistakes = Mistakes()
+    passed: PassedOver = {}
     models: dict[str, Model | None] = {}
     workflows: dict[str, Workflow | None] = {}
     if (tree := load_document(system_path, mistakes)) is not None:
-        models, workflows = _system(tree, mistakes)
+        models, workflows = _system(tree, mistakes, passed)
     found = load_document(requests_path, mistakes)
-    requests = None if found is None else _requests(found, workflows, mistakes)
+    requests = None if found is None else _requests(found, workflows, mistakes, passed)
     mistakes.raise_any()
     assert requests is not None
-    return _whole(models, workflows), requests
+    keys = ", ".join(f"{key} ({where})" for key, where in sorted(passed.items()))
+    return _whole(models, workflows), requests, (f"Keys that change nothing here: {keys}.",) if passed else ()
+
+
+PassedOver = dict[str, str]
+"""Unknown keys of files that other programs wrote, with the first place of each."""
+
+
+def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes, passed: PassedOver) -> Item:
+    """Return a mapping without keys that are not allowed. One that is like an allowed key is a mistake, any other is
+    passed over: the files of schedulers have keys of their own."""
+    if not isinstance(item.value, dict):
+        return item
+    for key, entry in item.items():
+        if key in allowed:
+            continue
+        if did_you_mean(key, allowed):
+            mistakes.unknown_key(entry, allowed)
+        else:
+            passed.setdefault(key, f"{entry.file}:{entry.line}")
+    return replace(item, value={key: entry for key, entry in item.items() if key in allowed})
 
 
 def load_document(path: Path, mistakes: Mistakes) -> Item | None:
@@ -111,11 +135,16 @@ def load_document(path: Path, mistakes: Mistakes) -> Item | None:
     return yaml_tree(text, path, mistakes, MOST_PARTS)
 
 
-def _system(tree: Item, mistakes: Mistakes) -> tuple[dict[str, Model | None], dict[str, Workflow | None]]:
+def _system(
+    tree: Item, mistakes: Mistakes, passed: PassedOver
+) -> tuple[dict[str, Model | None], dict[str, Workflow | None]]:
     """Return models and workflows; None in the place of one that has a mistake."""
-    known_keys(tree, ("models", "workflows"), mistakes)
-    models = {key: _model(key, item, mistakes) for key, item in _entries(tree, "models", mistakes)}
-    workflows = {key: _workflow(key, item, models, mistakes) for key, item in _entries(tree, "workflows", mistakes)}
+    tree = _own_keys(tree, ("models", "workflows"), mistakes, passed)
+    items = dict(_entries(tree, "models", mistakes))
+    models = {key: _model(key, _with_base(key, items, mistakes), mistakes, passed) for key in items}
+    workflows = {
+        key: _workflow(key, item, models, mistakes, passed) for key, item in _entries(tree, "workflows", mistakes)
+    }
     return models, workflows
 
 
@@ -132,7 +161,30 @@ def _entries(tree: Item, key: str, mistakes: Mistakes) -> list[tuple[str, Item]]
     return list(item.items())
 
 
-def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
+def _with_base(key: str, items: Mapping[str, Item], mistakes: Mistakes) -> Item:
+    """Return a model with the values of its base model, and of that one's, that it leaves out."""
+    item, values, seen = items[key], dict[str, Item](), [key]
+    while isinstance(item.value, dict):
+        values = {**item.value, **values}
+        named = item.value.get(BASE_MODEL)
+        if named is None or named.value is None:
+            break
+        if named.value not in items:
+            _unknown(named, "model", str(named.value), items, mistakes)
+            break
+        if named.value in seen:
+            mistakes.add(named, f"a circle of base models: {' -> '.join([*seen, named.value])}. Remove one.")
+            break
+        seen.append(named.value)
+        item = items[named.value]
+    return replace(items[key], value=values) if values else items[key]
+
+
+def _model(key: str, item: Item, mistakes: Mistakes, passed: PassedOver) -> Model | None:
+    if not is_mapping(item, mistakes):
+        return None
+    item = _own_keys(item, (*hints(_ModelKeys), BASE_MODEL), mistakes, passed)
+    item.value.pop(BASE_MODEL, None)
     keys: Any = decode(item, _ModelKeys, mistakes)
     _check_numbers(item, mistakes)
     if keys is WRONG:
@@ -169,15 +221,17 @@ def _check_numbers(item: Item, mistakes: Mistakes) -> None:
             mistakes.add(entry, f"{entry.text} is too small. Give {least}.")
 
 
-def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
+def _workflow(
+    key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes, passed: PassedOver
+) -> Workflow | None:
     before = mistakes.count
     if not is_mapping(item, mistakes):
         return None
-    known_keys(item, ("name", "nodes", "edges"), mistakes)
+    item = _own_keys(item, ("name", "nodes", "edges"), mistakes, passed)
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
     for each in _parts(item, "nodes", mistakes, needed=True):
-        keys: Any = decode(each, _NodeKeys, mistakes)
+        keys: Any = decode(_own_keys(each, hints(_NodeKeys), mistakes, passed), _NodeKeys, mistakes)
         if keys is WRONG:
             continue
         if keys.id in nodes:
@@ -187,7 +241,7 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
         nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in required(_NodeKeys)} | _lists(keys))
     if mistakes.count > before:
         return None  # an edge to a node that was not read is no mistake of its own
-    edges = _edges(item, nodes, mistakes)
+    edges = _edges(item, nodes, mistakes, passed)
     if mistakes.count > before:
         return None
     return Workflow(id=key, name=name, nodes=tuple(nodes.values()), edges=tuple(edges))
@@ -218,13 +272,13 @@ def _unknown(at: Item, noun: str, name: str, known: Iterable[str], mistakes: Mis
     mistakes.add(at, f"no {noun} has the id '{name}'.{guess}")
 
 
-def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> list[Edge]:
+def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes, passed: PassedOver) -> list[Edge]:
     edges: dict[tuple[str, str], Edge] = {}
     places: dict[tuple[str, str], Item] = {}
     for each in _parts(item, "edges", mistakes):
         if not is_mapping(each, mistakes):
             continue
-        known_keys(each, ("from", "to", "bytes"), mistakes)
+        _own_keys(each, ("from", "to", "bytes"), mistakes, passed)
         size = decode(each.value["bytes"], int, mistakes) if "bytes" in each.value else 0
         if size is WRONG:
             continue
@@ -276,13 +330,15 @@ def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
     return []
 
 
-def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> Requests | None:
-    known_keys(tree, ("requests",), mistakes)
+def _requests(
+    tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes, passed: PassedOver
+) -> Requests | None:
+    tree = _own_keys(tree, ("requests",), mistakes, passed)
     before = mistakes.count
     found: dict[str, Request] = {}
     times: dict[str, tuple[Item, datetime]] = {}
     for each in _parts(tree, "requests", mistakes, needed=True):
-        request, time = _request(each, workflows, mistakes)
+        request, time = _request(each, workflows, mistakes, passed)
         if request is None:
             continue
         if request.id in found:
@@ -305,13 +361,14 @@ def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mi
 
 
 def _request(
-    item: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes
+    item: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes, passed: PassedOver
 ) -> tuple[Request | None, datetime | None]:
     """Return a request without its time of arrival, and its time stamp."""
     before = mistakes.count
     if not is_mapping(item, mistakes):
         return None, None
-    plain = {key: each for key, each in item.items() if key not in FREE}
+    item = _own_keys(item, (*hints(_RequestKeys), *FREE), mistakes, passed)
+    plain = {key: entry for key, entry in item.items() if key not in FREE}
     short = Item(value=plain, file=item.file, line=item.line, path=item.path)
     keys: Any = decode(short, _RequestKeys, mistakes)
     _check_numbers(short, mistakes)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from seamark.config.machine_files import read_machine, require_speeds
 from seamark.config.workflow_files import read_system, require_timestamps
 from seamark.config.workload_settings import combinations
+from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.workloads.table import format_of, read_workload
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError
@@ -52,7 +53,7 @@ class _Checks:
         self._mistakes = mistakes
         self._noted: set[str] = set()
         self._machines: dict[str, Machine | None] = {}
-        self._read: dict[tuple[str | None, str | None], tuple[System, Requests | None] | None] = {}
+        self._read: dict[tuple[str | None, str | None], System | RecordedWorkload | None] = {}
 
     def check(self, values: Mapping[str, Value], repetitions: int) -> None:
         """Note what is wrong with one combination."""
@@ -81,10 +82,11 @@ class _Checks:
         )
         if files is None:
             return
-        system, found = files
+        system = files if isinstance(files, System) else files.system
         machine = self._machine(values, system)
         if machine is None:
             return
+        found = None if isinstance(files, System) else files.fitting(machine).requests
         if values["arrivals"] == "timestamps":
             self._check_times(values, found)
         if values["generated_workflow"] is not None:
@@ -171,7 +173,7 @@ class _Checks:
                     "cluster_gpus", f"{machine.gpus} is too few: {reason}. {remedy}, or leave out its requests."
                 )
 
-    def _files(self, system: str | None, requests: str | None) -> tuple[System, Requests | None] | None:
+    def _files(self, system: str | None, requests: str | None) -> System | RecordedWorkload | None:
         """Return the content of files, None after noting their mistakes, or where they cannot be read here."""
         key = (system, requests)
         if key in self._read:
@@ -182,10 +184,9 @@ class _Checks:
         try:
             given = None if system is None else file_of(system)
             if requests is not None:
-                inputs = read_workload(given, file_of(requests))
-                self._read[key] = inputs.system, inputs.requests
+                self._read[key] = read_workload(given, file_of(requests))
             elif given is not None:
-                self._read[key] = read_system(given), None
+                self._read[key] = read_system(given)
         except UserError as error:
             self._note_lines(error)
         return self._read[key]

@@ -3,9 +3,12 @@
 Knows no noun of Seamark.
 """
 
+import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ MOST_NODES = 100_000
 DEEPEST = 60
 LONGEST_SHOWN = 80
 LARGEST_INTEGER = 2**63 - 1
+GZIP = b"\x1f\x8b"
 UNREAD: Any = object()
 """Value of an Item with a noted mistake: no further mistake is noted for it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
@@ -195,10 +199,15 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def read_text(path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES) -> str | None:
-    """Return the text of a file, or None after noting why it cannot be read."""
+def read_text(
+    path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES, *, encoding: str = "utf-8-sig"
+) -> str | None:
+    """Return the text of a file, also of one that gzip packed, or None after noting why it cannot be read."""
     try:
         content = path.read_bytes()
+        if content.startswith(GZIP):
+            with gzip.GzipFile(fileobj=BytesIO(content)) as unpacked:
+                content = unpacked.read(most_bytes + 1)
     except FileNotFoundError:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
         mistakes.of_file(path, f"no such file.{near}", "no_such_file")
@@ -206,15 +215,18 @@ def read_text(path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES) -
     except IsADirectoryError:
         mistakes.of_file(path, "is a folder; name a YAML file in it.", "no_such_file")
         return None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        mistakes.of_file(path, "gzip cannot unpack it: the file is not whole.", "unreadable")
+        return None
     except OSError as error:
         mistakes.of_file(path, f"cannot be read: {error.strerror}.", "unreadable")
         return None
     if len(content) > most_bytes:
-        text = f"{len(content)} bytes is too large for a configuration ({most_bytes} at most)."
+        text = f"it is too large for a configuration ({most_bytes} bytes at most)."
         mistakes.of_file(path, text, "out_of_limits")
         return None
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         mistakes.of_file(path, f"not UTF-8 text ({error.reason}). Save the file as UTF-8.", "unreadable", line)

@@ -45,9 +45,11 @@ class Conflict:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """What is wrong with a log: conflicts on GPUs, and lines about all else. `executions` are those that it lists."""
+    """What is wrong with a log: conflicts on GPUs, and lines about all else. `executions` are those that it lists;
+    `gpus`: how many it says it had."""
 
     executions: int
+    gpus: int | None = None
     conflicts: list[Conflict] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -62,18 +64,18 @@ def check_log(document: Mapping[str, Any]) -> CheckResult:
     """Check a log by itself: fields, durations, duplicates, GPU ids, windows, overlaps, and its summary."""
     listed = document.get("executions")
     parts: Sequence[Any] = listed if isinstance(listed, list) else []
-    result = CheckResult(executions=len(parts))
+    summary = document.get("summary")
+    gpus = _gpu_count(summary.get("gpus")) if isinstance(summary, dict) else None
+    result = CheckResult(executions=len(parts), gpus=gpus)
     if listed is None:
         result.problems.append("the field 'executions' is missing")
     elif not isinstance(listed, list):
         result.problems.append("executions: is not a list")
-    summary = document.get("summary")
     if not isinstance(summary, dict):
         result.problems.append("the field 'summary' is missing" if summary is None else "summary: is not an object")
         summary = {}
     else:
         result.problems.extend(f"summary: the field '{key}' is missing" for key in SUMMARY if key not in summary)
-    gpus = _gpu_count(summary.get("gpus"))
     for number, part in enumerate(parts):
         row = row_of(f"executions[{number}]", part, gpus, has_any_windows(summary), result.problems.append)
         if row is not None:

@@ -1,18 +1,34 @@
 """What the reader of a format returns, and the models of tasks that come without any."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from seamark.simulation.machine import Machine
 from seamark.simulation.system import Model, Requests, System, Workflow, WorkflowNode
+from seamark.simulation.workload import misfit
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedWorkload:
-    """The content of a file. `notes` are sentences about what was left out of it."""
+    """The content of a file. `notes` are sentences about what was left out of it. `jobs_alone`: the requests are jobs
+    of a log, each with a task of its own, so that one may be left out."""
 
     system: System
     requests: Requests
     notes: tuple[str, ...] = ()
+    jobs_alone: bool = False
+
+    def fitting(self, machine: Machine) -> "RecordedWorkload":
+        """Leave out jobs of a log that a machine can never run, and say how many; all of them, or none, stay."""
+        if not self.jobs_alone:
+            return self
+        large = {model.id for model in self.system.models.values() if misfit(model, machine) is not None}
+        left = tuple(request for request in self.requests.requests if request.workflow not in large)
+        total = len(self.requests.requests)
+        if len(left) in (0, total):
+            return self
+        note = f"{total - len(left)} of {total} jobs left out: larger than the machine of {machine.gpus} GPUs."
+        return replace(self, requests=replace(self.requests, requests=left), notes=(*self.notes, note))
 
 
 def task_model(gpus: int) -> Model:

@@ -1,5 +1,8 @@
 """The table of all formats of requests, and the reader that takes whichever a file has."""
 
+import gzip
+import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +13,7 @@ from seamark.config.workloads.samples import is_samples, read_samples
 from seamark.config.workloads.swf import is_swf, read_swf
 from seamark.config.workloads.token_trace import is_token_trace, read_token_trace
 from seamark.config.workloads.wfcommons import is_wfcommons, read_wfcommons
-from seamark.config.yaml_source import Mistakes, read_text, shown
+from seamark.config.yaml_source import GZIP, Mistakes, read_text, shown
 from seamark.errors import UserError
 from seamark.simulation.system import System
 
@@ -53,8 +56,12 @@ def format_of(path: Path) -> RequestsFormat | None:
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
-    except OSError:
+        if head.startswith(GZIP):
+            with gzip.open(path) as file:
+                head = file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
         return None
+    head = head.removeprefix(BOM_UTF8)
     return next((each for each in FORMATS if each.recognises(head)), None)
 
 
@@ -67,8 +74,8 @@ def read_workload(system_path: Path | None, requests_path: Path) -> RecordedWork
             read_text(requests_path, mistakes, LARGEST_BYTES)
             mistakes.raise_any()
             raise UserError(f"{shown(requests_path)}: requests to workflows need the file of these: {REMEDY}.")
-        system, requests = read_files(system_path, requests_path)
-        return RecordedWorkload(system=system, requests=requests)
+        system, requests, notes = read_files(system_path, requests_path)
+        return RecordedWorkload(system=system, requests=requests, notes=notes)
     if found.models == "refused" and system_path is not None:
         raise UserError(
             f"{shown(system_path)}: {shown(requests_path)} is a {found.name}, which has its own tasks. Leave the file"

@@ -86,7 +86,7 @@ def simulated_blocks(
 ) -> Iterator[list[QuickSimulation]]:
     """Yield for each seed the runs of all policies, which see the same drawn times, unless not `draw_times`, and the
     same failures of GPUs. Raises as `quick_simulations`, and UserError for several seeds where nothing is drawn."""
-    inputs = read_workload(system_path, requests_path)
+    inputs = read_workload(system_path, requests_path).fitting(machine)
     system, requests = inputs.system, inputs.requests
     require_speeds("--machine", machine, system)
     if arrivals == "timestamps":

@@ -102,7 +102,7 @@ class ClusterSettings:
                 nodes=self.generated_nodes,
             )
             return generated_requests(system, load, seed)
-        inputs = read_workload(self.system_file, self.requests_file)
+        inputs = read_workload(self.system_file, self.requests_file).fitting(self.machine())
         system, requests = inputs.system, inputs.requests
         if self.arrivals == "timestamps":
             require_timestamps(requests, self.requests_file)
