@@ -1,30 +1,19 @@
 """What `bench` says: help with examples, mistakes in a line each, exit codes, completion."""
 
 import json
-import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import in_process
 import pytest
 from click.testing import CliRunner
 
 from seamark.cli.main import VERBS, cli
 
-BENCH = [sys.executable, "-m", "seamark.cli.main"]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def bench(*words: str, cwd: Path = ROOT, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*BENCH, *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=os.environ | environment,
-    )
+bench = partial(in_process.bench, cwd=ROOT)
 
 
 @pytest.mark.parametrize("verb", VERBS)

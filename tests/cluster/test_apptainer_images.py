@@ -72,6 +72,7 @@ def test_an_image_is_pulled_by_the_digest_that_its_tag_had_and_never_again(boxes
     assert registry.asked == []
 
 
+@pytest.mark.sweep
 def test_another_machine_gets_what_the_lock_says_and_not_what_the_tag_has_now(boxes: Boxed, registry: Registry):
     digest = registry.push("1", {"bin/tiny": KNOWS})
     tiny(boxes, registry)
@@ -82,6 +83,7 @@ def test_another_machine_gets_what_the_lock_says_and_not_what_the_tag_has_now(bo
     assert (made.state, made.digest, Path(made.path).parent.name) == ("made", digest, "elsewhere")
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR06", "E-FR24")
 def test_a_part_in_an_image_of_its_own_has_it_pulled_and_noted_like_the_servers(boxes: Boxed, registry: Registry):
     registry.push("1", {"bin/tiny": KNOWS})
@@ -104,6 +106,7 @@ def test_a_part_in_an_image_of_its_own_has_it_pulled_and_noted_like_the_servers(
     assert {name: str(image.path) for name, image in found.items()} == {"store": made.path}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-MR04", "E-EX")
 def test_an_image_that_a_scenario_names_is_put_there_and_one_that_is_there_is_only_read(
     boxes: Boxed, registry: Registry
@@ -229,6 +232,7 @@ def test_an_image_is_built_without_a_network_from_a_folder_of_wheels_and_only_on
     assert left == {image.name, f"{image.name}.json", f"{image.name}.log"}
 
 
+@pytest.mark.sweep
 def test_what_an_image_is_built_from_gives_it_its_name(boxes: Boxed):
     def name() -> str:
         study = boxes.study()
@@ -247,6 +251,7 @@ def test_what_an_image_is_built_from_gives_it_its_name(boxes: Boxed):
     assert name() != before
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR06", "E-MLX01", "E-MR01")
 def test_a_job_prepares_where_the_site_says_so(boxes: Boxed, tmp_path: Path):
     bin_folder = tmp_path / "bin"

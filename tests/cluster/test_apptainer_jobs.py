@@ -82,6 +82,7 @@ def test_snakemake_runs_loads_in_their_image_and_servers_outside_and_meta_says_s
     assert not inside(boxes)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR06", "E-NFR04")
 def test_a_load_in_an_image_of_snakemakes_ends_when_snakemake_is_killed(half: Boxed) -> None:
     prepared(half, "half", "null", defaults={"duration_s": 120.0, "warmup_s": 0.0})

@@ -35,7 +35,7 @@ def bench(boxes: Boxed, tmp_path: Path) -> Iterator[Bench]:
         servers.stop(folder)
 
 
-@pytest.fixture(params=["postgres", "triton", "null"])
+@pytest.fixture(params=["postgres", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("triton", "null"))])
 def contained(bench: Bench, boxes: Boxed, request: pytest.FixtureRequest) -> tuple[Bench, Image]:
     """The bench with a shipped recipe, and the image that its server runs in."""
     image = boxes.image(request.param)
@@ -47,7 +47,7 @@ def settings_of(bench: Bench) -> dict[str, object]:
 
 
 @pytest.mark.covers("E-SVR06", "E-FR21", "E-FR05")
-@pytest.mark.parametrize("victim", ["keeper_pid", "server_pid"])
+@pytest.mark.parametrize("victim", ["keeper_pid", pytest.param("server_pid", marks=pytest.mark.sweep)])
 def test_no_process_of_a_contained_server_outlives_its_supervisor_or_its_container(
     contained: tuple[Bench, Image], victim: str
 ):
@@ -111,6 +111,7 @@ def test_a_contained_server_sees_its_own_folder_and_nothing_else_and_cannot_writ
     assert "data\n" in log
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR05", "E-FR24")
 def test_a_part_runs_in_its_own_image_beside_the_server_in_its_own(bench: Bench, boxes: Boxed):
     image, other = boxes.image("null"), boxes.image("postgres")
@@ -176,6 +177,7 @@ def test_a_run_has_servers_and_workers_in_images_and_names_them(boxes: Boxed, tm
     assert left_in(boxes) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E1", "E-NFR02")
 def test_a_run_in_images_works_for_an_ordinary_user(boxes: Boxed):
     user = () if os.getuid() != 0 else ("unshare", "--map-user=65534", "--map-group=65534", "--")

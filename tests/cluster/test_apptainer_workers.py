@@ -80,7 +80,7 @@ def inside(image: Image) -> set[int]:
 
 
 @pytest.mark.covers("E-FR25")
-@pytest.mark.parametrize("forked", [True, False], ids=["forked", "started"])
+@pytest.mark.parametrize("forked", [True, pytest.param(False, marks=pytest.mark.sweep)], ids=["forked", "started"])
 def test_a_load_is_measured_by_workers_in_an_image(
     python: Path, image: Image, port: int, tmp_path: Path, forked: bool
 ):
@@ -114,7 +114,7 @@ def test_a_load_is_measured_by_workers_in_an_image(
 
 
 @pytest.mark.covers("E-SVR06")
-@pytest.mark.parametrize("forked", [True, False], ids=["forked", "started"])
+@pytest.mark.parametrize("forked", [True, pytest.param(False, marks=pytest.mark.sweep)], ids=["forked", "started"])
 def test_no_worker_in_an_image_outlives_its_load(python: Path, image: Image, port: int, tmp_path: Path, forked: bool):
     told = json.dumps([settings(duration_s=60.0), port, str(tmp_path), str(python), str(tmp_path / "parts"), forked])
     before = inside(image)  # a fork server of a load before this one waits a while for another

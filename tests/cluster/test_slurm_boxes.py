@@ -23,7 +23,7 @@ def test_a_job_of_slurm_serves_and_loads_in_images_that_were_there_before_it(
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
     made = {path: path.stat().st_mtime_ns for path in (CLUSTER / "images").glob("*.sif")}
 
-    done = on_slurm.submit()
+    done = on_slurm.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = on_slurm.jobs()
     assert job["JobState"] == "COMPLETED"

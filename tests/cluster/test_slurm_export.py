@@ -80,6 +80,7 @@ class Submitted:
         return found
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03", "E-MLX02")
 def test_more_deployments_than_a_user_may_have_jobs_are_submitted_as_there_is_room(
     accounted: dict[str, str], tmp_path: Path
@@ -165,6 +166,7 @@ def test_exported_scripts_measure_every_trial_once_and_nothing_is_left_for_snake
     }.items() <= before.items()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03", "E-CLI05")
 @pytest.mark.parametrize(
     "how",
@@ -205,7 +207,7 @@ def test_a_failed_trial_fails_no_job_and_is_measured_again_when_that_is_asked_fo
 ) -> None:
     workload = {"reply_bytes": 2, "error_every": [0, 1], "concurrency": 1}
     jobs = exported(workload=workload, repetitions=1)
-    numbers = jobs.submit()
+    numbers = jobs.measure()
     jobs.wait(numbers)
     loads = jobs.records("load.json")
     assert sorted(str(load["category"]) for load in loads.values()) == ["None", "all_requests_failed"], jobs.said()
@@ -213,7 +215,7 @@ def test_a_failed_trial_fails_no_job_and_is_measured_again_when_that_is_asked_fo
         said = jobs.slurm("scontrol", "show", "job", number)
         assert said.count("JobState=COMPLETED") == said.count("JobState=") > 0
         assert said.count("ExitCode=0:0") == said.count("ExitCode=")
-    jobs.wait(jobs.submit())
+    jobs.wait(jobs.measure())
     assert set(jobs.measurements().values()) == {1}
     jobs.wait(jobs.submit("--retry"))
     again = {name: 1 + (load["status"] != "ok") for name, load in loads.items()}

@@ -167,6 +167,7 @@ def test_a_job_that_is_lost_costs_its_running_trial_only_and_the_run_says_how_it
     assert "submit again" in lines[-1]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04", "E-SVR06", "E-MLX01")
 def test_a_job_that_is_requeued_goes_on_where_it_was_and_its_run_with_it(harmed: Harmed) -> None:
     assert harmed.ids["requeued"] not in harmed.said

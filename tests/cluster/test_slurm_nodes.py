@@ -117,6 +117,7 @@ def test_a_service_of_one_process_runs_on_the_other_node_and_its_telemetry_tells
     assert eventually(lambda: left_of(bench) == [])
 
 
+@pytest.mark.sweep
 def test_a_server_on_another_node_keeps_to_the_cpus_that_the_site_names_there(bench: Nodes) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     bench = bench.with_site(pinning=Pinning(client=str(cpus[0]), server=str(cpus[-1])))
@@ -191,7 +192,7 @@ def test_parts_start_in_order_each_on_its_nodes_with_the_sites_network_above_the
 
 
 @pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize("with_guard", [False, True])
+@pytest.mark.parametrize("with_guard", [pytest.param(False, marks=pytest.mark.sweep), True])
 def test_after_kill_9_of_the_supervisor_or_of_its_guard_too_nothing_is_left_on_either_node(
     in_parts: Nodes, with_guard: bool
 ) -> None:
@@ -224,6 +225,7 @@ def test_the_death_of_a_part_on_another_node_ends_the_server_and_is_recorded_wit
     assert eventually(lambda: left_of(in_parts) == [])
 
 
+@pytest.mark.sweep
 def test_the_loss_of_a_node_ends_the_server_and_is_recorded(in_parts: Nodes) -> None:
     endpoint = in_parts.serve_over()
     agent = psutil.Process(parts_of(endpoint)["worker", "n2"]).parent()
@@ -237,6 +239,7 @@ def test_the_loss_of_a_node_ends_the_server_and_is_recorded(in_parts: Nodes) -> 
     assert eventually(lambda: left_of(in_parts) == [])
 
 
+@pytest.mark.sweep
 def test_a_part_that_ends_while_it_starts_fails_the_deployment(in_parts: Nodes) -> None:
     assert in_parts.service.server is not None
     worker = Part(name="worker", command=("sh", "-c", "echo no {node}; exit 3"), nodes="others")
@@ -262,6 +265,7 @@ def test_clients_on_both_nodes_send_one_schedule_to_a_server_on_one(bench: Nodes
     assert outcome.sent == outcome.completed > 200
 
 
+@pytest.mark.sweep
 def test_clients_keep_off_a_server_that_has_a_node_of_its_own(bench: Nodes) -> None:
     endpoint = bench.serve_over()
     job = bench.job(endpoint, shards=2)
@@ -270,6 +274,7 @@ def test_clients_keep_off_a_server_that_has_a_node_of_its_own(bench: Nodes) -> N
     assert node_of(endpoint["server_pid"]) == "n2"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR04", "E-FR17")
 def test_postgresql_is_set_up_filled_and_measured_on_the_other_node(bench: Nodes) -> None:
     bench = bench.with_service(**vars(SERVICES["postgres"])).with_site(
@@ -297,13 +302,13 @@ def test_several_nodes_without_a_job_are_a_mistake_that_is_said(
     assert "needs a batch job of as many" in bench.serve_over()["reason"]
 
 
-@pytest.mark.covers("E-FR04", "E-NFR05")
+@pytest.mark.covers("E-SVR02", "E-FR04", "E-NFR05")
 def test_a_whole_run_over_two_nodes_has_its_server_on_one_and_its_loads_on_the_other(on_slurm: SlurmStudy) -> None:
     on_slurm.write_site(carrier="srun")
     workload = {"component": "null", "service": "null", "concurrency": 4, "shards": 2}
     workload |= {"duration_s": 0.5, "warmup_s": 0.2}
     on_slurm.write(partition="cpu", resources={"nodes": 2, "gpus": 0}, repetitions=1, workload=workload)
-    done = on_slurm.submit()
+    done = on_slurm.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = on_slurm.jobs()
     assert (job["JobState"], job["NumNodes"]) == ("COMPLETED", "2")

@@ -24,7 +24,7 @@ def finished(accounted: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     study = SlurmStudy.at(tmp_path_factory.mktemp("finished") / "study", accounted)
     study.write_site(qos_max_submit={"test": 1})
     study.write(qos="test", resources={"cpus_per_task": [1, 2]})
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     yield study
     study.end()
@@ -89,12 +89,13 @@ def test_a_run_on_slurm_reports_as_one_without_and_a_second_submit_is_no_job(
         assert [page.stat().st_size > 2000 for page in pages] == [True, True]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR17", "E-FR21", "E-MLX04")
 def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) -> None:
     workload = {"component": "storage", "service": "postgres", "operation": ["lookup", "tpcb"], "scale": 1}
     workload |= {"concurrency": 1, "duration_s": 0.5, "warmup_s": 0.2}
     on_slurm.write(partition="cpu", resources={"gpus": 0}, repetitions=1, workload=workload)
-    done = on_slurm.submit()
+    done = on_slurm.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = on_slurm.jobs()
     assert job["JobState"] == "COMPLETED"
@@ -105,7 +106,7 @@ def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) 
 @pytest.mark.covers("E-VAL", "E-MR01")
 def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -> None:
     on_slurm.write(qos="short", workload={"duration_s": 600})
-    done = on_slurm.submit()
+    done = on_slurm.measure()
     assert done.returncode == 2
     assert "'short' ends a job after 30 min" in done.stderr
     assert "asks for 66 min" in done.stderr
@@ -154,6 +155,7 @@ def test_deployments_that_share_a_node_each_have_gpus_of_their_own(on_slurm: Slu
     assert {meta["placement"] for meta in metas(on_slurm)} == {"share"}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03", "E-FR04", "E-SVR02", "E-MLX01")
 def test_many_short_deployments_go_into_one_job_one_after_another_in_the_sites_words(on_slurm: SlurmStudy) -> None:
     words = {"gpu_request": "gpus", "job_options": ["--hint=nomultithread", "--nice=7"]}
@@ -179,7 +181,7 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
     workload = {"concurrency": 1, "duration_s": 1}
     sized = {"cpus_per_task": 1, "mem_gb": [1, 2]}
     on_slurm.write(qos="default", restarts="each", resources=sized, repetitions=2, workload=workload)
-    done = on_slurm.submit()
+    done = on_slurm.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     job_of = {
         trial.name: json.loads((trial / "meta.json").read_text())["slurm_job_id"] for trial in on_slurm.trials()
@@ -189,7 +191,7 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
     assert [len(jobs) for jobs in blocks] == [2 // together] * 2
     assert not blocks[0] & blocks[1]
     assert len(on_slurm.jobs()) == 4 // together
-    again = on_slurm.submit()
+    again = on_slurm.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     assert len(on_slurm.jobs()) == 4 // together
 
@@ -198,6 +200,6 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
 def test_deployments_that_no_node_has_room_for_together_are_refused(on_slurm: SlurmStudy) -> None:
     on_slurm.write_site(deployments_per_job=3, placement="share", pinning="none")
     on_slurm.write(resources={"gpus": 2, "mem_gb": [1, 2, 3]})
-    done = on_slurm.submit()
+    done = on_slurm.measure()
     assert done.returncode == 2
     assert "ask for 6 GPUs of 4" in done.stderr

@@ -146,6 +146,7 @@ def test_nothing_is_left_of_a_persistent_server_whose_job_is_ended_by_force(stud
     assert study.listed("--site", "cluster", "--all")["one"]["state"] == "ended"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR01", "E-SVR03", "E-FR04", "E-MON01")
 def test_a_persistent_server_over_two_nodes_is_one_job_that_a_scenario_measures_and_stop_ends_on_both(
     study: StandingStudy, over_two: dict[str, Any]
@@ -174,6 +175,7 @@ def test_a_persistent_server_over_two_nodes_is_one_job_that_a_scenario_measures_
     assert {"host.cpu_ratio", "host@n2.cpu_ratio", "server.rss_bytes", "twin@n2.rss_bytes"} <= set(seen)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR06", "E-NFR04")
 @pytest.mark.parametrize("how", ["scancel", pytest.param("part", marks=pytest.mark.sweep)])
 def test_nothing_is_left_on_either_node_of_a_persistent_server_that_is_ended_by_force(
@@ -191,6 +193,7 @@ def test_nothing_is_left_on_either_node_of_a_persistent_server_that_is_ended_by_
         assert row["why"] == "The part 'twin' of the server on n2 ended with SIGKILL."
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-INT03", "E-SVR06", "E-MR08")
 def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingStudy) -> None:
     study.started(*at_cluster("null", "--name", "one"))
@@ -223,6 +226,7 @@ def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingS
     says(study, "scancel", others)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR01")
 def test_a_server_whose_time_is_over_ends_by_itself_before_slurm_ends_it(study: StandingStudy) -> None:
     study.started(*at_cluster("null", "--name", "one", "--time", "3s"))
@@ -231,6 +235,7 @@ def test_a_server_whose_time_is_over_ends_by_itself_before_slurm_ends_it(study: 
     assert study.processes() == []
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR01")
 def test_a_server_that_waits_for_a_node_is_pending_and_can_be_stopped(study: StandingStudy) -> None:
     for name in ("one", "two"):

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import in_process
 import pytest
-from study_folder import BENCH
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ IDS = "vllm-1gpu-8cpu-32gb-24ada048--concurrency-32-66aa8a11--r1"
 
 
 def bench(study: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*BENCH, *words], cwd=study, capture_output=True, text=True, timeout=120, check=False)
+    return in_process.bench(*words, cwd=study)
 
 
 @pytest.fixture

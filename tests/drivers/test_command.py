@@ -155,6 +155,7 @@ def test_a_command_ends_with_its_run(run: Callable[..., MeasuredLoad], tmp_path:
     assert eventually(lambda: not left(tmp_path))
 
 
+@pytest.mark.serial
 def test_a_kernel_that_cannot_tell_of_a_childs_end_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(pid: int) -> int:
         raise OSError(38, "Function not implemented")

@@ -20,6 +20,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
     folder = StudyFolder.new(tmp_path_factory.mktemp("submitted") / "study")
     done = folder.submit()
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "reports/try/index.html" in done.stdout
     return folder
 
 

@@ -19,7 +19,8 @@ sys.exit(main([*sys.argv[1:], "--delay-ms={delay_ms}"]))
 
 @pytest.mark.e2e
 @pytest.mark.covers("E-FR29", "E-FR27")
-def test_a_run_is_compared_by_command_and_report_and_records_its_start_of_the_server(study):
+def test_a_run_is_compared_by_command_and_report_and_records_its_start_of_the_server(finished):
+    study = finished
     study.write(repetitions=2, compare={"metrics": ["throughput"], "margin": 0.1})
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr

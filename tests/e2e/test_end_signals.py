@@ -97,7 +97,7 @@ def test_however_often_a_run_that_measures_is_told_to_end_nothing_of_it_goes_on(
     assert "Stopped. `bench submit` resumes." in (tmp_path / "output").read_text()
     assert not list(long.results.glob("*/load.json")), "nothing is recorded of a trial that was cut short"
     long.write(repetitions=1, workload={"concurrency": 1})
-    assert long.submit().returncode == 0
+    assert long.measure().returncode == 0
 
 
 @pytest.mark.parametrize("after_s", [0.8, 1.6])
@@ -107,6 +107,7 @@ def test_a_run_that_is_told_to_end_while_it_starts_leaves_nothing(
     assert signalled(long, tmp_path / "output", (signal.SIGTERM, signal.SIGTERM), after_s, 0.1) in (130, -15)
 
 
+@pytest.mark.sweep
 def test_a_hang_up_that_is_ignored_as_under_nohup_ends_nothing(study: StudyFolder, tmp_path: Path) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 2})
     with (tmp_path / "output").open("wb") as file:

@@ -140,6 +140,7 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     assert Path("out/m4/dense/mock_benchmark/metrics.json").exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B9", "B11")
 def test_a_folder_holds_the_configuration_that_was_asked_for_last_and_nothing_of_another_beside_a_failure() -> None:
     device, folder = min(os.sched_getaffinity(0)), Path("turns/m/dense/mock_benchmark")
@@ -179,6 +180,7 @@ subsets: {a: {}, b: {}}
 SCORER = "def score(answer, question):\n    return {'score': %g}\n"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B9", "B13")
 def test_a_changed_scorer_scores_the_results_that_exist_again_and_every_file_has_the_new_scores(
     working_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,7 +27,7 @@ extends: known.yaml
 name: on_demand
 component: evaluation
 load: finite
-limit_s: 8
+limit_s: 2
 typical_load_s: 1
 driver: seamark.drivers.questions:Questions
 judge: seamark.drivers.questions:judge

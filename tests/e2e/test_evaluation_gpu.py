@@ -19,7 +19,7 @@ def write(study: StudyFolder, **more: object) -> None:
 @pytest.mark.covers("B12")
 def test_a_server_that_was_promised_a_gpu_and_sees_none_ends_its_start(study: StudyFolder) -> None:
     write(study, resources={"gpus": 1})
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 1, done.stdout + done.stderr
     [deployment] = study.results.glob("deployments/*/deployment.json")
     record = json.loads(deployment.read_text())

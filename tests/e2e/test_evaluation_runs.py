@@ -49,7 +49,7 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
     study: StudyFolder,
 ) -> None:
     write(study, method=METHODS, max_requests=20)
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     plan = Study.at(study.root, scenario="config/scenarios/try.yaml").plan
     assert [trial.repetition for trial in plan.trials] == [1] * 4, "likeliest tokens repeat themselves"
@@ -154,7 +154,7 @@ def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(stud
 @pytest.mark.covers("B2", "B12")
 def test_a_model_that_is_not_there_fails_with_its_category_and_leaves_the_others_alone(study: StudyFolder) -> None:
     write(study, model=["known_reader", "no/such-model"], max_requests=5)
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 1, done.stdout + done.stderr
     loads = [study.json(f"{trial.name}/load.json") for trial in study.trials()]
     [failed] = [each for each in loads if each["status"] != "ok"]

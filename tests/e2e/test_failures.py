@@ -28,7 +28,7 @@ def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study)
     study.write(repetitions=1)
     recipe = study.root / "config" / "services" / "null.yaml"
     recipe.write_text(recipe.read_text().replace("--reply-bytes={settings[reply_bytes]}", "--no-such-option"))
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 1
     load = json.loads(next(study.results.glob("*/load.json")).read_text())
     assert load["category"] == "server_never_healthy"
@@ -45,7 +45,7 @@ def test_a_damaged_record_is_made_again_and_no_other_trial_is_touched(finished, 
     before = {other: (other / "load.json").stat().st_mtime_ns for other in others}
     whole = (victim / name).read_text()
     (victim / name).write_text(whole[: len(whole) // 2])
-    assert finished.submit().returncode == 0
+    assert finished.measure().returncode == 0
     assert json.loads((victim / name).read_text())
     assert finished.json("summary.json")["ok"] == 4
     assert {other: (other / "load.json").stat().st_mtime_ns for other in others} == before
@@ -65,12 +65,12 @@ def test_a_full_disk_is_said_and_the_run_completes_when_there_is_space(study, tm
         study.write(
             workload={"concurrency": 8, "pattern": "constant", "rate_rps": 4000, "duration_s": 4}, repetitions=1
         )
-        done = study.submit()
+        done = study.measure()
         assert done.returncode != 0
         assert "o space left" in done.stdout + done.stderr
         subprocess.run(["mount", "-o", "remount,size=100m", small], check=True)
         study.bench("retry", *TRY)
-        assert study.submit().returncode == 0
+        assert study.measure().returncode == 0
         assert read_json(small / "try" / "summary.json")["ok"] == 1
     finally:
         subprocess.run(["umount", small], check=True)

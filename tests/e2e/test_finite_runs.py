@@ -71,7 +71,7 @@ def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFold
     run.wait(10)
     [folder] = study.results.glob("items-*")
     assert not (folder / "load.json").exists()
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     samples = pq.read_table(folder / "samples.parquet")
     assert sorted(samples["index"].to_pylist()) == list(range(ITEMS))
@@ -97,16 +97,17 @@ def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFold
     times_s = pq.read_table(folder / "telemetry.parquet")["at_s"].to_pylist()
     assert max(times_s) <= load["duration_s"] + 0.01
     written = (folder / "samples.parquet").stat().st_mtime_ns
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert (folder / "samples.parquet").stat().st_mtime_ns == written
     assert (
         f"{load['duration_s'] * 1.25:.0f} s of load" in study.bench("plan", "-c", "config/scenarios/try.yaml").stdout
     )
 
 
+@pytest.mark.sweep
 def test_items_that_are_left_at_the_time_limit_fail_the_trial_as_timeout(study: StudyFolder) -> None:
     a_study(study, limit_s=1.0)
-    assert study.submit().returncode == 1
+    assert study.measure().returncode == 1
     [folder] = study.results.glob("items-*")
     load = study.json(f"{folder.name}/load.json")
     assert (load["status"], load["category"]) == ("failed", "timeout")
@@ -157,6 +158,7 @@ def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> 
     assert set(study.measurements().values()) == {1}
 
 
+@pytest.mark.sweep
 def test_ctrl_c_leaves_no_process_of_a_command(study: StudyFolder) -> None:
     script = "setsid sleep 600 & sleep 600; echo done"
     workload = {"service": "command", "limit_s": 300, "command": {"argv": ["sh", "-c", script]}}
@@ -170,6 +172,7 @@ def test_ctrl_c_leaves_no_process_of_a_command(study: StudyFolder) -> None:
     assert sleeping(study) == []
 
 
+@pytest.mark.sweep
 def test_commands_with_signs_that_figures_read_as_formulas_are_reported(study: StudyFolder) -> None:
     commands = [
         {"name": "one", "argv": ["sh", "-c", 'echo "$HOME" "$PATH" $$ > /dev/null; echo v 4']},

@@ -26,7 +26,7 @@ def fitted(study: StudyFolder) -> int:
     """Measure the server and fit it; return the seed of a study whose fit is fit for plans."""
     for seed in range(1, ATTEMPTS + 1):
         write(study, seed, MEASURED)
-        assert study.submit().returncode in (0, 1)
+        assert study.measure().returncode in (0, 1)
         done = study.bench("fit", "-c", "config/scenarios/try.yaml", "-o", FIT, "--servers", "1")
         assert done.returncode == 0, done.stderr
         if "UNFIT" not in done.stdout:

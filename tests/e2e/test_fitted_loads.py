@@ -59,7 +59,7 @@ def test_simulated_loads_have_the_rates_and_gaps_of_their_patterns(study: StudyF
         station(name=f"as{name}", pattern=name, duration_s=WINDOW_S, **own) for name, own in PATTERNS.items()
     ]
     write(study, *simulated)
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     found = {study.json(f"{trial.name}/metrics.json")["config"]["pattern"]: due_s(trial) for trial in study.trials()}
     assert found.keys() == PATTERNS.keys()
@@ -73,6 +73,7 @@ def test_simulated_loads_have_the_rates_and_gaps_of_their_patterns(study: StudyF
     assert gaps_s.std() / gaps_s.mean() == pytest.approx(2.0, rel=0.1), "1/sqrt(burstiness)"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_a_trace_of_tokens_gives_each_request_its_own_lengths(study: StudyFolder) -> None:
     random = np.random.default_rng(3)
@@ -91,7 +92,7 @@ def test_a_trace_of_tokens_gives_each_request_its_own_lengths(study: StudyFolder
         station(model="llm", pattern="recorded", requests_file="trace.jsonl"),
         station(name="shorter", model="llm", pattern="recorded", requests_file="trace.jsonl", reply_tokens=8),
     )
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     replies = [row["output_length"] for row in rows]
     for trial in study.trials():
@@ -116,6 +117,7 @@ def test_a_trace_of_tokens_gives_each_request_its_own_lengths(study: StudyFolder
         assert (table["last_ns"].to_numpy() == np.rint(served.completed_s * 1e9)).all()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_the_window_of_arrivals_that_run_out_ends_with_the_last_one(study: StudyFolder) -> None:
     rows = [{"at_s": number / 100} for number in range(1_000)]
@@ -143,7 +145,7 @@ def test_after_kill_9_in_a_simulation_the_finished_one_is_kept_and_nothing_is_le
 ) -> None:
     workload = station(name="brief", pattern="constant", rate_rps=50, duration_s=5)
     write(study, workload)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     write(study, workload, station(name="long", pattern="gamma", burstiness=1, rate_rps=150, duration_s=1_500))
     run = study.start()
     until(lambda: list(study.results.glob("*-gamma-*/.parts")))
@@ -156,7 +158,7 @@ def test_after_kill_9_in_a_simulation_the_finished_one_is_kept_and_nothing_is_le
     [long] = study.results.glob("*-gamma-*")
     assert not (long / "load.json").exists() or victim == "simulation", "it was killed too late to show anything"
     kept = {path.name: path.read_bytes() for path in brief.iterdir() if path.is_file()}
-    done = study.submit()
+    done = study.measure()
     if victim == "simulation":
         assert study.json(f"{long.name}/load.json")["category"] == "client_died", done.stdout
         rows = study.json("summary.json")["treatments"]

@@ -45,7 +45,7 @@ def test_response_times_of_several_servers_are_those_of_theory_and_nothing_is_si
     study: StudyFolder,
 ) -> None:
     a_scenario(study, 4, model="mm1", replicas=3, rate_rps=420, duration_s=100, warmup_s=5)
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stderr
     means_s = [metrics_of(study, trial)["latency_ms"]["mean"] / 1e3 for trial in study.trials()]
     load, servers = 2.1, 3  # Erlang C: waiting probability, then the mean wait
@@ -56,10 +56,10 @@ def test_response_times_of_several_servers_are_those_of_theory_and_nothing_is_si
     assert abs(np.mean(means_s) - expected_s) < 5.84 * spread_s  # Student's t of 3 degrees, 99 %
     assert abs(np.mean(means_s) / expected_s - 1) < 0.03
     kept = {trial.name: (trial / "samples.parquet").read_bytes() for trial in study.trials()}
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert set(study.measurements().values()) == {1}
     (study.trials()[0] / "samples.parquet").unlink()
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert {trial.name: (trial / "samples.parquet").read_bytes() for trial in study.trials()} == kept
     assert sorted(study.measurements().values()) == [1, 1, 1, 2]
 
@@ -68,7 +68,7 @@ def test_response_times_of_several_servers_are_those_of_theory_and_nothing_is_si
 def test_a_replica_trial_has_the_times_of_the_engine_and_the_arrivals_of_a_measured_trial(study: StudyFolder) -> None:
     asked = {"prompt_tokens": 512, "reply_tokens": 64, "duration_s": 8, "warmup_s": 2}
     a_scenario(study, model="llm", replicas=[1, 2], rate_rps=20, **asked)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     one, two = map(columns, study.trials())
     assert (one["due_ns"] == two["due_ns"]).all()
     measured = LoadJob(
@@ -106,6 +106,7 @@ def test_a_replica_trial_has_the_times_of_the_engine_and_the_arrivals_of_a_measu
     assert all((columns(trial)[name] == one[name]).all() for name in one)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14", "E-VAL")
 def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: StudyFolder) -> None:
     document = {
@@ -128,17 +129,17 @@ def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: S
     }
     (study.root / "s.fit.json").write_text(json.dumps(document))
     a_scenario(study, model_file="s.fit.json", rate_rps=160, duration_s=5)
-    refused = study.submit()
+    refused = study.measure()
     assert refused.returncode == 2
     assert "outside of the trials of the fit: utilisation 0.8 (0.2 to 0.6)" in refused.stderr
     assert not study.results.exists()
     a_scenario(study, model_file="s.fit.json", rate_rps=160, duration_s=5, extrapolate=True, draw=True)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     metrics = metrics_of(study, study.trials()[0])
     assert metrics["verdict"] == "SUSPECT"
     assert "utilisation 0.8" in next(each["text"] for each in metrics["reasons"] if each["code"] == "extrapolated")
     document["stations"][0]["contradictions"] = ["service times are not exponential"]  # type: ignore[index]
     (study.root / "s.fit.json").write_text(json.dumps(document))
-    unfit = study.submit()
+    unfit = study.measure()
     assert unfit.returncode == 2
     assert "s is unfit for plans: its own trials contradict it: service times are not exponential" in unfit.stderr

@@ -28,7 +28,7 @@ def test_two_runs_of_one_scenario_at_two_commits_lie_side_by_side(finished):
     assert sum(name.endswith("samples.parquet") for name in before) == 4
 
     finished.write(metadata={"git_commit": "bbbb2222"})
-    again = finished.submit()
+    again = finished.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     assert set(finished.measurements().values()) == {1}
     assert contents(first) == before

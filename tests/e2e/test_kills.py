@@ -74,7 +74,7 @@ def test_after_kill_9_at_a_random_moment_submit_completes_and_nothing_is_lost_or
         run.wait(HANGS_S)
         until(lambda: not study.processes(), within_s=HANGS_S)
         before = good_samples(study)
-        done = study.submit()
+        done = study.measure()
         said = done.stdout + done.stderr
         if done.returncode == 1:
             again = study.bench("retry", "-c", "config/scenarios/try.yaml")

@@ -63,24 +63,24 @@ def devices_of(study: StudyFolder) -> dict[str, dict[str, Any]]:
 @two_cpus
 @pytest.mark.covers("B1", "B2", "B3", "B7", "D2")
 def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study: StudyFolder) -> None:
-    study.write(repetitions=2, workload={"concurrency": [1, 2], "delay_ms": [1, 2, 3, 4, 5, 6]})
-    done = submit(study, *LANES)
+    study.write(repetitions=1, workload={"concurrency": [1, 2], "delay_ms": [1, 2, 3, 4, 5]})
+    done = study.measure(*LANES)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "24 of 24 trials to measure on local, 6 deployments, up to 4 at a time." in done.stdout
+    assert "10 of 10 trials to measure on local, 5 deployments, up to 4 at a time." in done.stdout
     assert set(study.measurements().values()) == {1}
     used = devices_of(study)
     assert {each["id"] for each in used.values()} == {"0", "1"}
     by_deployment = Counter((name.split("--")[0], each["id"], each["slot"]) for name, each in used.items())
-    assert set(by_deployment.values()) == {4}, "all trials of a deployment run on one device"
+    assert set(by_deployment.values()) == {2}, "all trials of a deployment run on one device"
     records = [json.loads(path.read_text()) for path in study.results.glob("deployments/*/deployment.json")]
-    assert [record["trials"] for record in records] == [{"n": 4, "ok": 4}] * 6
+    assert [record["trials"] for record in records] == [{"n": 2, "ok": 2}] * 5
     for name, each in used.items():
         codes = {reason["code"] for reason in study.json(f"{name}/metrics.json")["reasons"]}
         assert ("device_shared" in codes) == each["shared"]
     assert any(each["shared"] for each in used.values())
     assert not (study.results / ".lanes").exists()
     for options in (LANES, ()):
-        again = submit(study, *options)
+        again = study.measure(*options)
         assert again.returncode == 0, again.stdout + again.stderr
         assert "only derived files are updated" in again.stdout
     assert set(study.measurements().values()) == {1}
@@ -197,6 +197,7 @@ def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyF
     assert all(path.stat().st_mtime_ns == at_ns for path, at_ns in kept.items())
 
 
+@pytest.mark.sweep
 @two_cpus
 def test_a_run_that_is_killed_while_a_lane_tears_down_begins_no_unit_more(study: StudyFolder) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 1.5, "delay_ms": [1, 2, 3, 4]})

@@ -48,11 +48,16 @@ def assert_measured(study: StudyFolder, file: str = "config/scenarios/try.yaml")
 @pytest.mark.parametrize(
     "name", [f"{INJECTING}a[b]{{x}}: #", *(in_sweep(name) for name in (INJECTING, "a[b]", "{x}: #"))]
 )
-def test_a_study_runs_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
-    assert_measured(with_files_of_its_own(study_in(tmp_path / name)))
+@pytest.mark.services
+def test_a_study_runs_in_a_folder_of_any_name_and_its_path_is_not_run_by_a_recipes_shell(
+    tmp_path: Path, name: str
+) -> None:
+    study = study_in(tmp_path / name, component="storage", service="s3", duration_s=0.5)
+    assert_measured(with_files_of_its_own(study))
 
 
-@pytest.mark.parametrize("name", ['it"s:#{c}\\', in_sweep("a: b#{c}"), in_sweep('it"s\\')])
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ['it"s:#{c}\\', "a: b#{c}", 'it"s\\'])
 def test_a_scenario_and_a_site_may_be_in_files_of_any_name(tmp_path: Path, name: str) -> None:
     study = study_in(tmp_path / "study")
     scenario, site = study.root / f"{name}.yaml", study.root / "config/sites" / f"{name}.yaml"
@@ -67,6 +72,7 @@ def test_a_scenario_and_a_site_may_be_in_files_of_any_name(tmp_path: Path, name:
         assert_measured(study, scenario.name)
 
 
+@pytest.mark.sweep
 def test_results_may_lie_where_the_path_needs_quotes(tmp_path: Path) -> None:
     study = study_in(tmp_path / "study")
     site = study.root / "config/sites/local.yaml"
@@ -77,12 +83,6 @@ def test_results_may_lie_where_the_path_needs_quotes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert Path(paths["reports"], "try", "index.html").exists()
     assert list(Path(paths["metrics"]).rglob("*.prom"))
-
-
-@pytest.mark.services
-@pytest.mark.parametrize("service", [in_sweep("postgres"), "s3"])
-def test_the_path_of_a_study_is_not_run_by_the_recipes_shells(tmp_path: Path, service: str) -> None:
-    assert_measured(study_in(tmp_path / INJECTING, component="storage", service=service, duration_s=0.5))
 
 
 @pytest.mark.sweep

@@ -30,7 +30,7 @@ def aged(study):
 
 @pytest.mark.parametrize(
     "words",
-    [*(pytest.param(each, marks=pytest.mark.sweep) for each in (("report",), ("collect",))), ("submit",)],
+    [*(pytest.param(each, marks=pytest.mark.sweep) for each in (("report",), ("submit",))), ("collect",)],
     ids=" ".join,
 )
 def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(finished, words):

@@ -32,7 +32,7 @@ def submitted_small(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
     """The study of two trials after a submit: to be copied, not changed."""
     folder = StudyFolder.new(tmp_path_factory.mktemp("small") / "study")
     folder.write(repetitions=1)
-    done = folder.submit()
+    done = folder.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -150,35 +150,35 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
             "  environment: {OMP_NUM_THREADS: '1'}\n  ports: [main]",
             "environment.OMP_NUM_THREADS: ",
         ),
-        ("    default: 2\n", "    default: 16\n", "reply_bytes: 2 -> 16"),
-        ('version: "1"', 'version: "2"', "version: 1 -> 2"),
+        pytest.param("    default: 2\n", "    default: 16\n", "reply_bytes: 2 -> 16", marks=pytest.mark.sweep),
+        pytest.param('version: "1"', 'version: "2"', "version: 1 -> 2", marks=pytest.mark.sweep),
     ],
 )
 def test_an_edited_recipe_reuses_and_overwrites_no_trial(
-    measured_small: StudyFolder, old: str, new: str, says: str
+    finished: StudyFolder, old: str, new: str, says: str
 ) -> None:
-    before = measured(measured_small)
-    edit(measured_small, old, new)
-    done = measured_small.submit()
+    before = measured(finished)
+    edit(finished, old, new)
+    done = finished.measure()
     assert done.returncode == 2, done.stdout
-    assert "2 trials were measured with another configuration on site 'local'" in done.stderr
+    assert "4 trials were measured with another configuration on site 'local'" in done.stderr
     assert says in done.stderr
-    assert measured(measured_small) == before
+    assert measured(finished) == before
 
 
 @pytest.mark.covers("E-NFR01", "E-NFR05")
 def test_trials_of_an_edited_recipe_are_measured_anew_and_those_of_the_first_kept(
-    measured_small: StudyFolder,
+    finished: StudyFolder,
 ) -> None:
-    before = measured(measured_small)
-    edit(measured_small, 'version: "1"', 'version: "2"')
-    anew = measured_small.bench("submit", *TRY, "--measure-anew")
+    before = measured(finished)
+    edit(finished, 'version: "1"', 'version: "2"')
+    anew = finished.measure("--measure-anew")
     assert anew.returncode == 0, anew.stdout + anew.stderr
-    assert "2 of 2 trials to measure" in anew.stdout
+    assert "4 of 4 trials to measure" in anew.stdout
     for path, content in before.items():
         assert (Path(path).parent / "attempts/1" / Path(path).name).read_bytes() == content
-    edit(measured_small, 'version: "2"', 'version: "1"')
-    assert measured_small.submit().returncode == 2, "the first recipe does not take the second one's trials either"
+    edit(finished, 'version: "2"', 'version: "1"')
+    assert finished.measure().returncode == 2, "the first recipe does not take the second one's trials either"
 
 
 @pytest.mark.sweep
@@ -186,7 +186,7 @@ def test_failures_of_another_server_are_measured_anew_and_kept_in_attempts(small
     edit(small, "    timeout_s: 20\n", "    timeout_s: 1\n")
     external(small, "127.0.0.1:1")
     assert small.bench("submit", *TRY, "--site", "mine").returncode == 1
-    done = small.submit()
+    done = small.measure()
     assert (done.returncode, "2 of 2 trials to measure" in done.stdout) == (0, True), done.stdout + done.stderr
     assert place_of(small) == {"local"}
     for trial in small.trials():

@@ -67,7 +67,7 @@ def test_parties_on_one_core_slow_each_other_as_arithmetic_says_in_every_repetit
     sets = [["a"], ["b"], ["a", "b"], ["c"], ["d"], ["c", "d"]]
     parties = {"a": burn, "b": burn, "c": rest, "d": rest}
     write(study, parties, repetitions=3, sets=sets, placement="one_core:one_core")
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     found = parties_of(study)
     assert len(found) == 3 * 8
@@ -112,11 +112,11 @@ def test_each_party_has_servers_and_figures_of_its_own_and_nothing_is_measured_t
     assert "in one start" in page or "within each of" not in page
     before = study.measurements()
     assert set(before.values()) == {1}
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert study.measurements() == before
     parties["ingest"]["concurrency"] = 2
     write(study, parties, duration_s=0.6)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     again = {name: count for name, count in study.measurements().items() if name not in before}
     assert len(again) == 2, "the one that is alone is the same trial"
     assert all(study.measurements()[name] == 1 for name in before)
@@ -163,7 +163,7 @@ def test_a_party_that_runs_out_ends_the_window_of_all_unless_it_is_kept_busy(stu
         "long": {"service": "null", "concurrency": 1},
     }
     write(study, parties, duration_s=4, sets=[["short", "long"]], keep_busy=[False, True])
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     loads = {}
     for trial in study.trials():
@@ -185,7 +185,7 @@ def test_a_run_with_parties_that_is_killed_leaves_nothing_and_goes_on(study: Stu
         process.kill()
     run.wait()
     done = {name for name, count in study.measurements().items() if count}
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     counts = study.measurements()
     assert len(counts) == 6
@@ -193,6 +193,7 @@ def test_a_run_with_parties_that_is_killed_leaves_nothing_and_goes_on(study: Stu
     until(lambda: not study.processes())
 
 
+@pytest.mark.sweep
 def test_a_placement_that_the_machine_cannot_have_is_a_recorded_failure_with_the_reason(study: StudyFolder) -> None:
     (study.root / "wrong.py").write_text("def nobody(parties, machine):\n    return {}\n")
     write(
@@ -201,7 +202,7 @@ def test_a_placement_that_the_machine_cannot_have_is_a_recorded_failure_with_the
         placement="wrong:nobody",
         sets=[["one", "two"]],
     )
-    done = study.submit()
+    done = study.measure()
     assert (done.returncode, "Traceback" in done.stdout + done.stderr) == (1, False)
     loads = parties_of(study, "load.json")
     assert {load["category"] for load in loads.values()} == {"setup_failed"}

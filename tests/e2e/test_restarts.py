@@ -50,7 +50,7 @@ def test_each_block_has_servers_of_its_own_and_a_second_submit_starts_none(study
     assert "in each of which 2 servers are started anew" in page
     assert "Medians of 4 starts" in page
     measured = study.measurements()
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     assert study.measurements() == measured
     assert {name: each["started_at"] for name, each in records(study).items()} == started
@@ -66,7 +66,7 @@ def test_a_killed_run_goes_on_with_the_starts_that_are_left(study: StudyFolder) 
     until(lambda: not study.processes(), within_s=60)
     before = {path.parent.name: path.read_bytes() for path in study.results.glob("*/samples.json")}
     assert before
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(study.trials()) == 4
     assert {name: (study.results / name / "samples.json").read_bytes() for name in before} == before

@@ -44,7 +44,7 @@ def a_study(study: StudyFolder, judge: str = JUDGE, recipe: str = RECIPE, **work
 
 def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder) -> None:
     a_study(study, slos=["answered >= 0.9"])
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     [trial] = study.trials()
     metrics = study.json(f"{trial.name}/metrics.json")
@@ -59,7 +59,7 @@ def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder
     loads = (trial / "load.json").read_bytes()
 
     (study.root / "my_judge.py").write_text(JUDGE.replace('float(b"[DONE]" in reply)', "float(len(reply) % 2)"))
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     assert (trial / "load.json").read_bytes() == loads
     assert max(study.measurements().values()) == 1
@@ -97,7 +97,7 @@ def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(stud
     parties = {"asked": asked, "other": {"service": "known", "ttft_ms": 1, "duration_s": 1, "warmup_s": 0}}
     document = {"scenario": "try", "repetitions": 1, "workload": {"parties": parties, "sets": [["asked", "other"]]}}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     [trial] = study.trials()
     asked_at = f"{trial.name}/parties/asked"
@@ -107,7 +107,7 @@ def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(stud
     assert study.json(f"{trial.name}/answers.json")["answers"] == 40
     loads = (trial / "parties/asked/load.json").read_bytes()
     (study.root / "my_judge.py").write_text(JUDGE.replace('float(b"[DONE]" in reply)', "0.5"))
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     assert (trial / "parties/asked/load.json").read_bytes() == loads
     assert study.json(f"{asked_at}/metrics.json")["quality"]["answered"] == 0.5
@@ -173,14 +173,14 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
     write_own_task(study)
     (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " in nothing_of_that_name"))
     asked_rows(study, "What?")
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     [trial] = study.trials()
     assert study.json(f"{trial.name}/answers.json")["status"] == "failed"
 
     asked_rows(study, "Which?")
     (study.root / "own_scorer.py").write_text(SCORER)
-    study.submit()
+    study.measure()
     record = study.json(f"{trial.name}/answers.json")
     assert record["status"] == "failed", "replies were never scored, and are to other questions"
     assert "1 of 2 replies are to questions that are others by now" in record["reason"]
@@ -192,13 +192,13 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
     loads = (trial / "load.json").read_bytes()
 
     (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " not in answer or True"))
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stdout + again.stderr
     assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 1.0
 
     asked_rows(study, "Which?")
     (study.root / "own_scorer.py").write_text(SCORER)
-    study.submit()
+    study.measure()
     assert study.json(f"{trial.name}/answers.json")["status"] == "failed"
     metrics = study.json(f"{trial.name}/metrics.json")
     assert "score" not in metrics.get("quality", {})
@@ -220,23 +220,24 @@ def test_a_corrected_reference_scores_again_with_no_load_at_the_next_submit(stud
     write_own_task(study)
     (study.root / "own_scorer.py").write_text(SCORER)
     asked_rows(study, "What?")
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     [trial] = study.trials()
     assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 0.5, "every reply is of the word token"
     before = study.measurements()
     rows = (study.root / "rows.jsonl").read_text()
     (study.root / "rows.jsonl").write_text(rows.replace("Oslo", "t\u00f8ken"))
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 1.0
     assert study.measurements() == before
     scored = (trial / "answers.json").stat().st_mtime_ns
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert (trial / "answers.json").stat().st_mtime_ns == scored
 
 
+@pytest.mark.sweep
 def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
     a_study(study, items=20, keep_replies=False)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     [trial] = study.trials()
     assert not (trial / "answers.json").exists()
     assert "quality_version" not in study.json(f"{trial.name}/metrics.json")
@@ -267,7 +268,7 @@ def test_a_trial_whose_failure_nothing_but_a_change_mends_is_not_repeated(study:
         )
     write_own_task(study, "second", "third", "mock_benchmark", max_retries=3)
     (study.root / "own_scorer.py").write_text(SCORER)
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 1, done.stdout + done.stderr
     loads = [study.json(f"{trial.name}/load.json") for trial in study.trials()]
     assert sorted(str(load["category"]) for load in loads) == ["None", *["dataset_error"] * 3]

@@ -106,7 +106,7 @@ def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twic
     run.wait(120)
     trial = search.parent
     stamps = {folder: (trial / folder / "samples.parquet").stat().st_mtime_ns for folder in before}
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     after = read(search)
     assert (after["outcome"], after["found"], after["confirmed"]) == ("all_pass", 160, True)
     levels = [probe["level"] for probe in after["probes"]]
@@ -184,6 +184,7 @@ def test_a_server_that_dies_under_a_probe_is_started_anew_and_the_search_goes_on
     assert "server_died" in void[0]["why"]
 
 
+@pytest.mark.sweep
 def test_status_says_which_probe_is_measured(study):
     write(study, duration_s=1.5)
     run = study.start()

@@ -77,19 +77,21 @@ def test_figures_of_a_simulated_queue_are_those_of_theory_and_nothing_is_served(
     assert max(study.measurements().values()) == 1
 
 
+@pytest.mark.sweep
 def test_the_same_seed_gives_the_same_bytes_and_another_repetition_other_ones(study: StudyFolder) -> None:
     a_study(study, repetitions=2, keep_events=True)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     first = {trial.name: trial for trial in study.trials()}
     names = ("samples.parquet", "events.parquet")
     kept = {(trial, name): (first[trial] / name).read_bytes() for trial in first for name in names}
     assert len(set(kept.values())) == 4
     shutil.rmtree(study.results)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert {(trial.name, name): (trial / name).read_bytes() for trial in study.trials() for name in names} == kept
     assert pq.read_table(study.trials()[0] / "samples.parquet").num_rows == 20_000
 
 
+@pytest.mark.sweep
 def test_simulations_run_side_by_side_but_never_beside_a_load(study: StudyFolder) -> None:
     log = study.root / "log.txt"
     a_study(study, repetitions=2, mode="slow", log=str(log), arrivals_rps=[10, 20])
@@ -97,7 +99,7 @@ def test_simulations_run_side_by_side_but_never_beside_a_load(study: StudyFolder
     load = {"component": "null", "service": "null", "duration_s": 1.0, "warmup_s": 0}
     document["workloads"] = [document.pop("workload"), load]
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in log.read_text().splitlines()]
     spans = {pid: tuple(float(at) for own, at, _ in lines if own == pid) for pid in {line[0] for line in lines}}
@@ -117,7 +119,7 @@ def test_simulations_run_side_by_side_but_never_beside_a_load(study: StudyFolder
 )
 def test_a_simulation_that_fails_is_a_recorded_result_and_can_be_tried_again(study, mode: str, category: str) -> None:
     a_study(study, mode=mode, limit_s=2)
-    assert study.submit().returncode == 1
+    assert study.measure().returncode == 1
     [trial] = study.trials()
     load = study.json(f"{trial.name}/load.json")
     assert (load["status"], load["category"]) == ("failed", category)
@@ -135,7 +137,7 @@ def test_only_a_program_without_a_server_can_be_simulated(study: StudyFolder) ->
     a_study(study)
     recipe = study.root / "config/services/queue.yaml"
     recipe.write_text(RECIPE.replace("load: program\n", "").replace("limit_s: 60\n", ""))
-    refused = study.submit()
+    refused = study.measure()
     assert refused.returncode == 2
     line = next(number for number, text in enumerate(recipe.read_text().splitlines(), 1) if "origin" in text)
     assert f"queue.yaml:{line}: origin: 'simulated' is for a program without a server." in refused.stderr

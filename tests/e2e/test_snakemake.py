@@ -26,6 +26,7 @@ def test_the_meluxina_profile_plans_with_account_partition_and_qos(study):
     assert "slurm_partition=cpu" in done.stdout + done.stderr
 
 
+@pytest.mark.sweep
 def test_the_dag_is_a_picture(study):
     done = study.snakemake("--dag")
     assert done.returncode == 0, done.stderr

@@ -64,7 +64,7 @@ def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFold
 @pytest.mark.sweep
 def test_without_events_there_are_no_stages_and_the_export_says_how_to_get_them(study: StudyFolder) -> None:
     a_study(study)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     [trial] = study.trials()
     assert "stages" not in study.json(f"{trial.name}/metrics.json")
     assert not (trial / "events.parquet").exists()
@@ -83,6 +83,6 @@ def test_without_events_there_are_no_stages_and_the_export_says_how_to_get_them(
 
 def test_events_of_a_driver_without_stages_are_a_mistake_of_the_plan(study: StudyFolder) -> None:
     a_study(study, service="null", keep_events=True)
-    refused = study.submit()
+    refused = study.measure()
     assert refused.returncode == 2
     assert "has no stages, and so no events. Remove keep_events from the scenario." in refused.stderr

@@ -103,6 +103,7 @@ def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simul
     assert set(study.measurements().values()) == {1}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same_requests(study: StudyFolder) -> None:
     a_scenario(
@@ -116,7 +117,7 @@ def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same
         policy=["fifo", "easy"],
         keep_events=True,
     )
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     names = ("samples.parquet", "executions.parquet", "events.parquet")
     kept = {(trial.name, name): (trial / name).read_bytes() for trial in study.trials() for name in names}
     drawn = {}
@@ -130,7 +131,7 @@ def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same
     assert all(times[0] == times[1] for times in by_block.values())
     assert by_block["r1"][0] != by_block["r2"][0]
     shutil.rmtree(study.results)
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert {(trial.name, name): (trial / name).read_bytes() for trial in study.trials() for name in names} == kept
     compared = study.bench("compare", "try")
     assert "makespan_s" in compared.stdout, compared.stderr
@@ -140,10 +141,10 @@ def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same
 @pytest.mark.covers("C4", "E-NFR04")
 def test_a_changed_file_of_requests_is_noticed_before_anything_is_simulated_again(study: StudyFolder) -> None:
     a_scenario(study, cluster_gpus=[1, 2])
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     text = (study.root / REQUESTS).read_text()
     (study.root / REQUESTS).write_text(text.replace("multimodal_workflow", "text_generation", 1))
-    refused = study.submit()
+    refused = study.measure()
     assert refused.returncode == 2
     assert "2 trials were measured with another configuration" in refused.stderr
     assert "what a file of its settings holds" in refused.stderr
@@ -171,7 +172,7 @@ def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) ->
     # a kill between a trial's line in its log and samples.json leaves the line of one that is not finished
     logged, finished = study.measurements(), {path.parent.name for path in before}
     assert {logged[trial] for trial in finished} <= {1}
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stderr
     assert study.json("summary.json")["ok"] == 8
     assert {path: path.read_bytes() for path in before} == before
@@ -240,13 +241,13 @@ def test_a_full_disk_is_said_and_the_trials_complete_when_there_is_space(study: 
         site.write_text(site.read_text() + f"\npaths:\n  results: {small}\n")
         full = {"arrivals": "timestamps", "arrivals_rps": 1.0, "draw": True, "policy": ["fifo", "baseline"]}
         a_scenario(study, generated_requests=20_000, cluster_gpus=8, **full)
-        done = study.submit()
+        done = study.measure()
         assert done.returncode != 0
         assert "o space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         subprocess.run(["mount", "-o", "remount,size=100m", str(small)], check=True)
         study.bench("retry", "-c", "config/scenarios/try.yaml")
-        assert study.submit().returncode == 0
+        assert study.measure().returncode == 0
         results = small / "try"
         assert json.loads((results / "summary.json").read_text())["ok"] == 2
         for path in results.glob("*/executions.parquet"):
@@ -255,6 +256,7 @@ def test_a_full_disk_is_said_and_the_trials_complete_when_there_is_space(study: 
         subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_workloads_of_other_tools_and_generated_workflows_are_trials(study: StudyFolder) -> None:
     """The instance is one of WfCommons 1.6, of its recipe of Srasearch with 40 tasks."""
@@ -265,7 +267,7 @@ def test_workloads_of_other_tools_and_generated_workflows_are_trials(study: Stud
     workloads = [cluster | {"requests_file": "tasks.json", "policy": ["baseline", "heft"]}, cluster | shapes | arrive]
     document = {"scenario": "try", "repetitions": 1, "workloads": workloads}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     assert study.json("summary.json")["ok"] == 4
     requests = []
@@ -278,10 +280,11 @@ def test_workloads_of_other_tools_and_generated_workflows_are_trials(study: Stud
     assert sorted(requests) == [1, 1, 20, 20]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_a_simulation_beyond_its_time_limit_is_a_failed_trial(study: StudyFolder) -> None:
     a_scenario(study, generated_requests=100_000, cluster_gpus=2, policy="greedy", limit_s=0.2)
-    assert study.submit().returncode == 1
+    assert study.measure().returncode == 1
     [trial] = study.trials()
     load = study.json(f"{trial.name}/load.json")
     assert (load["status"], load["category"]) == ("failed", "timeout")
@@ -312,6 +315,7 @@ changes:
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C11", "C12", "C13", "C14")
 def test_a_machine_file_with_failures_is_a_trial_whose_lost_work_is_counted(study: StudyFolder) -> None:
     (study.root / "machine.yaml").write_text(FAILING_MACHINE)

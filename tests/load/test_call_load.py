@@ -10,6 +10,8 @@ import pytest
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.sample import MISSING_NS, Failure
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 
 
@@ -19,7 +21,6 @@ def odd_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
-@pytest.mark.slow
 def test_each_thread_has_one_call_in_flight_and_fields_come_from_the_reply(load: Callable) -> None:
     measured = load("odd_drivers:Sleeping", workers="threads", sleep_s=0.01, concurrency=3, most_busy=3)
     samples = measured.samples
@@ -34,7 +35,6 @@ def test_each_thread_has_one_call_in_flight_and_fields_come_from_the_reply(load:
     assert measured.outcome.quality == {"recall_at_10": 0.5}
 
 
-@pytest.mark.slow
 def test_all_users_are_really_busy_at_once(load: Callable) -> None:
     measured = load("odd_drivers:Sleeping", workers="threads", sleep_s=0.05, concurrency=3, most_busy=2)
     assert measured.failures()[Failure.WRONG_REPLY] > 0
@@ -62,7 +62,6 @@ def test_a_call_that_returns_too_late_is_timed_out_too(load: Callable) -> None:
     assert set(measured.failures()) == {Failure.TIMEOUT}
 
 
-@pytest.mark.slow
 def test_a_call_that_was_written_off_closes_its_session_when_it_comes_back(load: Callable) -> None:
     measured = load("counted_driver:Counted", workers="threads", sleep_s=0.4, timeout_s=0.1, concurrency=2)
     assert measured.outcome.reports[0].written_off >= 4
@@ -77,7 +76,6 @@ def test_a_broken_session_is_replaced_and_its_failure_named_by_the_driver(load: 
     assert any("RuntimeError: reset" in line for line in measured.outcome.log_tail)
 
 
-@pytest.mark.slow
 def test_a_load_does_not_wait_for_a_session_whose_end_hangs(load: Callable) -> None:
     began_s = time.monotonic()
     measured = load("odd_drivers:Clinging", workers="threads", duration_s=0.3, timeout_s=0.3, concurrency=2)
@@ -86,7 +84,6 @@ def test_a_load_does_not_wait_for_a_session_whose_end_hangs(load: Callable) -> N
     assert measured.failures() == {Failure.RESET: 2}
 
 
-@pytest.mark.slow
 def test_a_session_that_cannot_be_had_fails_requests_and_pauses(load: Callable) -> None:
     measured = load("odd_drivers:Refusing", workers="threads", duration_s=0.5)
     failures = measured.failures()
@@ -134,7 +131,6 @@ def test_threads_that_cannot_keep_up_show_their_backlog(load: Callable) -> None:
     assert response.max() > 300 * MS
 
 
-@pytest.mark.slow
 def test_processes_share_users_and_indices_among_them(load: Callable) -> None:
     measured = load("odd_drivers:Sleeping", workers="threads", sleep_s=0.01, concurrency=5, shards=3, most_busy=2)
     samples = measured.samples
@@ -144,7 +140,6 @@ def test_processes_share_users_and_indices_among_them(load: Callable) -> None:
     assert len(set(samples["index"].tolist())) == len(samples)
 
 
-@pytest.mark.slow
 def test_requests_bound_all_processes_together(load: Callable) -> None:
     measured = load("odd_drivers:Sleeping", workers="processes", sleep_s=0.001, concurrency=4, shards=4, requests=10)
     assert measured.samples["index"].tolist() == list(range(10))

@@ -42,6 +42,7 @@ def test_a_reply_is_fetched_whatever_its_framing_and_status(behaviour, status, b
     assert fetched(behaviour) == Fetched(status=status, body=body, whole=True)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "name",
     ["drips its status line", "drips headers", "drips a body", "drips interim replies", "accepts and is silent"],
@@ -53,6 +54,7 @@ def test_the_deadline_is_that_of_the_whole_request_and_not_of_each_read(name):
     assert LIMIT_S <= time.monotonic() - began_s < LATEST_S
 
 
+@pytest.mark.serial
 def test_a_server_that_never_accepts_is_given_up_at_the_deadline():
     began_s = time.monotonic()
     with never_accepting() as port, pytest.raises(TimeoutError):

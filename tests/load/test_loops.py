@@ -85,6 +85,7 @@ def test_a_backlog_is_sent_in_parts_between_looks_at_the_sockets(tmp_path: Path)
     driven(tmp_path, list(range(1000)), users=1000, act=act)
 
 
+@pytest.mark.serial
 def test_what_is_due_goes_out_before_the_next_reply_is_read(tmp_path: Path) -> None:
     """Two replies are there to be read when a third request falls due."""
     soon_ns = HOUR_NS + 30_000_000
@@ -112,6 +113,7 @@ def test_without_a_free_connection_the_reply_that_frees_one_sends_what_waits(tmp
     driven(tmp_path, [0, 1, 2], users=1, act=act)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(("own_core", "longest_ns"), [(False, LONGEST_EARLY_NS), (True, LONGEST_EARLY_OWN_CORE_NS)])
 def test_the_timer_is_set_the_earlier_the_later_it_fires_here(
     tmp_path: Path, own_core: bool, longest_ns: int

@@ -1,12 +1,11 @@
 """A server that does not fit its GPUs is refused before a job; what is not known is not refused."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import in_process
 import pytest
 from click.testing import CliRunner
 from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PARAMETERS, write_model
@@ -103,15 +102,7 @@ def llama_70b(root: Path) -> Path:
 
 
 def bench(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "seamark.cli.main", *words],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=os.environ | {"WORK": str(root)},
-    )
+    return in_process.bench(*words, cwd=root, WORK=str(root))
 
 
 @pytest.mark.covers("D8", "E-VAL", "E-INT01")

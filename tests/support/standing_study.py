@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import yaml
+from in_process import run
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 
@@ -82,8 +83,8 @@ class StandingStudy:
 @contextmanager
 def standing_study(root: Path, environment: Mapping[str, str] | None = None) -> Iterator[StandingStudy]:
     """Make a study; end what is left of it afterwards."""
-    made = subprocess.run([*BENCH, "init", str(root)], capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
+    code, said = run(["init", str(root)])
+    assert code == 0, said
     study = StandingStudy(root=root, environment=environment or {})
     yield study
     for process in study.processes():

@@ -12,7 +12,9 @@ from typing import Any, Self
 
 import psutil
 import yaml
+from in_process import run
 
+NO_PAGES = ("--", "--omit-from", "report")
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 
 
@@ -26,8 +28,8 @@ class StudyFolder:
     @classmethod
     def new(cls, root: Path, **more: Any) -> Self:
         """Make a study with `bench init`, and write its scenario."""
-        made = subprocess.run([*BENCH, "init", str(root)], capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stderr
+        code, said = run(["init", str(root)])
+        assert code == 0, said
         folder = cls(root=root, **more)
         folder.write()
         return folder
@@ -61,10 +63,14 @@ class StudyFolder:
         """Run `bench submit` of the scenario."""
         return self.bench("submit", "-c", "config/scenarios/try.yaml")
 
+    def measure(self, *options: str) -> "subprocess.CompletedProcess[str]":
+        """Run `bench submit` of the scenario without its pages, which take as long as many short trials."""
+        return self.bench("submit", "-c", "config/scenarios/try.yaml", *options, *NO_PAGES)
+
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
-        """Start `bench submit` and leave it running."""
+        """Start such a `bench submit` and leave it running."""
         return subprocess.Popen(
-            [*BENCH, "submit", "-c", "config/scenarios/try.yaml", *options],
+            [*BENCH, "submit", "-c", "config/scenarios/try.yaml", *options, *NO_PAGES],
             cwd=self.root,
             env=self.environment,
             stdout=subprocess.DEVNULL,

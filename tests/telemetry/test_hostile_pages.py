@@ -10,6 +10,7 @@ from seamark.telemetry import prometheus
 from seamark.telemetry.prometheus import Prometheus
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "name", ["drips a body", "drips headers", "endless interim replies", "accepts and is silent"]
 )

@@ -46,6 +46,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
+@pytest.mark.serial
 def test_the_host_says_how_long_tasks_waited_and_how_much_a_hypervisor_took(tmp_path: Path):
     (tmp_path / "pressure").mkdir()
     pressure = tmp_path / "pressure" / "cpu"
@@ -62,6 +63,7 @@ def test_the_host_says_how_long_tasks_waited_and_how_much_a_hypervisor_took(tmp_
     assert "io_pressure_ratio" not in seen, "a kernel without it is no error"
 
 
+@pytest.mark.serial
 @pytest.mark.covers("E-MON02")
 def test_a_process_tree_is_seen_as_one(child: subprocess.Popen[bytes]):
     tree = ProcessTree(child.pid)
@@ -84,6 +86,7 @@ def tree_cpu_s(pid: int) -> float:
     return sum(int(Path(f"/proc/{one}/schedstat").read_text().split()[0]) for one in pids) / 1e9
 
 
+@pytest.mark.serial
 def test_the_cpu_of_a_child_that_has_ended_is_not_lost_and_not_counted_twice():
     code = textwrap.dedent("""
         import subprocess, sys

@@ -107,6 +107,7 @@ def test_a_failure_that_empties_its_gpu_makes_the_next_node_of_that_model_load_i
     assert measured.measured.held.tolist() == [empty, empty]
 
 
+@pytest.mark.serial
 @pytest.mark.covers("C2")
 def test_at_the_limit_all_that_runs_fails_as_timeout_and_nothing_else_starts():
     asked = sample(1)
@@ -121,6 +122,7 @@ def test_at_the_limit_all_that_runs_fails_as_timeout_and_nothing_else_starts():
     assert servers.calls == []  # it was cut off in its load, which takes 30 s
 
 
+@pytest.mark.serial
 @pytest.mark.covers("C2")
 def test_requests_arrive_at_their_time_stamps_on_the_real_clock_and_none_after_the_limit():
     asked = sample(2, "timestamps")  # the second one comes after a minute
