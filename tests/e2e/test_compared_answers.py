@@ -17,7 +17,7 @@ def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(stud
     plant(study, compare={"quality_margin": 0.01, "costs": ["ttft_ms.p50"]})
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = study.bench("compare", "try", "--fail-on", "worse")
+    shown = study.ask("compare", "try", "--fail-on", "worse")
     assert shown.returncode == 1, shown.stdout + shown.stderr
     lines = shown.stdout.splitlines()
     assert (
@@ -29,7 +29,7 @@ def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(stud
         "method lossy against dense: score -0.100 (-0.133 to -0.0743), 400 items, 40 differ (0 higher, 40 lower)"
     )
     assert lossy.endswith("(Holm), worse")
-    document = json.loads(study.bench("compare", "try", "--format", "json").stdout)
+    document = json.loads(study.ask("compare", "try", "--format", "json").stdout)
     summed = study.json("summary.json")["comparisons"]
     assert summed["comparisons"] == document["comparisons"]
     page = (study.root / "reports/try/report.md").read_text()
@@ -47,18 +47,18 @@ def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(stud
 
     assert "20 of 40 items with another score" in page
     assert "by facts of the items" in page
-    assert study.bench("compare", "try", "--changed", "changed.csv").returncode == 0
+    assert study.ask("compare", "try", "--changed", "changed.csv").returncode == 0
     changed = list(csv.DictReader((study.root / "changed.csv").open()))
     assert {int(row["id"].removeprefix("q")) % 8 for row in changed} == {1}
     assert len(changed) == 40
     assert {(row["base_score"], row["new_score"], row["new_answer"]) for row in changed} == {("1.0", "0.0", "no")}
-    assert study.bench("compare", "try", "--changed", "changed.txt").returncode == 2
+    assert study.ask("compare", "try", "--changed", "changed.txt").returncode == 2
 
     trial = next(path for path in study.trials() if "lossy" in path.name)
     table = pq.read_table(trial / "answers.parquet")
     failed = pa.array(["http_5xx", *[None] * (table.num_rows - 1)], pa.string())
     place = table.column_names.index("failure")
     pq.write_table(table.set_column(place, "failure", failed), trial / "answers.parquet")
-    again = study.bench("compare", "try")
+    again = study.ask("compare", "try")
     assert "399 items" in again.stdout
     assert "up to 1 of a baseline and 0 of another side are left out" in again.stdout

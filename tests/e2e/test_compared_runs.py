@@ -27,12 +27,12 @@ def test_a_run_is_compared_by_command_and_report_and_records_its_start_of_the_se
     starts = {json.loads(path.read_text())["server_start"] for path in study.results.glob("*--r*/load.json")}
     assert len(starts) == 1
     assert " at 20" in starts.pop()
-    shown = study.bench("compare", "try")
+    shown = study.ask("compare", "try")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("concurrency 2 against 1: throughput ")
     assert "2 repetitions cannot reach p = 0.05" in shown.stdout
-    assert study.bench("compare", "config/scenarios/try.yaml", "--fail-on", "inconclusive").returncode == 1
-    [one] = json.loads(study.bench("compare", "results/try", "--format", "json").stdout)["comparisons"]
+    assert study.ask("compare", "config/scenarios/try.yaml", "--fail-on", "inconclusive").returncode == 1
+    [one] = json.loads(study.ask("compare", "results/try", "--format", "json").stdout)["comparisons"]
     [summed] = study.json("summary.json")["comparisons"]["comparisons"]
     assert summed == one
     page = (study.root / "reports" / "try" / "report.md").read_text()
@@ -55,7 +55,7 @@ def test_two_versions_of_a_service_are_levels_with_starts_of_their_own(study, tm
         serve.chmod(0o755)
     done = study.bench("submit", "-c", "config/scenarios/versions.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = study.bench("compare", "versions", "--format", "json", "--fail-on", "worse")
+    shown = study.ask("compare", "versions", "--format", "json", "--fail-on", "worse")
     assert shown.returncode == 1, shown.stdout + shown.stderr
     compared = [each for each in json.loads(shown.stdout)["comparisons"] if each["verdict"]]
     assert [(each["factor"], each["verdict"], each["unit_of_inference"]) for each in compared] == [

@@ -301,7 +301,7 @@ def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder
             },
         ),
     ):
-        exported = study.bench("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form)
+        exported = study.ask("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form)
         assert exported.returncode == 0, exported.stderr
         assert {path.name for path in (working_folder / form).glob("m/dense/*")} == names
     config = json.loads((working_folder / "tree/m/dense/needles_length_words_48/config.json").read_text())

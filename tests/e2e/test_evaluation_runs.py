@@ -81,14 +81,12 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
     text = (study.root / "reports/try/report.md").read_text()
     assert "## Quality against cost" in text
     assert "Device-hours for quality" in text
-    exported = study.bench("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "out")
+    exported = study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "out")
     assert exported.returncode == 0, exported.stderr
     assert "4 tasks of 4 trials" in exported.stdout
     assert json.loads((study.root / "out/known_reader/dense/needles/metrics.json").read_text())["questions"] == 20
     assert len((study.root / "out/known_reader/dense/needles/micro_metrics.jsonl").read_text().splitlines()) == 20
-    harness = study.bench(
-        "export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "lm", "--format", "harness"
-    )
+    harness = study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "lm", "--format", "harness")
     assert harness.returncode == 0, harness.stderr
     results = json.loads((study.root / "lm/known_reader/dense/results.json").read_text())
     assert results["results"]["needles"]["score,none"] == 1

@@ -63,7 +63,7 @@ def done(study: StudyFolder) -> int:
 def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFolder, tmp_path: Path) -> None:
     truth = tmp_path / "truth.jsonl"
     a_study(study, truth=str(truth), keep_replies=True)
-    plan = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    plan = study.ask("plan", "-c", "config/scenarios/try.yaml")
     assert "32 s of load" in plan.stdout, plan.stdout + plan.stderr
     run = study.start()
     before = until(lambda: (count := done(study)) > ITEMS / 2 and count)
@@ -99,9 +99,7 @@ def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFold
     written = (folder / "samples.parquet").stat().st_mtime_ns
     assert study.measure().returncode == 0
     assert (folder / "samples.parquet").stat().st_mtime_ns == written
-    assert (
-        f"{load['duration_s'] * 1.25:.0f} s of load" in study.bench("plan", "-c", "config/scenarios/try.yaml").stdout
-    )
+    assert f"{load['duration_s'] * 1.25:.0f} s of load" in study.ask("plan", "-c", "config/scenarios/try.yaml").stdout
 
 
 @pytest.mark.sweep

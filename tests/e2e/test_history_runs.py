@@ -20,7 +20,7 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.mark.covers("E-FR29")
 def test_two_runs_of_one_scenario_at_two_commits_lie_side_by_side(finished):
     scenario = ("-c", "config/scenarios/try.yaml")
-    kept = finished.bench("keep", *scenario, "--name", "first", "--commit", "aaaa1111")
+    kept = finished.ask("keep", *scenario, "--name", "first", "--commit", "aaaa1111")
     assert kept.returncode == 0, kept.stderr
     assert "4 trials" in kept.stdout
     first = finished.root / "results" / "history" / "try" / "first"
@@ -33,12 +33,12 @@ def test_two_runs_of_one_scenario_at_two_commits_lie_side_by_side(finished):
     assert set(finished.measurements().values()) == {1}
     assert contents(first) == before
 
-    taken = finished.bench("keep", *scenario, "--name", "first")
+    taken = finished.ask("keep", *scenario, "--name", "first")
     assert taken.returncode == 2
     assert "is there already" in taken.stderr
     assert contents(first) == before
 
-    shown = finished.bench("history", "try", "--metric", "throughput", "--format", "json")
+    shown = finished.ask("history", "try", "--metric", "throughput", "--format", "json")
     assert shown.returncode == 0, shown.stderr
     series = [each["series"] for each in json.loads(shown.stdout)["series"]]
     assert [each["levels"]["concurrency"] for each in series] == [1, 2]
@@ -50,9 +50,9 @@ def test_two_runs_of_one_scenario_at_two_commits_lie_side_by_side(finished):
         values = [trial["throughput"]["value"] for trial in _metrics(first, each["treatment"])]
         assert each["runs"][0]["value"] == pytest.approx(sum(values) / 2)
 
-    finished.bench("keep", *scenario, "--name", "second")
+    finished.ask("keep", *scenario, "--name", "second")
     (finished.root / "results" / ".history.duckdb").unlink()
-    later = json.loads(finished.bench("history", "--metric", "throughput", "--format", "json").stdout)
+    later = json.loads(finished.ask("history", "--metric", "throughput", "--format", "json").stdout)
     assert [[run["value"] for run in each["series"]["runs"]] for each in later["series"]] == [
         [run["value"] for run in each["runs"]] for each in series
     ]

@@ -253,7 +253,7 @@ def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
 )
 def test_a_wrong_recipe_is_one_line(study: StudyFolder, before: str, after: str, line: str) -> None:
     a_study(study, recipe=RECIPE.replace(before, after))
-    refused = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    refused = study.ask("plan", "-c", "config/scenarios/try.yaml")
     assert refused.returncode == 2
     [said] = [text for text in refused.stderr.splitlines() if line in text]
     assert Path(said.split(":")[0]).name == "items.yaml"

@@ -66,7 +66,7 @@ def test_figures_of_a_simulated_queue_are_those_of_theory_and_nothing_is_served(
         load = study.json(f"{trial.name}/load.json")
         assert (load["origin"], load["epoch_unix_ns"], load["rows"]) == ("simulated", None, 200_000)
         assert load["duration_s"] == pytest.approx(200_000 / rate, rel=0.02)
-    planned = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    planned = study.ask("plan", "-c", "config/scenarios/try.yaml")
     assert "3,600" not in planned.stdout
     assert "of load" in planned.stdout
     assert not (study.results / "deployments").exists()
@@ -153,6 +153,6 @@ def test_only_a_program_without_a_server_can_be_simulated(study: StudyFolder) ->
 def test_a_recipe_s_own_category_of_failures_has_a_name_of_its_own(study: StudyFolder, name: str, line: str) -> None:
     a_study(study)
     (study.root / "config/services/queue.yaml").write_text(RECIPE.replace("queue_closed", name))
-    refused = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    refused = study.ask("plan", "-c", "config/scenarios/try.yaml")
     assert refused.returncode == 2
     assert line in refused.stderr

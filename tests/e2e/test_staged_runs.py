@@ -51,10 +51,10 @@ def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFold
     assert "| encode |" in page
     assert "staged-stages.png" in page
     assert (study.root / "reports/try/figures/staged-stages.png").stat().st_size > 5_000
-    written = study.bench("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", "t.json")
+    written = study.ask("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", "t.json")
     assert written.returncode == 0, written.stderr
     for target in ("/dev/null", "-", "", "config"):
-        refused = study.bench("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", target)
+        refused = study.ask("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", target)
         assert (refused.returncode, "Traceback" in refused.stderr) == (2, False), refused.stderr
     assert Path("/dev/null").is_char_device()
     names = {entry["name"] for entry in json.loads((study.root / "t.json").read_text())["traceEvents"]}
@@ -76,7 +76,7 @@ def test_without_events_there_are_no_stages_and_the_export_says_how_to_get_them(
         (trial.name, "--to", "-1"): "Invalid value for '--to'",
         (trial.name, "--from", "nan"): "give seconds from the start of the load",
     }.items():
-        refused = study.bench("export", "perfetto", *scenario, *arguments)
+        refused = study.ask("export", "perfetto", *scenario, *arguments)
         assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr
         assert "Traceback" not in refused.stderr
 

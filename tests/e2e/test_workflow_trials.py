@@ -49,7 +49,7 @@ def simulated_by_hand(study: StudyFolder, config: dict[str, Any], seed: int | No
     words = ["simulate", "--gpus", str(config["cluster_gpus"]), "--policy", config["policy"]]
     words += ["--arrivals", config["arrivals"], "--cold-load", config["cold_load"], "--log", "by_hand.json"]
     words += [] if seed is None else ["--draw", "--seed", str(seed)]
-    done = study.bench(*words, "--config", SYSTEM, "--requests", REQUESTS)
+    done = study.ask(*words, "--config", SYSTEM, "--requests", REQUESTS)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads((study.root / "by_hand.json").read_text())
     return document
@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simul
         assert samples["due_ns"].to_pylist() == [round(at_s * SECOND_NS) for at_s in ran.arrival_s]
         assert samples["last_ns"].to_pylist() == [round(at_s * SECOND_NS) for at_s in ran.completed_s()]
         inputs = ["--config", SYSTEM, "--requests", REQUESTS]
-        checked = study.bench("check", str(trial / "executions.parquet"), *inputs)
+        checked = study.ask("check", str(trial / "executions.parquet"), *inputs)
         assert (checked.returncode, checked.stdout) == (0, "PASS: 60 executions without conflicts\n")
     assert len(seeds) == 1, "all trials of a block see the same times"
     report = (study.root / "reports/try/report.md").read_text()
@@ -133,7 +133,7 @@ def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same
     shutil.rmtree(study.results)
     assert study.measure().returncode == 0
     assert {(trial.name, name): (trial / name).read_bytes() for trial in study.trials() for name in names} == kept
-    compared = study.bench("compare", "try")
+    compared = study.ask("compare", "try")
     assert "makespan_s" in compared.stdout, compared.stderr
 
 
@@ -195,7 +195,7 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     wrong[200:260] = bytes(60)
     (flipped / "executions.parquet").write_bytes(wrong)
     (flipped / "metrics.json").unlink()
-    named = study.bench("check", str(flipped / "executions.parquet"))
+    named = study.ask("check", str(flipped / "executions.parquet"))
     assert named.returncode == 2
     assert "executions.parquet: executions.parquet is damaged:" in named.stderr
     assert "bench retry TRIAL" in named.stderr
@@ -275,7 +275,7 @@ def test_workloads_of_other_tools_and_generated_workflows_are_trials(study: Stud
         metrics = study.json(f"{trial.name}/metrics.json")
         requests.append(metrics["schedule"]["requests"])
         if metrics["config"]["requests_file"] is not None:
-            checked = study.bench("check", str(trial / "executions.parquet"), "--requests", "tasks.json")
+            checked = study.ask("check", str(trial / "executions.parquet"), "--requests", "tasks.json")
             assert (checked.returncode, checked.stdout) == (0, "PASS: 38 executions without conflicts\n")
     assert sorted(requests) == [1, 1, 20, 20]
 
@@ -334,7 +334,7 @@ def test_a_machine_file_with_failures_is_a_trial_whose_lost_work_is_counted(stud
         figures.add((metrics["config"]["policy"], facts.seed, metrics["schedule"]["makespan_s"]))
         if not trial.name.endswith("r1"):
             continue
-        checked = study.bench("check", str(trial / "executions.parquet"), "--config", SYSTEM, "--requests", REQUESTS)
+        checked = study.ask("check", str(trial / "executions.parquet"), "--config", SYSTEM, "--requests", REQUESTS)
         assert checked.returncode == 0, checked.stdout
         by_hand = study.bench(
             *("simulate", "--machine", "machine.yaml", "--policy", metrics["config"]["policy"], "--log", "log.json"),

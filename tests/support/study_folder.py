@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import in_process
 import psutil
 import yaml
-from in_process import run
 
 NO_PAGES = ("--", "--omit-from", "report")
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
@@ -28,7 +28,7 @@ class StudyFolder:
     @classmethod
     def new(cls, root: Path, **more: Any) -> Self:
         """Make a study with `bench init`, and write its scenario."""
-        code, said = run(["init", str(root)])
+        code, said = in_process.run(["init", str(root)])
         assert code == 0, said
         folder = cls(root=root, **more)
         folder.write()
@@ -58,6 +58,10 @@ class StudyFolder:
             check=False,
             **options,
         )
+
+    def ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS`, which starts no process that outlives it, in this process."""
+        return in_process.bench(*words, cwd=self.root, **(self.environment or {}))
 
     def submit(self) -> "subprocess.CompletedProcess[str]":
         """Run `bench submit` of the scenario."""

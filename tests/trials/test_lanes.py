@@ -120,7 +120,13 @@ def by_hand(policy: str, length_s: dict[str, float]) -> float:
 @pytest.mark.slow
 @pytest.mark.serial
 @pytest.mark.covers("B1", "B7", "D5")
-@pytest.mark.parametrize("policy", ["in_order", "longest_first", "barrier(3)", "sliding(3)", "unroll(model)"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        *("longest_first", "unroll(model)"),
+        *(pytest.param(name, marks=pytest.mark.sweep) for name in ("in_order", "barrier(3)", "sliding(3)")),
+    ],
+)
 def test_twelve_units_on_two_devices_take_the_time_of_list_scheduling(policy: str, tmp_path: Path) -> None:
     with lanes(listed(tmp_path), 4, policy) as started:
         made = ran([lane.communicate(timeout=120)[0] for lane in started])
