@@ -13,6 +13,10 @@ from seamark.report.numbers import ABSENT, level, number, unit_words
 NO_EFFECT = "no figures on both sides"
 NOT_IN_FAMILY = "not in the family"
 SERVICE = "service"
+RANK_SUM = (
+    "Rank-sum tests are for sides that spread alike: where one spreads three times as much, intervals cover 93 to 96 %."
+    " Many equal values make p larger than it need be."
+)
 NO_TURNS = (
     "The two results were not measured in turns, so there is no p. Better or worse: an interval beyond the margin,"
     " widened by t(n - 1, 97.5 %) x sqrt(2) x SD of the logarithms of n earlier results, or by 1.96 x sqrt(2) x the"
@@ -178,6 +182,8 @@ def basis(comparisons: Comparisons) -> list[str]:
             f"Ratio of new to baseline (Hodges-Lehmann), with exact intervals: {attained} attained confidence."
             f" {_units(tested)}"
         )
+    if any(each.method == "rank-sum" for each in tested):
+        lines.append(RANK_SUM)
     if any(each.between for each in tested):
         lines.append(NO_TURNS)
     lines += answers_basis(comparisons)

@@ -9,10 +9,13 @@ import numpy as np
 from seamark.stats.compare import ALPHA, Direction, Verdict
 from seamark.stats.paired import Limits, mcnemar, mean_difference, sign_flip
 from seamark.stats.paired_proportions import score_limits
-from seamark.stats.paired_scores import Labels, Scores, pairs
+from seamark.stats.paired_scores import Labels, Scores, differing, pairs, units_of
 
 PairedMethod = Literal["mcnemar", "sign-flip"]
 SEED = 0
+FEWEST_DIFFERING = 5
+"""Units with another mean difference than most from which on their t interval holds: simulated, it covers 93 % or more
+of 95 with them, and 64 % with one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +60,11 @@ def paired_test(
     """Test whether the mean scores differ, as one of `family` tests.
 
     Right and wrong answers (scores 0 and 1) to independent items: exact McNemar test, with Tango's interval. All
-    others: sign-flip test of whole clusters, with the cluster-robust t interval. That one has no information about
-    differences rarer than one in all units, so with a `largest_difference` (1 for scores from 0 to 1) it reaches at
-    least as far as a share of unseen units that is compatible with none: see `non_inferiority`. Equivalence needs a
+    others: sign-flip test of whole clusters, with the cluster-robust t interval. t does not apply while nearly all
+    units have one difference: their spread is unknown. With fewer than FEWEST_DIFFERING others and a
+    `largest_difference` (1 for scores from 0 to 1) the interval then reaches at least as far as a share
+    1 - (alpha / 2)**(1 / units) of other units with that difference, the most that is compatible with a sample of none
+    ('rule of three': Hanley and Lippman-Hand, JAMA 249, 1983; for clusters of similar size). Equivalence needs a
     confidence of 1 - 2 alpha / family, 1 - alpha at least, as in `compare_family`. ValueError as in `paired`.
     """
     one, other = pairs(base, new)
@@ -132,7 +137,7 @@ def _mean_interval(
     interval, difference = mean.interval, mean.difference
     if interval is None or (largest is None and mean.standard_error == 0):
         return None
-    if largest is None:
+    if largest is None or differing(units_of(one, other, clusters)) >= min(FEWEST_DIFFERING, mean.units - 1) > 0:
         return interval
     unseen = 1 - ((1 - confidence) / 2) ** (1 / mean.units)
     return Limits(

@@ -1,6 +1,6 @@
 """Scores of the same items by two methods: validation, and differences summed by cluster. Pure.
 
-Tests and intervals of them are in paired.py and non_inferiority.py.
+Tests and intervals of them are in paired.py.
 """
 
 import math
@@ -65,6 +65,12 @@ def standard_error(units: Units) -> float | None:
     if (np.abs(residuals) <= units.rounding).all():
         return 0.0
     return math.sqrt(count / (count - 1) * float(residuals @ residuals)) / float(units.sizes.sum())
+
+
+def differing(units: Units) -> int:
+    """Return how many units have another mean difference than the median unit."""
+    means = units.sums / units.sizes
+    return int((np.abs(means - np.median(means)) > 2 * units.rounding / units.sizes).sum())
 
 
 def t_quantile(units: int, probability: float) -> float:
