@@ -68,6 +68,26 @@ def test_a_load_that_is_ended_under_a_backlog_records_what_was_due_by_then_and_n
     assert measured.samples["index"].tolist() == list(range(len(measured.samples)))
 
 
+@pytest.mark.parametrize("driver", ["wire", "sessions"])
+def test_what_was_due_before_the_end_is_sent_late_and_nothing_is_due_after_it(
+    null_server: Callable, load: Callable, driver: str
+) -> None:
+    """60 requests a second are due of a server that serves 50: what is left at the end takes it 0.2 s."""
+    turns = {"turns": 2} if driver == "sessions" else {}
+    rate = 30.0 if turns else 60.0
+    server = null_server("--delay-ms", 20)
+    measured = load(port=server.port, concurrency=1, pattern="constant", rate_rps=rate, duration_s=1.0, **turns)
+    assert len(measured.unsent) == 0
+    assert measured.sent["sent_ns"].max() > 1000 * MS > measured.samples["due_ns"].max()
+    assert measured.outcome.reports[0].survivors == 1
+
+
+def test_late_requests_are_sent_for_a_second_at_most_after_a_short_load(null_server: Callable, load: Callable) -> None:
+    measured = load(port=null_server("--delay-ms", 100).port, concurrency=1, timeout_s=30.0, **OVERLOAD)
+    assert 600 * MS < measured.sent["sent_ns"].max() < 1600 * MS
+    assert len(measured.unsent) > 10_000
+
+
 def test_what_waits_takes_no_memory(null_server: Callable, load: Callable) -> None:
     server = null_server("--delay-ms", 100)
     short, long = (

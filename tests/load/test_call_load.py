@@ -125,7 +125,7 @@ def test_threads_that_cannot_keep_up_show_their_backlog(load: Callable) -> None:
     assert set(measured.unsent["failure"].tolist()) == {Failure.CANCELLED}
     assert (measured.unsent["kind"] == measured.unsent["index"] % 2).all()
     assert outcome.reports[0].lag_ns.max == (measured.sent["sent_ns"] - measured.sent["due_ns"]).max()
-    assert 10 <= outcome.sent <= 18
+    assert 30 <= outcome.sent <= 60, "for a second after the end too"
     assert 55 <= outcome.reports[0].backlog_max <= 75
     response = measured.sent["last_ns"] - measured.sent["due_ns"]
     assert response.max() > 300 * MS

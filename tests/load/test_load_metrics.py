@@ -78,7 +78,7 @@ def test_twice_what_a_server_can_serve_is_offered_whole_and_saturated(
     assert "saturated" in {reason.code for reason in metrics.reasons}
     counts = metrics.counts
     assert counts.requests == 1500
-    assert counts.unfinished == len(measured.unsent) > 700
+    assert counts.unfinished == len(measured.unsent) > 200
     assert counts.ok == measured.outcome.sent == len(measured.sent)
     assert (counts.failed, counts.lost, metrics.errors.rate) == (0, 0, 0)
     assert metrics.goodput.ratio == pytest.approx(counts.ok / 1500), "what was never sent met nothing"

@@ -120,7 +120,7 @@ def test_one_worker_or_three_send_the_same_turns_of_the_same_sessions(load: Call
 @pytest.mark.services
 def test_a_turn_waits_for_a_connection_and_its_lateness_shows(null_server: Callable, load: Callable) -> None:
     settings = {"pattern": "constant", "rate_rps": 10.0, "turns": 2, "think_time_s": 0.02, "concurrency": 1}
-    measured = load(port=null_server("--delay-ms", 100).port, duration_s=0.95, **settings)
+    measured = load(port=null_server("--delay-ms", 100).port, duration_s=0.95, timeout_s=0.25, **settings)
     samples, report = np.sort(measured.sent, order="sent_ns"), measured.outcome.reports[0]
     assert (samples["sent_ns"][1:] >= samples["last_ns"][:-1]).all()
     assert (np.diff(samples["due_ns"]) >= 0).all(), "in the order of their due times"
@@ -128,7 +128,7 @@ def test_a_turn_waits_for_a_connection_and_its_lateness_shows(null_server: Calla
     assert lag_ns.max() == report.lag_ns.max > 200 * MS
     assert report.backlog_max >= 3
     unsent = measured.unsent
-    assert len(unsent) >= 4
+    assert len(unsent) >= 2
     assert (unsent["index"] % 2 == 1).any(), "later turns that were due are not passed over in silence"
     assert (unsent["last_ns"] == MISSING_NS).all()
     assert len(samples) + len(unsent) == len(np.unique(measured.samples["index"])) == measured.outcome.scheduled

@@ -14,6 +14,8 @@ HIGHEST_RPS = 1e6
 LONGEST_S = 604800.0
 """A week."""
 SHORTEST_TIMEOUT_S = 0.001
+SHORTEST_LATE_S, LATE_RATIO = 1.0, 0.05
+"""An open loop sends late requests for this ratio of its duration after its end, and at least for so long."""
 AUTO = "auto"
 AUTO_RATIO = 0.25
 """With `warmup_s: auto`, the longest warm-up as a ratio of `duration_s`."""
@@ -194,8 +196,13 @@ class LoadProfile:
 
     @property
     def length_s(self) -> float:
-        """Latest time of the last send from the start of load: warm-up plus duration."""
+        """Latest due time from the start of load: warm-up plus duration. A closed loop sends nothing after it."""
         return self.warmup_s + self.duration_s
+
+    @property
+    def late_s(self) -> float:
+        """How long after its end an open loop sends what was due before; what is left then is never sent."""
+        return 0.0 if self.closed else min(self.timeout_s, max(SHORTEST_LATE_S, LATE_RATIO * self.duration_s))
 
     @property
     def arrivals(self) -> int | None:

@@ -79,7 +79,7 @@ class Recorded(Protocol):
 
 def series_of(samples: Samples, trial: Trial, *, simulated: bool = False) -> tuple[Second, ...]:
     """Return the rows of series.csv. The time limit of a simulation is none of its virtual time."""
-    latest_s = MOST_VIRTUAL_S if simulated else trial.load.length_s + trial.load.timeout_s + 1
+    latest_s = MOST_VIRTUAL_S if simulated else trial.load.length_s + trial.load.late_s + trial.load.timeout_s + 1
     planned_s = 0.0 if trial.load.finite else trial.load.length_s
     known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
     size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))

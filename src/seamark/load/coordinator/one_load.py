@@ -129,7 +129,7 @@ class Coordinator:
             worker.start_load(epoch_ns)
         load = self.job.load
         self._saturation = saturation_monitor(load, self.job.latency_limit_s)
-        self._limit_ns = epoch_ns + int((load.length_s + load.timeout_s + GRACE_S) * 1e9)
+        self._limit_ns = epoch_ns + int((load.length_s + load.late_s + load.timeout_s + GRACE_S) * 1e9)
 
     def observe(self) -> None:
         """Record the start of a finite load, and open the telemetry of the workers. After `begin`, which has little

@@ -130,15 +130,15 @@ async def _run(
         flow = loop(generator, connections, assignment, arrivals, report_progress)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
     epoch_ns = begin()
-    deadline_ns = epoch_ns + int(assignment.load.length_s * 1e9)
+    until_ns = epoch_ns + int(assignment.load.length_s * 1e9)
     fault: BaseException | None = None
     try:
-        end_ns = await generator.run(flow, epoch_ns, deadline_ns)
+        end_ns = await generator.run(flow, epoch_ns, until_ns, int(assignment.load.late_s * 1e9))
         kinds = [request.kind for request in requests]
         record_rest(segment, assignment, kinds, taken=flow.begun(), until_ns=end_ns - epoch_ns)
         record_unsent(segment, assignment.worker, kinds, *flow.unsent(end_ns - epoch_ns))
     except Exception as error:
-        fault, end_ns = error, max(deadline_ns, monotonic_ns())  # the rest of the schedule counts as lost requests
+        fault, end_ns = error, max(until_ns, monotonic_ns())  # the rest of the schedule counts as lost requests
     finally:
         flow.close()
         for connection in connections:

@@ -132,6 +132,7 @@ class Generator:
         replies: ReplySegment | None = None,
     ) -> None:
         self.epoch_ns = 0
+        self.until_ns = 0
         self.deadline_ns = 0
         self.due_ns = NEVER_NS
         self.check_ns = NEVER_NS
@@ -259,17 +260,17 @@ class Generator:
         else:
             self._free(fresh)
 
-    async def run(self, flow: LoadLoop, epoch_ns: int, deadline_ns: int) -> int:
+    async def run(self, flow: LoadLoop, epoch_ns: int, until_ns: int, late_ns: int = 0) -> int:
         """Run from the epoch until every request has ended; return the end time, ns.
 
-        Nothing is sent after the deadline. Raises faults of the client itself (OSError: no space).
+        Nothing is due after `until_ns`, and nothing is sent more than `late_ns` after it. Raises faults of the client itself (OSError: no space).
         """
         self.flow = flow
         self._free = flow.free
         self.epoch_ns = self._recorder.epoch_ns = epoch_ns
         if self._chunks is not None:
             self._chunks.epoch_ns = epoch_ns
-        self.deadline_ns = deadline_ns
+        self.until_ns, self.deadline_ns = until_ns, until_ns + late_ns
         loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = loop.create_future()
         loop.set_exception_handler(self._fault)
@@ -311,7 +312,7 @@ class Generator:
     def stop(self) -> None:
         """Stop now: requests in flight are recorded as cancelled."""
         self._stopped = True
-        self.deadline_ns = 0
+        self.until_ns = self.deadline_ns = 0
         now_ns = monotonic_ns()
         if self.survivors is None:
             self.survivors = len(self._in_flight)
@@ -333,7 +334,7 @@ class Generator:
             connection.end(now_ns, Failure.TIMEOUT)
         if self.survivors is None:
             self.flow.on_tick(now_ns)
-            if now_ns >= self.deadline_ns:
+            if now_ns >= self.until_ns:
                 self.survivors = len(self._in_flight)
         if not self._in_flight and self.flow.is_done(now_ns) and not self._done.done():
             self._done.set_result(None)

@@ -156,7 +156,7 @@ class OpenSessions(OpenLoop):
         if following is None:
             return
         due_ns = monotonic_ns() + self._numbers.think_ns
-        if due_ns >= self._generator.deadline_ns:
+        if due_ns >= self._generator.until_ns:
             self._cut = True
             return
         heappush(self._thinking, (due_ns, following))

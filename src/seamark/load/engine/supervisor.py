@@ -64,7 +64,7 @@ class Supervisor:
     def supervise(self) -> WorkerCounters:
         """Return the counters when every request has ended, and every thread has ended or been abandoned."""
         load = self._load
-        overdue_ns = load.deadline_ns + load.timeout_ns + int(LEAVING_S * 1e9)
+        overdue_ns = load.deadline_ns + load.late_ns + load.timeout_ns + int(LEAVING_S * 1e9)
         wait_s = max(0.001, min(CHECK_S if load.dispenser.open else CLOSED_CHECK_S, load.timeout_ns / 1e10))
         while load.fault is None and (alive := next((user for user in self._users if user.is_alive()), None)):
             began_ns = monotonic_ns()

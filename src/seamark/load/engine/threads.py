@@ -162,11 +162,12 @@ class Load:
         self.timeout_ns = int(assignment.load.timeout_s * 1e9)
         self.think_time_s = assignment.load.think_time_s
         self.until_ns = int(assignment.load.length_s * 1e9)
+        self.late_ns = int(assignment.load.late_s * 1e9)
         self.flush_ns = FINITE_FLUSH_NS if assignment.load.finite else FLUSH_NS
         self.epoch_ns = 0
         self.deadline_ns = 0
         self.end_ns = 0
-        """Time after which no request is sent: the deadline, or 0 after a stop."""
+        """Time after which no request is sent: in an open loop `late_ns` after the deadline; 0 after a stop."""
         self.go = threading.Event()
         self.stop = threading.Event()
         self.ran_out_ns: int | None = None
@@ -177,7 +178,8 @@ class Load:
     def start(self, epoch_ns: int) -> None:
         """Set the clock and start the threads."""
         self.epoch_ns = epoch_ns
-        self.deadline_ns = self.end_ns = epoch_ns + self.until_ns
+        self.deadline_ns = epoch_ns + self.until_ns
+        self.end_ns = self.deadline_ns + self.late_ns
         if self.stop.is_set():
             self.end_ns = 0
         self.go.set()
