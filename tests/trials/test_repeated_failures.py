@@ -35,8 +35,8 @@ def test_three_deaths_of_one_cause_in_a_row_end_it_and_two_do_not(tmp_path: Path
     die(tmp_path, "b")
     assert why(tmp_path) is None, "the same trial twice"
     die(tmp_path, "c")
-    assert "3 trials of the service 's3' before it ended alike" in (why(tmp_path) or "")
-    assert "client_died: no. `bench submit` tries the rest, `bench retry` those as well." in (why(tmp_path) or "")
+    assert "3 trials of the service 's3' failed in the same way" in (why(tmp_path) or "")
+    assert "client_died: no." in (why(tmp_path) or "")
     assert why(tmp_path, of=Counted(service="postgres")) is None
 
 
@@ -58,8 +58,11 @@ def test_a_load_that_sent_requests_another_run_and_another_kind_begin_the_count_
     assert why(tmp_path, run="the next") is None
     die(tmp_path, "f", run="the next")
     assert why(tmp_path, run="the next") is None
-    die(tmp_path, "x", "y", run="the next", kind="deployment")
+    die(tmp_path, "x", run="the next", kind="deployment")
     assert why(tmp_path, run="the next") is None
+    die(tmp_path, "y", run="the next", kind="deployment")
+    assert why(tmp_path, run="the next"), "a second start that ends like the first is enough"
+    assert why_not_tried(ScenarioFolder(root=tmp_path), S3, "the next", but="y") is None
 
 
 def test_models_are_counted_apart_and_deployments_of_one_model_together(tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ def test_models_are_counted_apart_and_deployments_of_one_model_together(tmp_path
         said="model_not_found: --model /models/a: no such folder",
         of=models[0],
     )
-    assert "3 deployments of the service 'attention' with the model /models/a before it ended alike" in (
+    assert "3 deployments of the service 'attention' with the model /models/a failed in the same way" in (
         why(tmp_path, of=models[0]) or ""
     )
     note_life(ScenarioFolder(root=tmp_path), models[3])
@@ -128,7 +131,7 @@ def test_loads_that_die_alike_three_times_end_the_tries_and_the_next_run_goes_on
     assert done.returncode == 1, done.stdout + done.stderr
     ends = {path.parent.name: json.loads(path.read_text())["category"] for path in study.results.glob("*/load.json")}
     assert sorted(ends.values()) == ["client_died"] * 3 + ["not_tried"] * 3
-    assert "3 trials of the service 'null' before it ended alike" in done.stdout + done.stderr
+    assert "3 trials not tried: 3 trials of the service 'null' failed in the same way" in done.stdout
     assert study.json("summary.json")["ok"] == 0
     well = StudyFolder(root=study.root, environment=environment)
     assert "try: 3 of 6 trials to measure" in well.submit().stdout

@@ -15,6 +15,7 @@ from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
 from seamark.trials.conflicts import conflicts, refusal
+from seamark.trials.failure_lines import failure_lines
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.time_left import TimeLeft, time_left
 from seamark.workflow.run_inventory import Component, components, devices_of
@@ -109,6 +110,6 @@ def _table(study: Study, now: Progress, left: TimeLeft | None) -> Table:
     notes = [] if left is None else [left.text()]
     notes += [f"{counted(other, 'trial')} of another server or configuration, not counted"] if other else []
     notes += [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
-    notes += [f"{state.trial}: {state.category}: {state.reason}" for state in now.failed[:10]]
+    notes += failure_lines(now, study.folder(study.scenario.name), study.root)
     table.caption = Text("\n".join(notes)) if notes else None
     return table

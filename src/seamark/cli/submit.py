@@ -33,6 +33,7 @@ from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
+from seamark.trials.failure_lines import failure_lines
 from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
@@ -198,8 +199,8 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
         show_summary(study, console)
     if after.failed:
         console.print(f"{len(after.failed)} of {counted(len(after.states), 'trial')} failed:", style="bold red")
-        for state in after.failed[:20]:
-            console.print(f"  {state.trial}: {state.category}: {state.reason}", markup=False, soft_wrap=True)
+        for line in failure_lines(after, study.folder(study.scenario.name), study.root):
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
         console.print("`bench retry` measures them again; their records are kept.")
     if code != 0:
         raise SiteError(*_causes(study, log))

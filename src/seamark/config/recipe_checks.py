@@ -18,7 +18,7 @@ from seamark.model.load_profile import LONGEST_S, SHORTEST_TIMEOUT_S
 from seamark.model.service import GpuMemory, Health, Server, Service, SettingType
 
 PLACES = (
-    *("ports", "host", "data", "settings", "switches", "user", "node", "nodes", "addresses"),
+    *("ports", "host", "data", "settings", "switches", "user", "node", "nodes", "addresses", "study"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
 """Names allowed in the templates of a server; services/ replaces them."""

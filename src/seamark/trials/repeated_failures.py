@@ -1,8 +1,9 @@
-"""Circuit breaker: after three equal failures of a service in a run, its other trials are not tried.
+"""Circuit breaker: after equal failures of a service in a run, its other trials are not tried.
 
 A failure counts if it came before the first request: of a load with a healthy server, or of a server that never
-answered. Three of one cause in a row count, trials or deployments. A load that sends requests resets the count, and
-so does the next run. A trial that was not tried has no result: the next `bench submit` tries it.
+answered. Three trials or two deployments that fail in the same way, one after the other, are enough: a start may take
+minutes. A load that sends requests resets the count, and so does the next run. A trial that was not tried has no
+result: the next `bench submit` tries it.
 
 Models are counted apart: three that are not there say nothing of a fourth.
 """
@@ -25,7 +26,7 @@ UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
 """Categories that do not count: their cause is not the service."""
 OF_DATA = ("dataset_error", "network_error", "filesystem_error")
 """Categories of loads that do not count either: other trials of the service have data of their own."""
-MOST = 3
+MOST = {"trial": 3, "deployment": 2}
 CHANGING = re.compile(r"\d+|\S*/\S*")
 """Parts that differ between failures of one cause: numbers and paths."""
 
@@ -87,14 +88,16 @@ def note_life(folder: ScenarioFolder, of: Counted) -> None:
         put_away(of.file(folder))
 
 
-def why_not_tried(folder: ScenarioFolder, of: Counted, run: str | None) -> str | None:
-    """Return why no more trials of a service or model are tried in this run; None while they are."""
+def why_not_tried(folder: ScenarioFolder, of: Counted, run: str | None, but: str = "") -> str | None:
+    """Return why no more trials of a service or model are tried in this run; None while they are, and for the
+    deployment `but` if it is one that failed: its own failure is that of its trials."""
     known = None if run is None else _known(folder, of, run)
-    if known is None or len(known.names) < MOST:
+    if known is None or len(known.names) < MOST.get(known.kind, 3) or but in known.names:
         return None
+    said = known.said.rstrip(".")
     return (
-        f"{len(known.names)} {known.kind}s of {of} before it ended alike, before the first"
-        f" request: {known.said}. `bench submit` tries the rest, `bench retry` those as well."
+        f"{len(known.names)} {known.kind}s of {of} failed in the same way before their first request: {said}."
+        f" `bench submit` tries the rest, `bench retry` also those that failed."
     )
 
 

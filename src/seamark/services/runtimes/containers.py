@@ -44,10 +44,11 @@ def container_command(
     """Return the command line that runs `command` in the image of the service or part, after the site's module lines.
 
     `--nv` is passed only for a deployment with GPUs. The container sees nothing of the host but its binds: the
-    deployment's `folder`, the recipe's and the scenario's. It runs as the user on a read-only image. Raises
-    SiteError when image or Apptainer is missing.
+    deployment's `folder`, the recipe's and the scenario's, and the study's folder where the recipe names it. It runs
+    as the user on a read-only image. Raises SiteError when image or Apptainer is missing.
     """
-    mounts = dict.fromkeys((f"{folder}:{folder}", *(expandvars(bind) for bind in (*binds, *spec.binds))))
+    study = (f"{path}:{path}:ro" for path in spec.shown_study)  # first: the deployment's folder may lie below it
+    mounts = dict.fromkeys((*study, f"{folder}:{folder}", *(expandvars(bind) for bind in (*binds, *spec.binds))))
     by_option, by_variable = _split_environment(environment)
     arguments = (
         "exec",

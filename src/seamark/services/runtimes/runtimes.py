@@ -74,7 +74,7 @@ def _venv(
     return Launch(
         command=template.fill_all(part.command if part else server.command),
         setup=() if part else tuple(map(template.fill_all, server.setup)),
-        prefix=as_user(user, (data, root, PACKAGE, Path(sys.base_prefix))) if user else (),
+        prefix=as_user(user, (data, root, PACKAGE, Path(sys.base_prefix), *spec.shown_study)) if user else (),
         health_command=template.fill_all(_probe(server, part)),
         environment={
             **inherited,
@@ -164,6 +164,7 @@ def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -
         "nodes": slot.nodes,
         "addresses": dict(slot.addresses),
         "data": data,
+        "study": spec.study,
         "user": user or getpass.getuser(),
         "settings": printed(spec.deployment.settings),
         "switches": switches(spec.deployment.settings),

@@ -72,6 +72,7 @@ def serve(
     binds: Sequence[str] = (),
     shards: int = 1,
     place: Place | None = None,
+    study: Path = Path(),
     identity: ServerRecord | None = None,
     evict: bool = True,
 ) -> Endpoint:
@@ -106,6 +107,7 @@ def serve(
         binds=tuple(binds),
         shards=shards,
         place=place,
+        study=study.resolve(),
     )
     with acquire_lock(control.serve_lock, wait_s=600.0) or open(os.devnull):
         _make_room(folder, evict)
@@ -148,6 +150,7 @@ def serve_planned(
         binds=plan.binds,
         shards=shards,
         place=place,
+        study=study.root,
         identity=identity,
         evict=evict,
     )

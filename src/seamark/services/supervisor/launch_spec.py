@@ -18,7 +18,8 @@ from seamark.storage.paths import DeploymentFolder, expanded
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSpec:
-    """One deployment to serve, pickled to the supervisor's standard input. Paths are absolute.
+    """One deployment to serve, pickled to the supervisor's standard input. Paths are absolute; `study` is the folder
+    that templates name by `{study}`.
 
     `environment` is the service's Python environment, None for Seamark's own; `shards` the most workers of one of its
     loads. Inside containers `image` is the server's, `part_images` those of parts with an image of their own, by
@@ -39,6 +40,7 @@ class LaunchSpec:
     binds: tuple[str, ...] = ()
     shards: int = 1
     place: Place | None = None
+    study: Path = Path()
 
     @property
     def gpus_per_node(self) -> int:
@@ -50,6 +52,11 @@ class LaunchSpec:
         """Niceness of the server's sessions: that of its place, and a lower priority for one that busy-waits."""
         busy = self.service.server is not None and self.service.server.busy_waits
         return max(self.place.niceness if self.place else 0, SESSION_NICE if busy else 0)
+
+    @property
+    def shown_study(self) -> tuple[Path, ...]:
+        """The study's folder where the recipe names it: containers and other users see it only then."""
+        return (self.study,) if "{study}" in repr(self.service) else ()
 
     @property
     def data(self) -> Path:

@@ -72,7 +72,9 @@ def measured_with_retries(
     put_aside(folder)
     run = run_of(os.environ)
     counted = dict.fromkeys(counted_of(each.service, each.settings) for each in trial.measured)
-    if why := next((why for each in counted if (why := why_not_tried(context.results, each, run))), None):
+    if why := next(
+        (why for each in counted if (why := why_not_tried(context.results, each, run, trial.deployment))), None
+    ):
         failure = LoadFailure(category=NOT_TRIED, reason=why)
         for each in dict.fromkeys((*(party.id for party in trial.parties), trial.id)):  # the whole last
             _leave_out(context, each, failure)
