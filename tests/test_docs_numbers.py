@@ -66,7 +66,7 @@ MEASUREMENT = {
     "what is usual": f"what {percent(startup.USUAL[1] - startup.USUAL[0])} of the parts behind the longest "
     f"warm-up have, if they are {WORDS[startup.LEAST_RUN]} or more",
     "slower than the rest": f"than {WORDS[int(startup.SLOWER_THAN_REST)]} what {percent(startup.USUAL[1])} of",
-    "versions": f"version {VERSION - 1} let MSER-5",
+    "versions": f"version {VERSION - 1} bounded percentiles from one side",
     "parts of the window": f"The window is cut into {run_timeline.MOST_PARTS} equal parts; fewer, but at least "
     f"{run_timeline.LEAST_PARTS}, where a part would have fewer than {run_timeline.REPLIES_A_PART} replies or be "
     f"shorter than {run_timeline.SHORTEST_PART_NS / 1e6:g} ms",

@@ -254,7 +254,7 @@ def _why_not(
     wide = [found for each in both if (found := each.figure(metric.path)) and not found.is_narrow]
     if wide:
         return (
-            f"{metric.name} is known as a range alone in {len(wide)} of {counted(len(both), 'trial')}: {wide[0].text}",
+            f"{metric.name} is only a range in {len(wide)} of {counted(len(both), 'trial')}: {wide[0].text}",
             "offer less load, or compare a lower percentile.",
         )
     return unequal_quality(base, new, metric)
