@@ -45,7 +45,8 @@ class Comparison:
 
     `pairs` is the number of common blocks. `reachable_p` is the smallest unadjusted p of `method` for groups of these
     sizes. Positive values are tested by their logarithms, as effects of a machine are ratios. `equivalence` is the
-    interval that the margin is held against, None where so few values attain none of its confidence.
+    interval that the margin is held against, None where so few values attain none of its confidence. `ends` are the
+    two ratios (shifts without a ratio) of values that are ranges, where these give different verdicts.
     """
 
     method: Method
@@ -61,6 +62,7 @@ class Comparison:
     p_adjusted: float
     reachable_p: float
     verdict: Verdict
+    ends: tuple[float, float] | None = None
 
     @property
     def effect(self) -> float:
@@ -100,6 +102,38 @@ def compare_family(
         direction = better if isinstance(better, str) else better[name]
         comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, direction, margins[name], alpha))
     return comparisons
+
+
+def of_both_ends(one: Comparison, other: Comparison) -> Comparison:
+    """Return what comparisons of a pair of groups give together: `one` of the lower ends of the base's ranges and the
+    upper ones of the new values', `other` the reverse. A verdict that both give, the larger p, intervals around both.
+    """
+    same = one.verdict == other.verdict
+    effects = [found.shift.estimate if found.ratio is None else found.ratio.estimate for found in (one, other)]
+    return replace(
+        one,
+        new_median=other.new_median,
+        shift=_around(one.shift, other.shift),
+        ratio=None if one.ratio is None or other.ratio is None else _around(one.ratio, other.ratio),
+        equivalence=None
+        if one.equivalence is None or other.equivalence is None
+        else _around(one.equivalence, other.equivalence),
+        p=max(one.p, other.p),
+        p_adjusted=max(one.p_adjusted, other.p_adjusted),
+        verdict=one.verdict if same else "inconclusive",
+        ends=None if same else (min(effects), max(effects)),
+    )
+
+
+def _around(one: Interval, other: Interval) -> Interval:
+    """Return the interval around two, with the estimate in their middle, or the finite one of them."""
+    known = [found.estimate for found in (one, other) if np.isfinite(found.estimate)]
+    return replace(
+        one,
+        estimate=sum(known) / len(known) if known else 0.0,
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+    )
 
 
 def holm(ps: Sequence[float]) -> list[float]:

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from math import isfinite
 from statistics import median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
@@ -18,7 +19,7 @@ from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Quality
-from seamark.stats.compare import ALPHA, Comparison, Margin, compare_family, holm
+from seamark.stats.compare import ALPHA, Comparison, Direction, Margin, compare_family, holm, of_both_ends
 from seamark.stats.decision import repetitions_for
 from seamark.stats.ranks import Interval
 
@@ -80,7 +81,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     }
     scored = {place: test for place, test in enumerate(tests) if test.items is not None}
     size = len(family) + sum(test.record.in_family for test in scored.values())
-    named = {place: (test.units.base, test.units.new) for place, test in family.items() if test.units}
+    named = {place: test.units for place, test in family.items() if test.units}
     better = {place: test.record.better for place, test in family.items()}
     margins, alpha = {place: test.margin for place, test in family.items()}, question.alpha
     paired = {
@@ -92,7 +93,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     }
     judged = [place for place in paired if tests[place].record.in_family]
     ps = [paired[place].p for place in judged]
-    results = compare_family(named, better=better, margin=margins, alpha=alpha, beside=ps)
+    results = _by_both_ends(named, better=better, margin=margins, alpha=alpha, beside=ps)
     adjusted = dict(zip(judged, holm([*ps, *(each.p for each in results.values())]), strict=False))
     records = []
     for place, test in enumerate(tests):
@@ -104,8 +105,8 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         elif place in results:
             records.append(_judged(test.record, results[place], size, test.margin, alpha))
         elif test.units is not None:
-            pair = {None: (test.units.base, test.units.new)}
-            alone = compare_family(pair, better=test.record.better, margin=test.margin, alpha=alpha)[None]
+            pair, direction, margin = {0: test.units}, {0: test.record.better}, {0: test.margin}
+            alone = _by_both_ends(pair, better=direction, margin=margin, alpha=alpha)[0]
             record = _estimated(test.record, alone)
             if question.apart is not None and test.units.kind == "result":
                 one = replace(record.base, units=1), replace(record.new, units=1)
@@ -124,6 +125,24 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         family=size,
         comparisons=tuple(records),
     )
+
+
+def _by_both_ends(
+    pairs: Mapping[int, Units],
+    *,
+    better: Mapping[int, Direction],
+    margin: Mapping[int, Margin],
+    alpha: float,
+    beside: Sequence[float] = (),
+) -> dict[int, Comparison]:
+    """Compare a family; one with ranges with its baselines at the lower and the other sides at the upper ends, and
+    the reverse."""
+    family = partial(compare_family, better=better, margin=margin, alpha=alpha, beside=beside)
+    first: dict[int, Comparison] = family({place: (units.base, units.new_high) for place, units in pairs.items()})
+    if not any(units.has_ranges for units in pairs.values()):
+        return first
+    second = family({place: (units.base_high, units.new) for place, units in pairs.items()})
+    return {place: of_both_ends(first[place], second[place]) for place in pairs}
 
 
 def _tests(question: Question, contrast: Contrast, seen: Mapping[str, Sequence[Observation]]) -> list[_Test]:
@@ -251,12 +270,6 @@ def _why_not(
             f"{metric.name} is withheld or not measured in {lacking} of {counted(len(both), 'trial')}",
             "a longer `duration_s` gives more samples; a p99 needs 1,000 in the measured window.",
         )
-    wide = [found for each in both if (found := each.figure(metric.path)) and not found.is_narrow]
-    if wide:
-        return (
-            f"{metric.name} is only a range in {len(wide)} of {counted(len(both), 'trial')}: {wide[0].text}",
-            "offer less load, or compare a lower percentile.",
-        )
     return unequal_quality(base, new, metric)
 
 
@@ -265,6 +278,13 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
     record = replace(_estimated(record, found), p=found.p, p_adjusted=found.p_adjusted, verdict=found.verdict)
     if found.verdict != "inconclusive":
         return record
+    if found.ends is not None:
+        return replace(
+            record,
+            reason="the verdict depends on how long requests without an answer would have taken: the effect is"
+            f" {found.ends[0]:.3g} or {found.ends[1]:.3g}",
+            remedy="offer less load, or raise `timeout_s`, so that fewer requests have no answer.",
+        )
     noun = "start" if record.unit_of_inference == "start" else "repetition"
     least = min(found.base_n, found.new_n)
     needed = repetitions_for(alpha, family)
@@ -301,7 +321,6 @@ def _effect(interval: Interval | None) -> Effect | None:
     """Return an estimate with its limits; with one value a side there are none."""
     if interval is None:
         return None
-    bounded = interval.confidence > 0
-    return Effect(
-        value=interval.estimate, low=interval.low if bounded else None, high=interval.high if bounded else None
-    )
+    ends = (end if interval.confidence > 0 and isfinite(end) else None for end in (interval.low, interval.high))
+    low, high = ends
+    return Effect(value=interval.estimate, low=low, high=high)

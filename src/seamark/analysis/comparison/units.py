@@ -1,13 +1,15 @@
 """The unit of inference of a comparison: trials of the same starts of a server, else the starts themselves. Pure."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from statistics import median
 
 import numpy as np
 
 from seamark.analysis.comparison.observations import VIRTUAL, Observation
 from seamark.model.results.comparison import UnitOfInference
+from seamark.stats.range import Range
 
 Values = Mapping[Hashable, float]
 Side = Mapping[Hashable, Sequence[Observation]]
@@ -18,7 +20,8 @@ where all of one side came first it is all but one of them."""
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """The values of two treatments that a test may use; equal keys are a pair.
+    """The values of two treatments that a test may use, of ranges the lower ends; equal keys are a pair. `base_high`
+    and `new_high` have the upper ends, infinite where there is none.
 
     `kind` says what is counted, `starts` how many starts of a server each side has. `unmatched` are how many trials
     of each side were left out because the other side has none in their block on their start, `apart` how many pairs
@@ -28,9 +31,16 @@ class Units:
     kind: UnitOfInference
     base: Values
     new: Values
+    base_high: Values
+    new_high: Values
     starts: tuple[int, int]
     unmatched: tuple[int, int] = (0, 0)
     apart: int = 0
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether any value is known between two ends alone."""
+        return self.base != self.base_high or self.new != self.new_high
 
     @property
     def are_enough(self) -> bool:
@@ -67,7 +77,7 @@ def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str,
     kind: UnitOfInference = "trial" if virtual else "start" if paired else "result"
     if by_trial:  # trials of equal names are no pairs
         sides = [{(place, key): trials for key, trials in side.items()} for place, side in enumerate(sides)]
-    return Units(kind=kind, base=_medians(sides[0], path), new=_medians(sides[1], path), starts=counts)
+    return _units(kind, sides[0], sides[1], path, counts)
 
 
 def _grouped(side: Sequence[Observation], key: Callable[[Observation], Hashable]) -> Side:
@@ -87,11 +97,9 @@ def _of_pairs(kind: UnitOfInference, base: Side, new: Side, path: str, starts: t
     """Return the values of the pairs that were measured in turns."""
     both = [key for key in base if key in new]
     kept = _in_turns(both, base, new)
-    return Units(
-        kind=kind,
-        base=_medians({key: base[key] for key in kept}, path),
-        new=_medians({key: new[key] for key in kept}, path),
-        starts=starts,
+    values = _units(kind, {key: base[key] for key in kept}, {key: new[key] for key in kept}, path, starts)
+    return replace(
+        values,
         unmatched=(_without(base, both), _without(new, both)),
         apart=len(both) - len(kept),
     )
@@ -129,11 +137,21 @@ def _without(side: Side, keys: Collection[Hashable]) -> int:
     return sum(len(trials) for key, trials in side.items() if key not in there)
 
 
-def _medians(side: Side, path: str) -> Values:
-    return {key: median(_value(each, path) for each in trials) for key, trials in side.items()}
+def _units(kind: UnitOfInference, base: Side, new: Side, path: str, starts: tuple[int, int]) -> Units:
+    (base_low, base_high), (new_low, new_high) = _ends(base, path), _ends(new, path)
+    return Units(kind=kind, base=base_low, new=new_low, base_high=base_high, new_high=new_high, starts=starts)
 
 
-def _value(each: Observation, path: str) -> float:
+def _ends(side: Side, path: str) -> tuple[Values, Values]:
+    """Return the medians of the lower and of the upper ends, infinite where there is none."""
+    found = {key: [_value(trial, path) for trial in trials] for key, trials in side.items()}
+    low = {key: median(one.low for one in ranges) for key, ranges in found.items()}
+    return low, {
+        key: median(inf if one.high is None else one.high for one in ranges) for key, ranges in found.items()
+    }
+
+
+def _value(each: Observation, path: str) -> Range:
     found = each.figure(path)
     assert found is not None, "observations without the figure are left out before"
-    return found.low
+    return found
