@@ -1,5 +1,6 @@
 """From a scenario to its report: plan, rules and targets. profiles/ decides where jobs run, config/ what they measure."""
 
+import sys
 from pathlib import Path
 
 from snakemake.dag import DAG
@@ -24,6 +25,7 @@ try:
         in map(str, workflow.deployment_settings.deployment_method),
     )
     if workflow.is_main_process:
+        print(dag.title, file=sys.stderr)
         dag.sweep()
 except UserError as mistake:
     raise WorkflowError(str(mistake))

@@ -10,6 +10,7 @@ Code = Literal[
     "invalid",
     "missing",
     "newer_form",
+    "no_study",
     "no_such_file",
     "no_value",
     "not_a_choice",
@@ -38,6 +39,14 @@ class Mistake:
     line: int | None = None
     path: str | None = None
     text: str
+
+    @classmethod
+    def at(cls, where: str, text: str, code: Code) -> "Mistake":
+        """Return a mistake at a place in the form of `__str__`: "file.yaml:12: workload.batch"."""
+        place, _, path = where.partition(": ")
+        file, _, line = place.rpartition(":")
+        known = bool(file) and line.isdigit()
+        return cls(code=code, file=file if known else place, line=int(line) if known else None, path=path, text=text)
 
     def __str__(self) -> str:
         """Return the line that is printed: "file.yaml:12: workload.batch: unknown key."."""

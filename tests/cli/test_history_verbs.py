@@ -70,6 +70,7 @@ def test_a_wrong_use_is_one_line_and_changes_nothing(study, words, said):
 
 def test_without_any_measured_trial_history_says_what_measures_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
     outcome = run("history")
     assert "no trial is measured yet" in str(outcome.exception)
 

@@ -32,7 +32,7 @@ def test_every_verb_has_help_with_an_example_that_begins_with_bench(verb):
         (["plan", "-c", "config/scenarios/quikstart.yaml"], "quikstart.yaml"),
         (["plan", "--sit", "local"], "--site"),
         (["plan", "--site", "meluxna"], "Did you mean 'meluxina'?"),
-        (["retry", "nothing-like-it"], "no such trial"),
+        (["retry", "quickstart", "nothing--like-it"], "no such trial"),
         (["init", "src"], "not an empty folder"),
     ],
 )
@@ -121,6 +121,6 @@ def test_init_makes_a_study_that_plans(tmp_path):
 @pytest.mark.slow
 def test_a_report_without_results_says_what_to_run_first(tmp_path):
     bench("init", "study", cwd=tmp_path)
-    done = bench("report", cwd=tmp_path / "study")
+    done = bench("report", "quickstart", cwd=tmp_path / "study")
     assert done.returncode == 2
     assert "bench submit" in done.stderr

@@ -73,7 +73,7 @@ def scenario_in(
 def check(root: Path, *models: object, **keys: str):
     """Return the check of a scenario."""
     scenario_in(root, *models, **keys)
-    return require_gpu_memory(Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False))
+    return require_gpu_memory(Study.at(root, scenario="config/scenarios/sized.yaml"))
 
 
 def refused(root: Path, *models: object, **keys: str) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ def test_a_model_inside_a_container_is_found_through_the_binds(root, llama_70b):
 
 def test_a_server_that_has_measured_a_trial_fits(root, llama_70b):
     scenario_in(root, llama_70b)
-    study = Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False)
+    study = Study.at(root, scenario="config/scenarios/sized.yaml")
     with pytest.raises(UserError):
         require_gpu_memory(study)
     record = study.folder("sized").trial(study.plan.trials[0].id).record
@@ -250,7 +250,7 @@ def ended(study: Study, kv_tokens: int | None, **place: str) -> None:
 def test_what_a_start_counted_takes_the_place_of_the_constants_for_servers_of_its_model(root, llama_8b):
     [line] = refused(root, llama_8b, longest="130000", add="  gpu_memory_utilization: [0.8, 0.9]\n")
     assert "'max_model_len: 99056'" in line
-    study = Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False)
+    study = Study.at(root, scenario="config/scenarios/sized.yaml")
     first = study.plan.deployments[0].settings["gpu_memory_utilization"]
     # 0.8 and 0.9 of 40 GB less 14.957 of weights leave 17.043 and 21.043 GiB. The start kept 16 or 20 GiB for tokens
     # of 131,072 bytes, so it took 1.043 GiB beside them, and every other server of the model will as well.
@@ -268,7 +268,7 @@ def test_what_a_start_counted_takes_the_place_of_the_constants_for_servers_of_it
 @pytest.mark.parametrize("place", [{"runtime": "venv"}, {"site": "local"}, {"partition": "gpu80"}])
 def test_what_a_start_elsewhere_counted_says_nothing_of_these_gpus(root, llama_8b, place):
     scenario_in(root, llama_8b)
-    study = Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False)
+    study = Study.at(root, scenario="config/scenarios/sized.yaml")
     ended(study, 1_000_000, **place)
     assert require_gpu_memory(study).servers[0].memory.kv_tokens == 131_824
     ended(study, None)

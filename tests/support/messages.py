@@ -9,6 +9,7 @@ from typing import get_args
 from seamark import __version__
 from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.errors import Code, Mistake, UserError
+from seamark.planning.study import require_study
 
 SNAPSHOT = Path(__file__).parents[1] / "messages.txt"
 TOY = """\
@@ -97,10 +98,20 @@ def mistakes_of(kind: str, text: str) -> tuple[Mistake, ...]:
     return ()
 
 
+def without_study() -> tuple[Mistake, ...]:
+    """Return the mistake of a folder that is no study."""
+    try:
+        require_study(Path("nothing"))
+    except UserError as error:
+        return error.mistakes
+    return ()
+
+
 def blocks() -> Iterator[str]:
     """Yield a block of each code: its name and its messages, as they are printed."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         found = [mistake for kind, text, _ in WRONG for mistake in mistakes_of(kind, text)]
+        found += without_study()
     for code in get_args(Code):
         lines = dict.fromkeys(
             f"  {mistake}".replace(__version__, "X.Y.Z") for mistake in found if mistake.code == code

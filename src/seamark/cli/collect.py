@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     type=click.Choice(["here", "there"]),
     help="Which measurement of a trial to use when both exist; the local one is set aside. Default: refuse.",
 )
-def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer | None") -> int:
+def command(scenario: str | None, site: str | None, source: str | None, prefer: "Prefer | None") -> int:
     """Derive metrics, summary and report from the measured trials; measure nothing.
 
     With --from, finished trials of another results folder, here or on another machine, are imported first. Trials
@@ -51,7 +51,7 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
         _import(study, source, prefer)
     if not derive(study):
         raise UserError(
-            f"{study.scenario.name}: no trial is measured yet. `bench submit -c {scenario}` measures them."
+            f"{study.scenario.name}: no trial is measured yet. `bench submit -c {study.scenario_path}` measures them."
         )
     show_summary(study, Console())
     return 0

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import share_of
-from seamark.errors import UserError
+from seamark.cli.options import named_by_option, share_of
+from seamark.errors import Mistake, UserError
 
 FAILURES = ("worse", "inconclusive")
 TABLES = (".csv", ".parquet")
 
 
 @click.command("compare")
-@click.argument("base", metavar="SCENARIO|BASE")
+@named_by_option("base", "new")
+@click.argument("base", metavar="SCENARIO|BASE", required=False)
 @click.argument("new", metavar="[NEW]", required=False)
 @click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
 @click.option(
@@ -67,7 +68,7 @@ TABLES = (".csv", ".parquet")
     help="Exit with code 1 if a comparison of the family has this verdict; may be repeated.",
 )
 def command(
-    base: str,
+    base: str | None,
     new: str | None,
     site: str | None,
     baseline: tuple[str, ...],
@@ -116,6 +117,8 @@ def command(
         raise UserError(f"--between {between}: give a share below 1, such as 5%, with two results.")
     if changed is not None and changed.suffix not in TABLES:
         raise UserError(f"--changed {changed}: name a file that ends in {' or '.join(TABLES)}.")
+    if base is None:
+        raise UserError(Mistake(code="missing", path="SCENARIO|BASE", text="name a scenario or a folder of results."))
     one = results_named(Path.cwd(), base, site)
     sides = (one, one)
     if new is None:

@@ -1,6 +1,7 @@
 """bench doctor: checks whether this machine can measure."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,12 @@ from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError
+from seamark.planning.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seamark.model.site import Pinning
-    from seamark.planning.study import Study
     from seamark.trials.reader_self_test import KnownAnswers
     from seamark.trials.self_test import Errors
 
@@ -36,7 +37,7 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
     is_flag=True,
     help="Check the load generator against the reference server, and answers of a model that are known beforehand.",
 )
-def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
+def command(scenario: str | None, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
     """Check the machine and the site: missing parts, sources of distortion, and their remedies.
 
     \b
@@ -48,13 +49,16 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
     """
     from seamark.housekeeping.doctor import examine
 
+    def opened() -> "Study":
+        return Study.without_scenario(Path.cwd(), site) if scenario is None else open_study(scenario, site)
+
     if self_test:
         try:
-            study = open_study(scenario, site)
+            study = opened()
         except UserError:  # what is tested is the generator: no study is needed for that
             return _self_test(as_json, "auto", None)
         return _self_test(as_json, study.site.pinning, study)
-    study = open_study(scenario, site)
+    study = opened()
     if calibrate:
         from seamark.trials.calibration import calibrate as measure
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, open_study, scenario_among, scenario_option
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 
@@ -45,7 +45,12 @@ def command() -> None:
     help="Tasks of a job array that run at once. Default: `jobs` of the site's profile.",
 )
 def slurm(
-    scenario: str, site: str | None, as_json: bool, folder: Path | None, python: str | None, at_once: int | None
+    scenario: str | None,
+    site: str | None,
+    as_json: bool,
+    folder: Path | None,
+    python: str | None,
+    at_once: int | None,
 ) -> None:
     """Write plain sbatch scripts that fill the same results folder, without Snakemake.
 
@@ -87,7 +92,7 @@ def slurm(
     click.echo(
         f"Next: {shown}/submit.sh, here or in a copy of this study on the cluster; its last job writes the report."
     )
-    click.echo(f"Then bench collect -c {scenario} --from HOST:STUDY/results imports the results.")
+    click.echo(f"Then bench collect -c {study.scenario_path} --from HOST:STUDY/results imports the results.")
 
 
 @command.command("prometheus")
@@ -101,7 +106,7 @@ def slurm(
     help="One file for the metrics of all trials; - for standard output. Default: a file for each trial, and its"
     " telemetry by node, in the site's `metrics` folder.",
 )
-def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
+def prometheus(scenario: str | None, site: str | None, file: Path | None) -> None:
     """Write the metrics of finished trials in Prometheus's text format, for its textfile collector.
 
     Times are in seconds, sizes in bytes, ratios from 0 to 1. An unknown value is omitted. A site with
@@ -125,7 +130,7 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
     trials = [] if file is None else measured_trials(study)
     count = write_expositions(study, study.metrics) if file is None and study.metrics else len(trials)
     if count == 0:
-        raise UserError(f"{name}: no trial is measured yet. `bench submit -c {scenario}` measures them.")
+        raise UserError(f"{name}: no trial is measured yet. `bench submit -c {study.scenario_path}` measures them.")
     if file is not None and str(file) == "-":
         click.echo(text_of(trials), nl=False)
         return
@@ -135,8 +140,8 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
 
 
 @command.command("perfetto")
-@click.argument("trial_id", metavar="TRIAL")
-@scenario_option
+@click.argument("trials", metavar="[SCENARIO] TRIAL", nargs=-1)
+@scenario_among("trials")
 @click.option(
     "-o",
     "--output",
@@ -148,7 +153,12 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
 @click.option("--from", "from_s", type=click.FloatRange(min=0), default=0.0, metavar="S", help="Start of the part.")
 @click.option("--to", "to_s", type=click.FloatRange(min=0), metavar="S", help="End of the part.")
 def perfetto(
-    trial_id: str, scenario: str, site: str | None, file: Path | None, from_s: float, to_s: float | None
+    trials: tuple[str, ...],
+    scenario: str | None,
+    site: str | None,
+    file: Path | None,
+    from_s: float,
+    to_s: float | None,
 ) -> None:
     """Write the events of a trial as a trace, for ui.perfetto.dev or chrome://tracing.
 
@@ -167,12 +177,14 @@ def perfetto(
     from seamark.analysis.schedule.trace import write_schedule_trace
 
     study = open_study(scenario, site)
+    if len(trials) != 1:
+        raise UserError(f"bench export perfetto: name one trial. `bench status -c {study.scenario_path}` lists them.")
+    [trial_id] = trials
     known = [trial.id for trial in study.plan.measured]
     if trial_id not in known:
         guess = did_you_mean(trial_id, known)
-        raise UserError(
-            f"{trial_id}: no trial of {study.scenario.name}. `bench status -c {scenario} --json` lists them.{guess}"
-        )
+        listing = f"`bench status -c {study.scenario_path} --json` lists them"
+        raise UserError(f"{trial_id}: no trial of {study.scenario.name}. {listing}.{guess}")
     if not math.isfinite(from_s) or (to_s is not None and not math.isfinite(to_s)):
         raise UserError("--from, --to: give seconds from the start of the load, such as 12.5.")
     if to_s is not None and to_s <= from_s:
@@ -197,7 +209,9 @@ def perfetto(
         else:
             count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
     except DamagedError as damage:
-        raise UserError(f"{executions}: {damage}. `bench retry {trial_id} -c {scenario}` makes it again.") from None
+        raise UserError(
+            f"{executions}: {damage}. `bench retry {trial_id} -c {study.scenario_path}` makes it again."
+        ) from None
     except ValueError as damage:
         raise UserError(str(damage)) from None
     if not count:
@@ -219,7 +233,7 @@ def perfetto(
     show_default=True,
     help="tree: a folder for each model, method and task. harness: files of lm-evaluation-harness.",
 )
-def evaluation(scenario: str, site: str | None, folder: Path, form: str) -> None:
+def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) -> None:
     """Write the answers of an evaluation as MODEL/METHOD/TASK/, or in the files of lm-evaluation-harness.
 
     Trials with a question that has no answer are left out. Files of an earlier export are replaced.
@@ -241,7 +255,9 @@ def evaluation(scenario: str, site: str | None, folder: Path, form: str) -> None
     trials = [evaluated(trial, study.folder(name).trial(trial.id)) for trial in asked]
     whole = [each for each in trials if each.whole]
     if not whole:
-        raise UserError(f"{name}: no trial has an answer to every question. `bench submit -c {scenario}` asks them.")
+        raise UserError(
+            f"{name}: no trial has an answer to every question. `bench submit -c {study.scenario_path}` asks them."
+        )
     written = (write_harness_files if form == "harness" else write_tree)(trials, folder)
     what = "file" if form == "harness" else "task"
     left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""

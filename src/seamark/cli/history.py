@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import moment, share_of
+from seamark.cli.options import moment, named_by_option, share_of
 from seamark.errors import UserError, did_you_mean
-from seamark.planning.study import results_of
+from seamark.planning.study import results_of, scenario_name
 
 if TYPE_CHECKING:
     from seamark.history.index import Index
@@ -26,6 +26,7 @@ PRESENT = "present"
 
 
 @click.command("history")
+@named_by_option("scenario")
 @click.argument("scenario", metavar="[SCENARIO]", required=False)
 @click.option("--metric", "metrics", multiple=True, metavar="METRIC", help="Path, as latency_ms.p99. Repeatable.")
 @click.option("--treatment", metavar="T", help="Only this one: its id, its workload, or levels as concurrency=1.")
@@ -90,6 +91,7 @@ def command(
     from seamark.history.series import judge, metric_named, require_baseline
     from seamark.history.text import as_text, document, failures, notes
 
+    scenario = scenario and scenario_name(Path.cwd(), scenario)
     results, start = results_of(Path.cwd(), site), moment("since", since)
     roots = roots_of(results, others, PRESENT)
     with open_index(results, rebuild=rebuild) as index:

@@ -15,7 +15,7 @@ from seamark.planning.study import Study
 @click.option("--name", metavar="RUN", help="Name of the run. Default: time of its first load, and --commit.")
 @click.option("--commit", metavar="COMMIT", help="Commit of the measured service. Default: that of the study.")
 @json_option
-def command(scenario: str, site: str | None, name: str | None, commit: str | None, as_json: bool) -> None:
+def command(scenario: str | None, site: str | None, name: str | None, commit: str | None, as_json: bool) -> None:
     """Set the measured run of a scenario aside as results/history/SCENARIO/RUN, with its samples and its report.
 
     The scenario is then without results, and `bench submit` measures all of it again: two runs of one scenario, of
@@ -50,7 +50,9 @@ def command(scenario: str, site: str | None, name: str | None, commit: str | Non
         click.echo(json.dumps(kept | {"not_measured": missing}, indent=1))
         return
     left = f"; {counted(missing, 'planned trial')} not measured" if missing else ""
-    click.echo(f"{shown}: {counted(trials, 'trial')}{left}. `bench submit -c {scenario}` measures the next run.")
+    click.echo(
+        f"{shown}: {counted(trials, 'trial')}{left}. `bench submit -c {study.scenario_path}` measures the next run."
+    )
 
 
 def _require_no_server(study: Study) -> None:

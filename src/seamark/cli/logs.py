@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option, moment
-from seamark.errors import UserError, did_you_mean
-from seamark.planning.study import results_of
+from seamark.cli.options import json_option, moment, named_by_option
+from seamark.errors import Mistake, UserError, did_you_mean
+from seamark.planning.study import results_of, scenario_name
 
 if TYPE_CHECKING:
     from seamark.housekeeping.logs import Source
@@ -25,7 +25,8 @@ def command() -> None:
 
 
 @command.command("get")
-@click.argument("name", metavar="SCENARIO|ID")
+@named_by_option("name")
+@click.argument("name", metavar="SCENARIO|ID", required=False)
 @click.option(
     "--component", "components", multiple=True, help="Only this component: server, load, supervisor, serve, run, ..."
 )
@@ -35,7 +36,7 @@ def command() -> None:
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option
 def get(
-    name: str,
+    name: str | None,
     components: tuple[str, ...],
     since: str | None,
     until: str | None,
@@ -56,11 +57,14 @@ def get(
     """
     from seamark.housekeeping.logs import LogFilter, check_components, collect
 
+    if name is None:
+        raise UserError(Mistake(code="missing", path="SCENARIO|ID", text="name a scenario or a persistent server."))
     if output is not None and not output.parent.is_dir():
         raise UserError(f"--output {output}: there is no folder {output.parent}.")
     if output is not None and (output.is_dir() or not output.name):
         raise UserError(f"--output {output}: is a folder. Name a file in it, such as {output / f'{name}.tar.gz'}.")
-    found = _sources(results_of(Path.cwd(), site), name)
+    results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
+    found = _sources(results, name)
     check_components(components, found)
     chosen = LogFilter(components=components, since=moment("since", since), until=moment("until", until))
     short = name.removeprefix("standing/")

@@ -8,14 +8,17 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 
 from seamark.dispatch.claim_policies import FORMS
-from seamark.errors import UserError
-from seamark.planning.study import DEFAULT_SCENARIO, Study
+from seamark.errors import Mistake, UserError
+from seamark.model.plurals import counted
+from seamark.planning.study import Study
 from seamark.storage.documents import require_folder
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -30,21 +33,68 @@ def share_of(text: str) -> float | None:
     return float(match[1]) / (100 if match[2] else 1) if match and len(text) < 20 else None
 
 
-def scenario_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -c FILE and --site NAME."""
-    function = click.option(
-        "--site", metavar="NAME", help="Machine to run on: a file of config/sites. Default: the scenario's, or local."
-    )(function)
-    return click.option(
-        "-c",
-        "--config",
-        "scenario",
-        metavar="FILE",
-        default=DEFAULT_SCENARIO,
-        show_default=True,
-        type=click.Path(),
-        help="Scenario to work on.",
-    )(function)
+Command = Callable[..., Any]
+
+
+def scenario_option(function: Command) -> Command:
+    """Add the argument SCENARIO, -c SCENARIO and --site NAME, as in `scenario_among`."""
+    return click.argument("named", metavar="[SCENARIO]", nargs=-1)(scenario_among("named")(function))
+
+
+def scenario_among(words: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds -c SCENARIO and --site NAME. Without -c the first of the arguments `words` names
+    the scenario, unless it is an option or has the `--` of a trial.
+
+    The function has the word as `scenario`, None for none: see `scenario_file`.
+    """
+
+    def add(function: Command) -> Command:
+        @wraps(function)
+        def command(**given: Any) -> Any:
+            rest = given.pop(words)
+            if rest and _names_scenario(rest[0]) and (given["scenario"] is None or words == "named"):
+                if given["scenario"] is not None:
+                    text = f"the scenario is given twice: {given['scenario']} and {rest[0]}. Give it once."
+                    raise UserError(Mistake(code="written_twice", path="--config", text=text))
+                given["scenario"], *rest = rest
+            if words == "named" and rest:
+                raise UserError(Mistake(code="unknown_name", path=str(rest[0]), text="is no argument of this verb."))
+            return function(**given, **({} if words == "named" else {words: tuple(rest)}))
+
+        return click.option(
+            "-c", "--config", "scenario", metavar="SCENARIO", help="Scenario to work on: its name or its file."
+        )(
+            click.option(
+                "--site",
+                metavar="NAME",
+                help="Machine to run on: a file of config/sites. Default: the scenario's, or local.",
+            )(command)
+        )
+
+    return add
+
+
+def named_by_option(*arguments: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds -c SCENARIO, the same as the first of these arguments, before those that are given
+    without it."""
+
+    def add(function: Command) -> Command:
+        @wraps(function)
+        def command(**given: Any) -> Any:
+            words = [word for name in ("config", *arguments) if (word := given.pop(name)) is not None]
+            if len(words) > len(arguments) or not all(word.strip() for word in words):
+                text = f"expected at most {counted(len(arguments), 'name')}, none of them empty."
+                raise UserError(Mistake(code="no_value", path="--config", text=text))
+            return function(**given, **dict(zip_longest(arguments, words)))
+
+        option = click.option("-c", "--config", "config", metavar="SCENARIO", help="The scenario, as the argument.")
+        return option(command)
+
+    return add
+
+
+def _names_scenario(word: str) -> bool:
+    return not word.startswith("-") and ("--" not in word or word.endswith((".yaml", ".yml")))
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +190,7 @@ def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def open_study(scenario: str, site: str | None, lanes: Mapping[str, object] | None = None) -> Study:
+def open_study(scenario: str | None, site: str | None, lanes: Mapping[str, object] | None = None) -> Study:
     """Read the study in the working folder; `lanes` are the values of `lane_options`. Raises UserError also when the
     results folder cannot be used."""
     given = {name: value for name, value in (lanes or {}).items() if value is not None}

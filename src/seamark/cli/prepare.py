@@ -26,7 +26,7 @@ JOB = "seamark-prepare"
 @click.option("-n", "--dry-run", is_flag=True, help="List what is missing without preparing it.")
 @click.option("--verify", is_flag=True, help="Check the content of existing images against their digests.")
 @click.option("--here", is_flag=True, help="Prepare on this machine, even where the site uses a batch job.")
-def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
+def command(scenario: str | None, site: str | None, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
     """Prepare a scenario: pull its images by digest or build them, and build the environments of clients.
 
     Existing images and environments are kept, so a second call does nothing. Digests are recorded in

@@ -8,7 +8,7 @@ from seamark.errors import UserError
 
 @click.command("report")
 @scenario_option
-def command(scenario: str, site: str | None) -> None:
+def command(scenario: str | None, site: str | None) -> None:
     """Write a scenario's report from the measured trials. Metrics of an older version are derived again.
 
     \b
@@ -23,7 +23,7 @@ def command(scenario: str, site: str | None) -> None:
     folder = study.folder(study.scenario.name)
     if not folder.summary.exists():
         raise UserError(
-            f"{study.scenario.name}: no summary yet. Run `bench submit -c {scenario}`, or `bench collect`."
+            f"{study.scenario.name}: no summary yet. Run `bench submit -c {study.scenario_path}`, or `bench collect`."
         )
     if has_older_figures(study):
         release(study.root)

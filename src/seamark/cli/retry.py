@@ -2,7 +2,7 @@
 
 import click
 
-from seamark.cli.options import json_option, lane_options, open_study, scenario_option
+from seamark.cli.options import json_option, lane_options, open_study, scenario_among
 from seamark.errors import UserError, did_you_mean
 from seamark.model.trial import whole_of
 from seamark.trials.progress import progress
@@ -10,18 +10,18 @@ from seamark.trials.trial_files import put_aside
 
 
 @click.command("retry")
-@scenario_option
+@scenario_among("trials")
 @json_option
 @lane_options
-@click.argument("trials", nargs=-1)
-def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
+@click.argument("trials", metavar="[SCENARIO] [TRIAL]...", nargs=-1)
+def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
     """Measure failed trials again, or only TRIALS; earlier attempts are kept in their folders. A
     party stands for its whole trial.
 
     \b
     Examples:
-      bench retry
-      bench retry s3-8c1f02--operation-get-1a2b3c--r1
+      bench retry quickstart
+      bench retry quickstart s3-8c1f02--operation-get-1a2b3c--r1
     """
     from seamark.cli.submit import submit
     from seamark.trials.conflicts import require_no_conflicts

@@ -50,9 +50,10 @@ def listing(as_json: bool) -> None:
       bench servers list
       bench servers list --json | jq '.services[].name'
     """
-    from seamark.config.read import read_services
+    from seamark.config.read import Recipes
+    from seamark.model.service import sound_services
 
-    services = read_services(config_folder(Path.cwd(), "services"))
+    services = sound_services(Recipes(config_folder(Path.cwd(), "services")))
     rows = [
         {
             "name": service.name,

@@ -20,9 +20,9 @@ from seamark.cli.options import (
     scenario_option,
 )
 from seamark.cli.submit import require_what_it_needs
-from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.errors import SiteError, UserError
 from seamark.planning.gpu_memory_check import require_gpu_memory
-from seamark.planning.study import DEFAULT_SCENARIO, Study, scenario_files
+from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import require_no_conflicts
 from seamark.trials.lane import require_lanes
@@ -33,15 +33,12 @@ TAIL_LINES = 20
 
 
 @click.command("start")
-@click.argument("recipe", required=False)
 @scenario_option
 @json_option
 @measure_anew_option
 @lane_options
-def command(
-    recipe: str | None, scenario: str, site: str | None, as_json: bool, measure_anew: bool, **lanes: object
-) -> int:
-    """Submit a scenario in the background. RECIPE is its name or file.
+def command(scenario: str | None, site: str | None, as_json: bool, measure_anew: bool, **lanes: object) -> int:
+    """Submit a scenario in the background.
 
     Same as `bench submit`, but it continues after you log out. `bench status` shows its progress, `bench stop` ends
     it, and another `bench start` or `bench submit` resumes it. To start only a server, use `bench servers start`.
@@ -51,7 +48,7 @@ def command(
       bench start quickstart
       bench start -c config/scenarios/quickstart.yaml
     """
-    study = open_study(_file(recipe, scenario), site, lanes)
+    study = open_study(scenario, site, lanes)
     require_paths(study)
     require_lanes(study)
     study.require_environments()
@@ -74,26 +71,10 @@ def command(
         click.echo(json.dumps({"schema_version": 1, **facts}, indent=1))
     elif code is None:
         click.echo(f"{study.scenario.name}: runs in the background (process {run.pid}); its output: {log}")
-        click.echo("`bench status --watch` shows its progress, `bench stop` ends it.")
+        click.echo(f"`bench status {study.scenario_path} --watch` shows its progress, `bench stop` ends it.")
     else:
         click.echo(log.read_text(errors="replace").rstrip())
     return 0
-
-
-def _file(recipe: str | None, scenario: str) -> str:
-    if recipe is None:
-        return scenario
-    if scenario != DEFAULT_SCENARIO:
-        raise UserError(f"bench start {recipe} -c {scenario}: give the scenario once.")
-    if Path(recipe).is_file():
-        return recipe
-    named = {name: str(path) for name, path in scenario_files(Path.cwd())}
-    if recipe not in named:
-        raise UserError(
-            f"bench start {recipe}: neither a file nor the name of a scenario. Known: {', '.join(sorted(named))}."
-            f"{did_you_mean(recipe, named)} A server alone: `bench servers start`."
-        )
-    return named[recipe]
 
 
 def _detached(study: Study, log: Path, options: Sequence[str]) -> "subprocess.Popen[bytes]":

@@ -7,18 +7,18 @@ import click
 
 from seamark.cli.options import open_study, scenario_option
 from seamark.errors import SiteError
+from seamark.planning.study import Study, require_study
 from seamark.workflow.run_end import end_run
 from seamark.workflow.snakemake_cli import require_our_run, runs_in
 
 if TYPE_CHECKING:
     from seamark.dispatch.job import Job
-    from seamark.planning.study import Study
 
 
 @click.command("stop")
 @scenario_option
 @click.option("--all", "every", is_flag=True, help="Stop persistent servers too.")
-def command(scenario: str, site: str | None, every: bool) -> int:
+def command(scenario: str | None, site: str | None, every: bool) -> int:
     """Stop the run of this study, its servers and its batch jobs. Measured trials are kept.
 
     Persistent servers stay, unless --all is given. Exit code 1 when a job or a server is still
@@ -31,7 +31,8 @@ def command(scenario: str, site: str | None, every: bool) -> int:
     """
     from seamark.services.persistent.instance import instances
 
-    study = open_study(scenario, site)
+    require_study(Path.cwd())
+    study = Study.without_scenario(Path.cwd(), site) if scenario is None else open_study(scenario, site)
     require_our_run(study.root)
     running = runs_in(Path.cwd())
     batch = _jobs(study)

@@ -21,7 +21,7 @@ from seamark.cli.options import (
     lane_options,
     measure_anew_option,
     open_study,
-    scenario_option,
+    scenario_among,
     strict_option,
     warn_of_machine,
 )
@@ -54,15 +54,15 @@ SIGNAL_S = 0.1
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
-@scenario_option
+@scenario_among("snakemake_options")
 @json_option
 @click.option("-n", "--dry-run", is_flag=True, help="List the jobs without running them.")
 @strict_option
 @measure_anew_option
 @lane_options
-@click.argument("snakemake_options", nargs=-1, type=click.UNPROCESSED)
+@click.argument("snakemake_options", metavar="[SCENARIO] [-- SNAKEMAKE_OPTIONS...]", nargs=-1, type=click.UNPROCESSED)
 def command(
-    scenario: str,
+    scenario: str | None,
     site: str | None,
     as_json: bool,
     dry_run: bool,
@@ -80,7 +80,7 @@ def command(
     Examples:
       bench submit -c config/scenarios/quickstart.yaml
       bench submit -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
-      bench submit --gpus 0,1 --per-device 2 --parallel 4
+      bench submit quickstart --gpus 0,1 --per-device 2 --parallel 4
       bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
       bench submit -c config/scenarios/quickstart.yaml --strict
 
@@ -88,11 +88,6 @@ def command(
     something. With --strict 1 also when a trial is INVALID, when an objective is missed, or when there are too few
     samples to know.
     """
-    for word in snakemake_options:
-        if word.endswith((".yaml", ".yml")) and not word.startswith("-"):
-            raise UserError(
-                f"bench submit {word}: a scenario is named with -c. Did you mean 'bench submit -c {word}'?"
-            )
     if strict and dry_run:
         raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
     study = open_study(scenario, site, lanes)

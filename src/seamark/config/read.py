@@ -1,6 +1,6 @@
 """Entry points of config: recipes, sites and scenarios read from YAML, with every mistake of a file at once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,15 @@ class Recipes(Mapping[str, Service]):
 
     def __getitem__(self, name: str) -> Service:
         if name not in self._read:
-            self._read |= _read_services([self._paths[name]])
+            mistakes = Mistakes()
+            service = _read_service(self._paths[name], mistakes)
+            mistakes.raise_any()
+            assert service is not None, "a recipe that cannot be read leaves a mistake"
+            self._read[name] = service
         return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths  # without reading it
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
@@ -50,10 +57,7 @@ class Recipes(Mapping[str, Service]):
 
 def read_services(folder: Path) -> dict[str, Service]:
     """Read every recipe of a folder, by name. Raises UserError with all mistakes of all files."""
-    return _read_services([folder / f"{name}.yaml" for name in Recipes(folder)])
-
-
-def _read_services(paths: Iterable[Path]) -> dict[str, Service]:
+    paths = [folder / f"{name}.yaml" for name in Recipes(folder)]
     mistakes = Mistakes()
     decoded = [service for path in paths if (service := _read_service(path, mistakes)) is not None]
     mistakes.raise_any()

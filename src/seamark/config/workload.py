@@ -13,10 +13,10 @@ from seamark.config.parties import parties_of
 from seamark.config.search import levels_with, search_of
 from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.errors import did_you_mean
+from seamark.errors import UserError, did_you_mean
 from seamark.model.parties import OF_THE_WHOLE
 from seamark.model.scenario import Levels, Resources, Scenario, Workload
-from seamark.model.service import Service, Setting, Value
+from seamark.model.service import Service, Setting, Value, sound_services
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
 
 RESOURCE_SETTINGS = (
@@ -234,10 +234,15 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
             entry, f"unknown service '{name}'. Known: {', '.join(services) or 'none'}.{guess}", "unknown_name"
         )
         return None
-    service = services[name]
+    try:
+        service = services[name]
+    except UserError as error:  # its recipe, which other scenarios do not need
+        for mistake in error.mistakes:
+            mistakes.note(mistake)
+        return None
     component = item.value.get("component")
     if component is not None and component.value != service.component:
-        alike = [each.name for each in services.values() if each.component == component.value]
+        alike = [each.name for each in sound_services(services).values() if each.component == component.value]
         others = f" Services that are: {', '.join(alike)}." if alike else ""
         mistakes.add(
             component, f"{component.shown} is not what {name} is. Write '{service.component}'.{others}", "conflict"

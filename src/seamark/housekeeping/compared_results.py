@@ -28,6 +28,7 @@ from seamark.analysis.comparison import (
 from seamark.analysis.summary.repetitions import compared as compared_repetitions
 from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import read_trial_result
+from seamark.config.forms.table import is_structured, label_of
 from seamark.errors import UserError, did_you_mean
 from seamark.history.index import Index, open_index
 from seamark.history.series import series_of
@@ -38,7 +39,7 @@ from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.model.trial import Plan, levels_of
-from seamark.planning.study import Study, results_of, scenario_files
+from seamark.planning.study import Study, results_of, scenario_files, scenarios_named
 from seamark.storage.documents import read, read_or_none, replacing
 from seamark.storage.paths import ScenarioFolder, TrialFolder
 
@@ -68,7 +69,7 @@ def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
     path = root / name
     if path.is_dir():
         found = _of_folder(name, path)
-    elif name.endswith((".yaml", ".yml")):
+    elif path.is_file() or name.endswith((".yaml", ".yml")):
         found = _of_study(name, Study.at(root, scenario=name, site=site))
     else:
         found = _of_name(root, name, site)
@@ -100,14 +101,13 @@ def _of_study(name: str, study: Study) -> ComparedResults:
 
 
 def _of_name(root: Path, name: str, site: str | None) -> ComparedResults:
-    files = dict(scenario_files(root))
+    results, files = results_of(root, "local" if site is None else site), scenarios_named(root)
     if name in files:
         return _of_study(name, Study.at(root, scenario=str(files[name]), site=site))
-    results = results_of(root, site or "local")
     if (results / name / "plan.json").is_file():
         return _of_folder(name, results / name)
     measured = sorted(plan.parent.name for plan in results.glob("*/plan.json"))
-    known = list(dict.fromkeys((*files, *measured)))
+    known = list(dict.fromkeys((*dict(scenario_files(root)), *measured)))
     raise UserError(
         f"{name}: no scenario of that name in config/scenarios, no file and no folder of results."
         f"{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}."
@@ -128,26 +128,30 @@ def baseline_of(plan: Plan, given: Sequence[str]) -> dict[str, Value]:
         if equals and name not in factors:
             known = ", ".join(factors) or "none"
             raise UserError(f"--baseline {word}: no factor '{name}'.{did_you_mean(name, factors)} Factors: {known}.")
-        names = [name] if equals else [each for each in factors if any(_is(text or word, x) for x in factors[each])]
+        names = (
+            [name] if equals else [each for each in factors if any(_is(each, text or word, x) for x in factors[each])]
+        )
         text = text if equals else word
         if len(names) > 1:
             raise UserError(
                 f"--baseline {word}: {' and '.join(names)} have this level. Write --baseline {names[0]}={word}."
             )
-        level = next((level for each in names for level in factors[each] if _is(text, level)), None)
-        if not names or not any(_is(text, each) for each in factors[names[0]]):
-            every = [_shown(level) for each in (names or factors) for level in sorted_levels(factors[each])]
+        level = next((level for each in names for level in factors[each] if _is(each, text, level)), None)
+        if not names or not any(_is(names[0], text, each) for each in factors[names[0]]):
+            every = [_shown(each, level) for each in (names or factors) for level in sorted_levels(factors[each])]
             known = ", ".join(every[:12]) or "none"
             raise UserError(f"--baseline {word}: no such level.{did_you_mean(text, every)} Levels: {known}.")
         found[names[0]] = level
     return found
 
 
-def _is(text: str, level: Value) -> bool:
-    return text == _shown(level) or text == str(level)
+def _is(factor: str, text: str, level: Value) -> bool:
+    return text in (_shown(factor, level), str(level))
 
 
-def _shown(level: Value) -> str:
+def _shown(factor: str, level: Value) -> str:
+    if is_structured(factor) and level is not None:
+        return label_of(factor, str(level))
     if isinstance(level, float) and level.is_integer():
         return f"{level:.0f}"
     return "default" if level is None else str(level).lower() if isinstance(level, bool) else str(level)

@@ -25,6 +25,7 @@ from seamark.housekeeping.machine_state import (
 )
 from seamark.model.plurals import counted
 from seamark.model.results.calibration import Calibration, WireCeiling
+from seamark.model.service import sound_services
 from seamark.planning.study import Study
 from seamark.platform.connection_limits import TIME_WAIT_S, listen_queue, local_ports
 from seamark.platform.pinning import cores_here, split_cores
@@ -72,7 +73,9 @@ def _pinning(study: Study) -> Finding:
 def _sessions(study: Study) -> Finding:
     enabled = AUTOGROUP.read_text(encoding="ascii").strip() == "1" if AUTOGROUP.exists() else None
     spinning = sorted(
-        name for name, service in study.services.items() if service.server and service.server.busy_waits
+        name
+        for name, service in sound_services(study.services).items()
+        if service.server and service.server.busy_waits
     )
     split = split_cores(study.site.pinning, workers="wire", shards=1, cores=cores_here())
     return sessions(enabled, spinning, apart=bool(split.client and split.server))
@@ -210,7 +213,7 @@ def _loopback(study: Study) -> Finding:
 def _environments(study: Study) -> Finding:
     from seamark.services.runtimes.environments import environment_folder
 
-    wanted = {service.environment for service in study.services.values() if service.environment}
+    wanted = {service.environment for service in sound_services(study.services).values() if service.environment}
     names = sorted(name for name in wanted if (study.locks / f"{name}.lock").is_file())
     there = [name for name in names if environment_folder(name, study.locks, study.environments).is_dir()]
     seen = f"{len(there)} of {len(names)} ready ({', '.join(there) or 'none'})"

@@ -1,8 +1,11 @@
 """A service: its settings, the start of its server, the abilities of its driver. Decoded from config/services."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
+
+from seamark.errors import UserError
 
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload", "policy"]
@@ -211,6 +214,15 @@ class FailureCategory:
     help: str
     remedy: str
     can_pass: bool = True
+
+
+def sound_services(services: "Mapping[str, Service]") -> "dict[str, Service]":
+    """Return the recipes without those that have a mistake: what is said of all services leaves these out."""
+    found = {}
+    for name in services:
+        with suppress(UserError):
+            found[name] = services[name]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

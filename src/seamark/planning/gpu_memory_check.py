@@ -14,7 +14,7 @@ from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.scenario import Scenario
-from seamark.model.service import GpuMemory, Service, Value
+from seamark.model.service import GpuMemory, Service, Value, sound_services
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.planning.study import Study
@@ -288,7 +288,7 @@ def _words(change: Change, declared: GpuMemory, node_gpus: int | None) -> str:
 
 def _elsewhere(refusal: Refusal, services: Mapping[str, Service], node_gpus: int | None) -> list[str]:
     """Return layouts over several nodes as lines of a scenario, with the first service that has pipeline stages."""
-    for name, service in sorted(services.items()):
+    for name, service in sorted(sound_services(services).items()):
         declared = service.gpu_memory
         if declared is not None and declared.pipeline_parallel is not None:
             layouts = [each for each in refusal.changes if "gpus" in each]

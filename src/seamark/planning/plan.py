@@ -28,7 +28,8 @@ from seamark.planning.treatments import Values, factors_of, is_loaded, load_name
 __all__ = ["Treatment", "plan"]
 
 RESOURCE_DEFAULTS = {"nodes": 1, "gpus": 0, "cpus_per_task": 1, "mem_gb": 1}
-MOST_TRIALS = 1_000_000
+MOST_TRIALS = 20_000
+"""What is planned in about 10 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes: list[str] = []
     factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
     found: dict[str, Treatment] = {}
+    count = 0
     for index, workload in enumerate(scenario.workloads):
         at = _at(scenario, index)
         try:
@@ -62,6 +64,10 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         except ValueError as error:
             mistakes.append(f"{at}: {error}.")
             continue
+        count += len(combinations) * scenario.repetitions
+        if count > MOST_TRIALS:
+            text = f"{count} trials are more than {MOST_TRIALS}. Vary fewer settings, or fewer levels."
+            raise UserError(*mistakes, f"{at}: {text}")
         _add_factors(factors, combinations, service, workload)
         varied = varied_of(combinations)
         for values in combinations:
@@ -76,8 +82,6 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _unfit_for_parties(scenario, site)
     mistakes += _unfit_for_replicas(scenario, site, services, found.values())
     mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
-    if len(found) * scenario.repetitions > MOST_TRIALS:
-        mistakes.append(f"{_at(scenario)}: {len(found) * scenario.repetitions} trials are more than {MOST_TRIALS}.")
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
     deployments = _ordered(scenario, {each.deployment.id: each.deployment for each in found.values()})

@@ -9,9 +9,9 @@ from os.path import expandvars
 from pathlib import Path
 
 from seamark.config.lanes import with_lanes
-from seamark.config.read import Recipes, read_scenario, read_services, read_site
+from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.dispatch.identity import allocation
-from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.errors import Mistake, SiteError, UserError, did_you_mean
 from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
@@ -49,27 +49,31 @@ class Study:
         *,
         scenario: str | None = None,
         site: str | None = None,
-        every_recipe: bool = True,
         lanes: str = "",
     ) -> "Study":
-        """Read the study in `root`. Raises UserError with every mistake of the scenario and its site.
-
-        Without `every_recipe` a recipe is read when it is asked for, so that a job reads only its own.
-        """
-        path = Path(scenario or DEFAULT_SCENARIO)
-        recipes = config_folder(root, "services")
-        services = read_services(recipes) if every_recipe else Recipes(recipes)
+        """Read the study in `root` with a scenario, named as in `scenario_file`. Raises UserError with every mistake
+        of the scenario, its recipes and its site; a recipe that it does not name is not read."""
+        path = scenario_file(root, scenario)
+        services = Recipes(config_folder(root, "services"))
         if path.is_absolute() and path.is_relative_to(root):
             path = path.relative_to(root)
         read = read_scenario(
             path if root == Path.cwd() else root / path,
             services,
-            lambda named: site_of(root, site or named or "local"),
+            lambda named: site_of(root, site if site is not None else named or "local"),
             partial(config_folder, root),
         )
-        name = site or read.site or "local"
+        name = site if site is not None else read.site or "local"
         known = _WithParties(services)
         return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=known, lanes=lanes)
+
+    @classmethod
+    def without_scenario(cls, root: Path, site: str | None) -> "Study":
+        """The study in `root` for what concerns its site and not what is measured. Raises UserError."""
+        name, none = "local" if site is None else site, Scenario(name="none", path=root, workloads=())
+        site_of(root, name)
+        recipes = Recipes(config_folder(root, "services"))
+        return cls(root=root, site_name=name, scenario_path=root, scenario=none, services=recipes)
 
     @cached_property
     def site(self) -> Site:
@@ -250,10 +254,13 @@ class Study:
             raise SiteError(*lacking)
 
     def require_drivers(self) -> None:
-        """Raise UserError if a driver of the plan cannot be loaded, or reads a setting that its recipe lacks."""
+        """Raise UserError if a driver of the plan cannot be loaded, or reads a setting that its recipe lacks, and for
+        objectives that its service can never have."""
         from seamark.planning.driver_check import require_drivers
+        from seamark.planning.objective_check import require_objectives
 
         require_drivers(self.plan, self.services, config_folder(self.root, "services"))
+        require_objectives(self.scenario, self.plan, self.services)
 
     def folder(self, scenario: str) -> ScenarioFolder:
         """Return the results folder of a scenario."""
@@ -327,9 +334,46 @@ class _WithParties(Mapping[str, Service]):
         return len(self._recipes)
 
 
+def scenario_file(root: Path, word: str | None) -> Path:
+    """Return the file of the scenario that a word names: its file, or its name in config/scenarios of the study.
+
+    Without a word it is the example of Seamark's own repository. Raises UserError elsewhere, for a name that no
+    scenario has, and without a study.
+    """
+    if word is None and (root / "config").resolve() == (SHIPPED / "config").resolve():
+        word = DEFAULT_SCENARIO
+    if word is not None and (root / word).is_file():
+        return Path(word)
+    require_study(root)
+    named = scenarios_named(root)
+    known = f" Known: {', '.join(sorted(dict(scenario_files(root)))) or 'none'}."
+    if word is None:
+        example = min(dict(scenario_files(root)), default="FILE")
+        text = f"name a scenario: `-c {example}`, of Snakemake `--config scenario={example}`.{known}"
+        raise UserError(Mistake(code="missing", path="--config", text=text))
+    if not word.strip():
+        raise UserError(
+            Mistake(code="no_value", path="--config", text=f"is empty. Name a scenario or its file.{known}")
+        )
+    if "/" in word or word.endswith((".yaml", ".yml")):
+        return Path(word)  # what is said of a file that is not there, is said where it is read
+    if word not in named:
+        text = f"no scenario of that name in config/scenarios, and no file.{did_you_mean(word, named)}{known}"
+        raise UserError(Mistake(code="unknown_name", path=word, text=text))
+    return named[word]
+
+
+def require_study(root: Path) -> None:
+    """Raise UserError in a folder that has neither `config` nor `results`."""
+    if not (root / "config").is_dir() and not (root / "results").is_dir():
+        text = "no study here. `bench init FOLDER` makes one; or change into the folder of yours."
+        raise UserError(Mistake(code="no_study", file=str(root), text=text))
+
+
 def results_of(root: Path, site: str) -> Path:
     """Return the root of all results of a study on a site, without reading a scenario. Raises UserError for a file
-    there."""
+    there, and without a study."""
+    require_study(root)
     results = expanded(site_of(root, site).paths.results, root)
     require_folder(results)
     return results
@@ -345,13 +389,30 @@ def site_of(root: Path, name: str) -> Site:
     """Read a site by name. Raises UserError with the existing names."""
     folder = config_folder(root, "sites")
     path = folder / f"{name}.yaml"
-    if not path.is_file():
+    if not name.strip() or not path.is_file():
         known = sorted(file.stem for file in folder.glob("*.yaml"))
-        raise UserError(
-            f"site '{name}': no such file in config/sites. Known: {', '.join(known)}.{did_you_mean(name, known)}"
+        if not name.strip():
+            text = f"is empty. Name a file of config/sites. Known: {', '.join(known)}."
+            raise UserError(Mistake(code="no_value", path="--site", text=text))
+        text = (
+            f"no such file in config/sites. Known: {', '.join(known)}.{did_you_mean(name, known)}"
             f" On a login node of Slurm, `bench init --site {name}` writes it."
         )
+        raise UserError(Mistake(code="unknown_name", path=f"site '{name}'", text=text))
     return read_site(path)
+
+
+def scenarios_named(root: Path) -> dict[str, Path]:
+    """Return the files in config/scenarios by the names of their scenarios, and by their own without ending."""
+    files = list(scenario_files(root))
+    return {path.stem: path for _, path in files} | dict(files)
+
+
+def scenario_name(root: Path, word: str) -> str:
+    """Return the name of the scenario whose file a word is, else the word: results may outlive their scenario."""
+    path = root / word if (root / word).is_file() else scenarios_named(root).get(word)
+    match = SCENARIO_NAME.search(path.read_text(encoding="utf-8", errors="replace")) if path else None
+    return match[1] if match else word
 
 
 def scenario_files(root: Path) -> Iterator[tuple[str, Path]]:

@@ -13,7 +13,8 @@ from seamark.model.service import Service, Value
 from seamark.model.trial import RESOURCES
 
 Values = Mapping[str, Value]
-MOST_TREATMENTS = 1_000_000
+MOST_TREATMENTS = 200_000
+"""Before `exclude` and `where` leave some of them out."""
 
 
 def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:

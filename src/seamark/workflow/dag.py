@@ -79,6 +79,12 @@ class Dag:
             require_jobs_images(self.study)
             install_apptainer_shim(self.study)
 
+    @property
+    def title(self) -> str:
+        """What this run measures, and where."""
+        study = self.study
+        return f"Scenario {study.scenario.name} ({study.scenario_path}), site {study.site_name}"
+
     def lead(self) -> None:
         """Name this process, Snakemake, as the leader of its scripts: they end when it has ended. Its fork server
         makes the processes of all jobs."""

@@ -223,6 +223,6 @@ def _study(scenario_file: str, site: str, lanes: str = "") -> "Study":
 
     search_in(Path.cwd())  # an exported job has no parent that did this so
     try:
-        return Study.at(Path.cwd(), scenario=scenario_file, site=site, every_recipe=False, lanes=lanes)
+        return Study.at(Path.cwd(), scenario=scenario_file, site=site, lanes=lanes)
     except UserError as mistake:
         raise SystemExit(str(mistake)) from None

@@ -69,7 +69,7 @@ def test_stop_ends_a_background_run_and_leaves_a_persistent_server_unless_all_is
     ("words", "code", "said"),
     [
         (("tri",), 2, "Did you mean 'try'?"),
-        (("try", "-c", "config/scenarios/null.yaml"), 2, "give the scenario once"),
+        (("try", "-c", "config/scenarios/null.yaml"), 2, "given twice"),
         (("try", "--site", "small"), 3, "1 kB left"),
     ],
 )

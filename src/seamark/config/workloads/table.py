@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.config.workflow_files import LARGEST_BYTES, read_files, read_system
+from seamark.config.workflow_files import LARGEST_BYTES, load_document, read_files, read_system
 from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.workloads.samples import is_samples, read_samples
 from seamark.config.workloads.swf import is_swf, read_swf
 from seamark.config.workloads.token_trace import is_token_trace, read_token_trace
 from seamark.config.workloads.wfcommons import is_wfcommons, read_wfcommons
 from seamark.config.yaml_source import GZIP, Mistakes, read_text, shown
-from seamark.errors import UserError
+from seamark.errors import Mistake, UserError
 from seamark.simulation.system import System
 
 HEAD_BYTES = 1 << 16
@@ -67,6 +67,27 @@ def format_of(path: Path) -> RequestsFormat | None:
 
 def read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
     """Return the system and the requests of one or two files. Raises UserError with every mistake."""
+    try:
+        return _read_workload(system_path, requests_path)
+    except UserError:
+        if system_path is None or (_holds(system_path), _holds(requests_path)) != ("requests", "models"):
+            raise
+        text = (
+            f"holds requests, and {shown(requests_path)} holds models: the files of --config and --requests"
+            " (system_file and requests_file) are exchanged."
+        )
+        raise UserError(Mistake(code="conflict", file=shown(system_path), text=text)) from None
+
+
+def _holds(path: Path) -> str | None:
+    """Return "requests" or "models", None for neither."""
+    if format_of(path) is not None:
+        return "requests"
+    tree = load_document(path, Mistakes())
+    return next((key for key in ("requests", "models") if tree is not None and key in tree.value), None)
+
+
+def _read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
     mistakes = Mistakes()
     found = format_of(requests_path)
     if found is None:

@@ -8,7 +8,7 @@ from typing import cast
 
 import yaml
 
-from seamark.config.read import read_services
+from seamark.config.read import Recipes
 from seamark.config.yaml_source import value_of
 from seamark.errors import UserError, did_you_mean
 from seamark.model.service import Service, Value
@@ -56,7 +56,7 @@ def settings_from(pairs: Sequence[str], service: Service) -> dict[str, Value]:
 
 def service_named(root: Path, name: str) -> Service:
     """Return a recipe with a server. UserError for an unknown name, or a service without a server."""
-    services = read_services(config_folder(root, "services"))
+    services = Recipes(config_folder(root, "services"))
     if name not in services:
         raise UserError(
             f"bench servers start {name}: no such service.{did_you_mean(name, services)}"
