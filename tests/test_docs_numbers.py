@@ -10,6 +10,7 @@ from seamark.analysis.checks import host, inputs, load, result
 from seamark.analysis.metrics import (
     distribution,
     energy,
+    outages,
     resources,
     run_timeline,
     startup,
@@ -70,10 +71,10 @@ MEASUREMENT = {
     "parts of the window": f"The window is cut into {run_timeline.MOST_PARTS} equal parts; fewer, but at least "
     f"{run_timeline.LEAST_PARTS}, where a part would have fewer than {run_timeline.REPLIES_A_PART} replies or be "
     f"shorter than {run_timeline.SHORTEST_PART_NS / 1e6:g} ms",
-    "replies missed in an outage": f"where {steady.LEAST_MISSED} or more were to be expected",
-    "how long an outage is": f"lasts {steady.LEAST_S:g} s or longer",
+    "replies missed in an outage": f"where {outages.LEAST_MISSED} or more were to be expected",
+    "how long an outage is": f"lasts {outages.LEAST_S:g} s or longer",
     "many outages": f"{WORDS[result.MANY_OUTAGES + 1].capitalize()} or more are a note",
-    "a typical reply": f"longer than {WORDS[steady.TYPICAL]} typical replies",
+    "a typical reply": f"longer than {WORDS[outages.TYPICAL]} typical replies",
     "false alarms": f"Of loads that are steady, {percent(steady.SURE)} are called not steady",
     "a change that matters": f"A change of less than {percent(steady.LEAST_CHANGE)} is none",
     "health probe": f"{health.PROBE_TIMEOUT_S:g} s for a health probe "

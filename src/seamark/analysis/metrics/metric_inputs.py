@@ -9,7 +9,7 @@ from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.stages import read_stages
 from seamark.analysis.metrics.startup import StartUp, find_start_up
-from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_state
+from seamark.analysis.metrics.steady import Asked, SteadyState, state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
@@ -128,12 +128,15 @@ def metric_inputs(
         turns=profile.turns,
     )
     lost = lost_of(load, counted)
-    users = profile.concurrency if profile.closed else None
-    steady = (
-        state_of_items(samples, window, users=profile.concurrency)
-        if profile.finite and not is_simulated_load(profile, load)
-        else steady_state(samples, window, changing=changing, users=users)
+    finite = profile.finite and not is_simulated_load(profile, load)
+    asked = Asked(
+        response=counted.response.histogram,
+        users=profile.concurrency if profile.closed or finite else None,
+        thinks=profile.think_time_s > 0,
+        changing=changing,
+        virtual=load.origin == "simulated",
     )
+    steady = (state_of_items if finite else steady_state)(samples, window, asked)
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return MetricInputs(

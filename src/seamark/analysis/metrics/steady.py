@@ -5,11 +5,11 @@ A verdict and an advice beside the metrics: nothing here decides what is measure
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.analysis.metrics.outages import arrivals_of, outages
 from seamark.analysis.metrics.run_timeline import (
     LEAST_PARTS,
     REPLIES_A_PART,
@@ -22,38 +22,8 @@ from seamark.analysis.metrics.timeline import SECOND_NS
 from seamark.analysis.metrics.window import Window
 from seamark.model.results.trial_metrics import Outage
 from seamark.stats.change import Change, change
+from seamark.stats.histogram import Histogram
 from seamark.stats.steady import mser
-
-LEAST_MISSED = 20
-"""With fewer expected replies, their absence may be chance."""
-TYPICAL = 3
-"""A time without replies of at most this many typical replies may lie between two rounds of requests."""
-LEAST_S = 0.1
-"""A shorter pause counts as slow replies, which percentiles show."""
-MOST_SHARE = 0.5
-"""A condition for more than half of the window is the state of the service, not an outage."""
-
-
-def outages(timeline: RunTimeline, *, users: int | None) -> tuple[Outage, ...]:
-    """Return the outages of a load. `users` is the concurrency of a closed loop, None for an open one."""
-    down = timeline.replies <= timeline.failures
-    if not (~down).any() or down.mean() > MOST_SHARE:
-        return ()
-    usual = float(timeline.replies[~down].mean())
-    typical_s = float(np.median(timeline.response_s)) if users is None else users / usual * timeline.part_s
-    found, begin = [], 0
-    for is_down, group in groupby(down):
-        end = begin + len(list(group))
-        failed = int(timeline.failures[begin:end].sum())
-        missed = (end - begin) * usual if users is not None else float(timeline.due[begin:end].sum())
-        length_s = (end - begin) * timeline.part_s
-        long_enough = length_s >= LEAST_S and (failed or length_s >= TYPICAL * typical_s)
-        if is_down and max(missed, failed) >= LEAST_MISSED and long_enough:
-            start_s, end_s = timeline.at_s(begin), timeline.at_s(end)
-            found.append(Outage(start_s=start_s, end_s=end_s, missed=round(missed), failed=failed))
-        begin = end
-    return tuple(found)
-
 
 Series = NDArray[np.float64]
 
@@ -84,21 +54,37 @@ class SteadyState:
         return self.part.start_ns / SECOND_NS
 
 
-def steady_state(samples: Samples, window: Window, *, changing: bool, users: int | None) -> SteadyState:
-    """Judge the measured window of a load. `changing`: its rate is meant to change. `users`: those of a closed loop.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What of a load decides whether it was steady.
+
+    `response`: response times of the good replies, in ns. `users`: those of a closed loop, None for an open one;
+    `thinks`: they wait between a reply and the next request. `changing`: the rate is meant to change. `virtual`: the
+    load is simulated, and its server cannot be away.
+    """
+
+    response: Histogram
+    users: int | None = None
+    thinks: bool = False
+    changing: bool = False
+    virtual: bool = False
+
+
+def steady_state(samples: Samples, window: Window, asked: Asked) -> SteadyState:
+    """Judge the measured window of a load.
 
     It is not steady when there was an outage, and when throughput or mean response time changed, by a step at any
     place or by a trend (stats/change.py). A start-up after which nothing changes ends where MSER-5 truncates.
     """
     timeline = run_timeline(samples, window)
+    down = _outages(samples, window, timeline, asked)
     if timeline is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
-        return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell")
-    down = () if timeline is None else outages(timeline, users=users)
-    if changing:
+        return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell", outages=down)
+    if asked.changing:
         return SteadyState(steady=None, reason="the rate is meant to change", outages=down)
     if timeline is None:
         reason = f"{samples.rows} requests are too few to tell: it takes {LEAST_PARTS * REPLIES_A_PART}"
-        return SteadyState(steady=None, reason=reason)
+        return SteadyState(steady=None, reason=reason, outages=down)
     rule = f"change test at {SURE:g} and MSER-5, {timeline.parts} parts of {timeline.part_s:.3g} s"
     if down:
         return SteadyState(steady=False, reason=down[0].text, rule=rule, outages=down)
@@ -108,11 +94,16 @@ def steady_state(samples: Samples, window: Window, *, changing: bool, users: int
     return _after_start_up(series, timeline, window, SteadyState(steady=False, reason=text, rule=rule))
 
 
-def state_of_items(samples: Samples, window: Window, *, users: int) -> SteadyState:
+def state_of_items(samples: Samples, window: Window, asked: Asked) -> SteadyState:
     """Return the outages of a finite load. It has no steady state: it ends when its items are done."""
-    timeline = run_timeline(samples, window)
-    down = () if timeline is None else outages(timeline, users=users)
+    down = _outages(samples, window, run_timeline(samples, window), asked)
     return SteadyState(steady=None, reason="a finite load ends when its items are done", outages=down)
+
+
+def _outages(samples: Samples, window: Window, timeline: RunTimeline | None, asked: Asked) -> tuple[Outage, ...]:
+    if asked.virtual:
+        return ()
+    return outages(arrivals_of(samples, window), timeline, asked.response, users=asked.users, thinks=asked.thinks)
 
 
 def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0) -> str | None:

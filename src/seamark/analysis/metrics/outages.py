@@ -1,0 +1,184 @@
+"""Outages of a load: times without a good reply, wherever they lie in its window. Reads in constant memory."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.run_timeline import RunTimeline, Series
+from seamark.analysis.metrics.samples import Samples
+from seamark.analysis.metrics.window import Window
+from seamark.model.results.trial_metrics import Outage
+from seamark.model.sample import MISSING_NS
+from seamark.stats.histogram import Histogram
+
+LEAST_MISSED = 20
+"""With fewer expected replies, their absence may be chance."""
+TYPICAL = 3
+"""A time without replies of at most this many typical replies may lie between two rounds of requests."""
+LEAST_S = 0.1
+"""A shorter pause counts as slow replies, which percentiles show."""
+MOST_SHARE = 0.5
+"""A condition for more than half of the window is the state of the service, not an outage."""
+BY_CHANCE = 0.001
+"""Probability at most with which a load's own gaps, as they spread, have one that is called an outage."""
+LEAST_TAIL, MOST_TAIL = 10, 100
+"""Longest gaps that show how the gaps of a load spread: a tenth of all, within these numbers."""
+FINEST_NS, MOST_BINS = 100_000, 1 << 22
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """Requests due, good replies and failures of a window, in bins of `bin_s` from `start_s` on."""
+
+    start_s: float
+    bin_s: float
+    due: Counts
+    good: Counts
+    failed: Counts
+
+
+def arrivals_of(samples: Samples, window: Window) -> Arrivals:
+    """Count the samples of a window. A failure without an end counts where it was due."""
+    length_ns = max(1, window.end_ns - window.start_ns)
+    bin_ns = max(FINEST_NS, -(-length_ns // MOST_BINS))
+    due, good, failed = np.zeros((3, -(-length_ns // bin_ns)), dtype=np.int64)
+    for batch in samples.batches():
+        bad = (batch.failure != 0) & (batch.sent != MISSING_NS)
+        ends = np.where(batch.last == MISSING_NS, batch.due, batch.last)
+        for into, times_ns in ((due, batch.due), (good, batch.last[batch.good]), (failed, ends[bad])):
+            inside = times_ns[(times_ns >= window.start_ns) & (times_ns < window.end_ns)]
+            into += np.bincount((inside - window.start_ns) // bin_ns, minlength=len(into))
+    return Arrivals(start_s=window.start_ns / 1e9, bin_s=bin_ns / 1e9, due=due, good=good, failed=failed)
+
+
+def outages(
+    arrivals: Arrivals, timeline: RunTimeline | None, response: Histogram, *, users: int | None, thinks: bool = False
+) -> tuple[Outage, ...]:
+    """Return the outages of a load.
+
+    `timeline` shows times with more failures than good replies, None where it is too short for that; `response` has
+    the response times of good replies, in ns; `users` is the concurrency of a closed loop, None for an open one, and
+    `thinks` whether they wait between a reply and the next request.
+    """
+    if not response.count:
+        return ()
+    typical_ns = response.quantile(0.5) or 0.0
+    if users is not None:  # users in step: their mean is the time of a round
+        typical_ns = max(typical_ns, response.mean or 0.0)
+    down = _quiet(arrivals, typical_ns / 1e9, closed=users is not None, thinks=thinks)
+    if timeline is not None:
+        down = _joined([*down, *_failing(arrivals, timeline)])
+    if sum(end - start for start, end in down) > MOST_SHARE * len(arrivals.due):
+        return ()
+    due, failed = _sums(arrivals.due), _sums(arrivals.failed)
+    usual = _usual(arrivals, down)
+    return tuple(
+        Outage(
+            start_s=arrivals.start_s + start * arrivals.bin_s,
+            end_s=arrivals.start_s + end * arrivals.bin_s,
+            missed=round(usual * (end - start)) if users is not None else int(due[end] - due[start]),
+            failed=int(failed[end] - failed[start]),
+        )
+        for start, end in down
+    )
+
+
+def _quiet(arrivals: Arrivals, typical_s: float, *, closed: bool, thinks: bool) -> list[tuple[int, int]]:
+    """Return the bins of the gaps between good replies that are outages.
+
+    A gap counts from the first request that waits in it: where nothing is asked for, nothing is missed. Half of those
+    that are missed have waited for a typical reply: a burst at the end of a gap is no outage.
+    """
+    replies = np.flatnonzero(arrivals.good)
+    starts, ends = np.append(0, replies + 1), np.append(replies, len(arrivals.good))
+    due, failed = _sums(arrivals.due), _sums(arrivals.failed)
+    begins = starts
+    asked = np.append(np.flatnonzero(arrivals.due), len(arrivals.due))
+    if not closed or thinks:
+        begins = np.minimum(asked[np.searchsorted(asked, starts)], ends)
+    if closed:  # a user that has a request under way is not due before its reply
+        held = _sums(arrivals.due)[starts] > _sums(arrivals.good)[starts] + failed[starts]
+        begins = np.where(held, starts, begins)
+    length_s = (ends - begins) * arrivals.bin_s
+    fails = failed[ends] - failed[starts]
+    long = (length_s >= LEAST_S) & ((length_s >= TYPICAL * typical_s) | (fails >= LEAST_MISSED))
+    if closed:
+        usual = _usual(
+            arrivals, [(int(begin), int(end)) for begin, end in zip(begins[long], ends[long], strict=True)]
+        )
+        missed = usual * (ends - begins)
+        waited = missed - usual * typical_s / arrivals.bin_s
+    else:
+        missed = (due[ends] - due[begins]).astype(float)
+        before = np.maximum(begins, ends - int(typical_s / arrivals.bin_s))
+        waited = due[before] - due[begins]
+    missing = (missed >= LEAST_MISSED) & (2 * waited >= LEAST_MISSED)
+    failing = long & (fails >= LEAST_MISSED)
+    found = np.flatnonzero(long & missing & ~failing)
+    found = found[np.argsort(length_s[found], kind="stable")]
+    usual_s = np.sort(np.delete(length_s, np.append(found, np.flatnonzero(failing))))
+    while len(found) and length_s[found[0]] <= _longest(usual_s[usual_s > 0]):
+        usual_s, found = np.append(usual_s, length_s[found[0]]), found[1:]  # as long as others: so is this service
+    chosen = np.sort(np.append(found, np.flatnonzero(failing)))
+    return [(int(starts[gap] if closed else begins[gap]), int(ends[gap])) for gap in chosen]
+
+
+def _longest(lengths: Series) -> float:
+    """Return the length that a gap like some others, in rising order, exceeds with probability BY_CHANCE at most.
+
+    Their tail is that of a Weibull distribution, log x = c + theta log log(1 / P), with theta of the longest ones
+    (Gardes and Girard, Communications in Statistics 34, 2005). It holds for exponential and lognormal gaps; 0 for too
+    few to tell.
+    """
+    count = len(lengths)
+    tail = min(MOST_TAIL, max(LEAST_TAIL, count // 10))
+    if count <= tail + 2:
+        return 0.0
+    least = lengths[-tail - 1]
+    spread = np.log(np.log((count + 1) / np.arange(1, tail + 1)) / np.log((count + 1) / (tail + 1)))
+    theta = np.log(lengths[-tail:] / least).sum() / spread.sum()
+    return float(least * (np.log((count + 1) / BY_CHANCE) / np.log((count + 1) / (tail + 1))) ** theta)
+
+
+def _failing(arrivals: Arrivals, timeline: RunTimeline) -> list[tuple[int, int]]:
+    """Return the bins of the times in which more requests failed than were answered."""
+    bins = timeline.part_s / arrivals.bin_s
+    found, begin = [], 0
+    for is_down, group in groupby((timeline.failures > 0) & (timeline.replies <= timeline.failures)):
+        end = begin + len(list(group))
+        if (
+            is_down
+            and (end - begin) * timeline.part_s >= LEAST_S
+            and timeline.failures[begin:end].sum() >= LEAST_MISSED
+        ):
+            found.append((round(begin * bins), min(round(end * bins), len(arrivals.due))))
+        begin = end
+    return found
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, those that overlap or touch as one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _usual(arrivals: Arrivals, down: list[tuple[int, int]]) -> float:
+    """Return the good replies of a bin outside of some spans."""
+    good = _sums(arrivals.good)
+    lost = sum(end - start for start, end in down)
+    answered = int(good[-1]) - sum(int(good[end] - good[start]) for start, end in down)
+    return answered / max(1, len(arrivals.good) - lost)
+
+
+def _sums(counts: Counts) -> Counts:
+    """Return how many of some counts lie before a bin, for all bins and their end."""
+    return np.append(0, np.cumsum(counts))
