@@ -241,7 +241,7 @@ def stream(server: str, random: Random) -> Stream:
         usage=random.choice(["end", "end", "each", "last", "none"]),
         chat=random.random() < 0.5,
     )
-    end = random.choice([b"\n\n", b"\n\n", b"\r\n\r\n"])
+    end = random.choice([b"\n\n", b"\n\n", b"\n\n", b"\r\n\r\n", b"\r\n\r\n", b"\r\r"])
     colon = random.choice([b"data: ", b"data: ", b"data:"])
     loose, ascii_only = random.random() < 0.2, random.random() < 0.5
     found = Stream(wire=b"")
@@ -265,11 +265,13 @@ def stream(server: str, random: Random) -> Stream:
 
 def _frame(found: Stream, events: list[tuple[bytes, bool]], random: Random) -> None:
     framing = random.choice(["chunk", "chunk", "chunk", "merged", "cut", "sized", "close"])
+    if random.random() < 0.05:
+        events[0] = b"\xef\xbb\xbf" + events[0][0], events[0][1]
     ends, body = [], b""
     for data, carries in events:
         body += data
         if carries:
-            ends.append(len(body))
+            ends.append(len(body) - data.endswith(b"\r\n"))  # a line ends with its \r, whatever follows
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
     if framing == "sized":
         head += b"content-length: %d\r\n\r\n" % len(body)

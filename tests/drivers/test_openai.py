@@ -213,6 +213,7 @@ def test_an_absurd_count_of_tokens_makes_a_whole_reply_wrong(absurd):
     [
         (choices({"text": ""}), 200, Failure.EMPTY_REPLY),
         (choices({"text": ""}, usage={"prompt_tokens": 3, "completion_tokens": 0}), 200, Failure.EMPTY_REPLY),
+        (choices({"text": ""}, usage={"prompt_tokens": 3, "completion_tokens": 7}), 200, Failure.EMPTY_REPLY),
         (b'{"error": {"message": "no"}}', 200, Failure.SERVER_ERROR),
         (b"<html>", 200, Failure.WRONG_REPLY),
         (b"[]", 200, Failure.WRONG_REPLY),
@@ -223,7 +224,7 @@ def test_an_absurd_count_of_tokens_makes_a_whole_reply_wrong(absurd):
 )
 def test_a_whole_reply_that_is_not_good_has_a_category(body, status, failure):
     decoder = whole(body, status)
-    assert (decoder.failure, decoder.status, decoder.units) == (failure, status, 0)
+    assert (decoder.failure, decoder.status) == (failure, status)
     assert decoder.keep_alive
 
 

@@ -60,7 +60,7 @@ def check(decoder: StreamDecoder, wanted: Stream, random: Random) -> None:
     events = len(wanted.content)
     assert decoder.prompt_units == prompt
     assert (decoder.units, decoder.counted) == ((completion, True) if completion else (events, False))
-    assert decoder.failure == (Failure.NONE if decoder.units else Failure.EMPTY_REPLY)
+    assert decoder.failure == (Failure.NONE if events else Failure.EMPTY_REPLY)
 
 
 def hold_against_a_full_parse(server: str, count: int, seed: int) -> None:
@@ -243,11 +243,6 @@ def test_a_reply_without_a_token_is_empty():
         assert decoder.keep_alive
 
 
-def test_tokens_that_the_server_counted_but_nobody_sees_are_no_empty_reply():
-    decoder = read(said(""), usage(5, 1), DONE)
-    assert (decoder.failure, decoder.events, decoder.units) == (Failure.NONE, 0, 1)
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -376,6 +371,43 @@ def test_comments_and_other_fields_are_no_events():
 def test_carriage_returns_alone_end_lines_too():
     decoder = read(said(" a").replace(b"\n", b"\r"), said(" b").replace(b"\n", b"\r"), DONE.replace(b"\n", b"\r"))
     assert (decoder.events, decoder.failure) == (2, Failure.NONE)
+
+
+@pytest.mark.parametrize("ending", [b"\r", b"\r\n", b"\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("chunked", [True, False])
+def test_an_event_counts_with_the_read_that_ends_it_however_its_lines_end(ending, mark, chunked):
+    events = [event.replace(b"\n", ending) for event in (said(" a"), said(" b"), said(" c"), usage(3, 3), DONE)]
+    events[0] = mark + events[0]
+    head = HEAD if chunked else b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
+    for size in (1, 2, 7, 1 << 20):
+        decoder = StreamDecoder(Forms())
+        decoder.feed(head)
+        for number, event in enumerate(events, 1):
+            for start in range(0, len(event), size):
+                assert decoder.events <= min(number, 3)
+                part = event[start : start + size]
+                decoder.feed(chunk(part) if chunked else part)
+            if ending == b"\r\n" and size == 1:
+                continue  # the last byte but one has ended it
+            assert decoder.events == min(number, 3), (size, number)
+        assert decoder.feed(LAST) if chunked else decoder.end_of_stream()
+        assert (decoder.events, decoder.units, decoder.failure) == (3, 3, Failure.NONE)
+
+
+def test_a_line_feed_that_belongs_to_a_carriage_return_ends_no_event():
+    decoder = StreamDecoder(Forms())
+    decoder.feed(HEAD)
+    two_lines = b'data: {"choices":[{"index":0,\r\ndata: "text":" a"}]}\r\n\r\n'
+    for place in range(len(two_lines)):
+        decoder.feed(chunk(two_lines[place : place + 1]))
+    assert (decoder.events, decoder.failure) == (1, Failure.NONE)
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 7])
+def test_a_reply_without_a_token_is_empty_whatever_its_usage_says(tokens):
+    role = event(id="cmpl-1", created=CREATED_S, choices=[{"index": 0, "text": "", "finish_reason": "stop"}])
+    assert read(role, usage(3, tokens), DONE).failure == Failure.EMPTY_REPLY
 
 
 @pytest.mark.parametrize("piece", [b"x" * (1 << 18), b"data: x\n" * (1 << 15)], ids=["line", "lines"])

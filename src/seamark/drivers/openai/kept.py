@@ -9,8 +9,7 @@ from typing import Any
 
 from seamark.drivers.openai.events import REASONING, texts_in
 
-DATA = b"data:"
-DONE = b"[DONE]"
+DATA, DONE, BYTE_ORDER_MARK = b"data:", b"[DONE]", b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +72,7 @@ def _error_of(document: object) -> str | None:
 
 def _documents(body: bytes) -> Iterator[Any]:
     """Yield the JSON documents of a body: the events of a stream, or the one of a whole reply."""
+    body = body.removeprefix(BYTE_ORDER_MARK)
     if not body.lstrip().startswith(DATA):
         yield json.loads(body)
         return

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from seamark.drivers.openai.events import Forms, read_chunk, read_texts
-from seamark.drivers.openai.stream import StreamDecoder
+from seamark.drivers.openai.stream import BYTE_ORDER_MARK, StreamDecoder
 from seamark.load.engine.http import HttpDecoder
 from seamark.model.sample import Failure
 
@@ -54,7 +54,7 @@ class WholeDecoder(HttpDecoder):
             self.failure = Failure.SERVER_ERROR
         elif absurd:
             self.failure = Failure.WRONG_REPLY
-        elif not self.units:
+        elif not chunk.carriers:  # whatever its usage says
             self.failure = Failure.EMPTY_REPLY
         return True
 
@@ -145,7 +145,7 @@ def _body(reads: Iterable[bytes]) -> bytes:
 
 def _events(body: bytes) -> Iterator[bytes]:
     """Yield the data of the server-sent events with JSON."""
-    for block in _BETWEEN_EVENTS.split(body):
+    for block in _BETWEEN_EVENTS.split(body.removeprefix(BYTE_ORDER_MARK)):
         lines = [line[len(b"data:") :].strip() for line in block.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines)
         if data.startswith(b"{"):

@@ -27,7 +27,7 @@ DATA = b"data:"
 DONE_LINE = b"data: [DONE]"
 LAST_CHUNK = b"0\r\n\r\n"
 QUOTE = ord('"')
-CARRIAGE_RETURN = ord("\r")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_EVENT_BYTES = 1 << 20
 """Most bytes of one event, its lines together."""
 LONG_BYTES = 1 << 14
@@ -64,6 +64,7 @@ class StreamDecoder(HttpDecoder):
         "_by_choice",
         "_closed",
         "_crlf",
+        "_cut_crlf",
         "_ends",
         "_ends_chunk",
         "_forms",
@@ -106,6 +107,7 @@ class StreamDecoder(HttpDecoder):
         self._thinks = False
         self._after_text = 0
         self._crlf = False
+        self._cut_crlf = False
         self._held: bytes | bytearray = NOTHING_HELD
         self._lines: list[bytes] = []
         self._lined_bytes = 0
@@ -192,6 +194,7 @@ class StreamDecoder(HttpDecoder):
                     and data.startswith(DATA, first)
                     and data.startswith(b"\n\n", after - 2)
                     and data.find(b"\n", first) == after - 2
+                    and data.find(b"\r", first, after) < 0
                 ):
                     self.body_bytes += size
                     self._event(data[first : after - 2])
@@ -225,22 +228,32 @@ class StreamDecoder(HttpDecoder):
     def _take(self, data: bytes) -> bool:
         """Consume a piece of the body: lines of events, any of which may continue in the next piece. Return whether
         the unfinished event is too large."""
+        begins = self.body_bytes == len(self._held)  # no line of this reply has been read
         self.body_bytes += len(data)
+        if self._cut_crlf and data:  # a line ends with its \r, which may be the last byte for long; its \n is none
+            self._cut_crlf = False
+            data = data.removeprefix(b"\n")
         if self._held:
             if len(self._held) > LONG_BYTES and self._goes_on(data):
                 return len(self._held) + self._lined_bytes > MAX_EVENT_BYTES
             data = bytes(self._held) + data
             self._held = NOTHING_HELD
-        elif not self._lines and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n"):
-            if data.startswith(DATA):
-                self._event(data[:-2])
-            else:
-                self._line(data[:-2])
+        elif (
+            not self._lines
+            and data.startswith(DATA)
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+        ):
+            self._event(data[:-2])
             return False
         self._crlf = data.endswith(b"\r\n\r\n")
+        self._cut_crlf = data.endswith(b"\r")
         lines = data.splitlines(keepends=True)  # at \n, \r and \r\n, as SSE has it
-        if lines and not lines[-1].endswith(b"\n"):
+        if lines and not lines[-1].endswith((b"\n", b"\r")):
             self._held = lines.pop()
+        if begins and lines:
+            lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
         for line in lines:
             self._line(line.rstrip(b"\r\n"))
         return len(self._held) + self._lined_bytes > MAX_EVENT_BYTES
@@ -248,7 +261,7 @@ class StreamDecoder(HttpDecoder):
     def _goes_on(self, data: bytes) -> bool:
         """Extend a long line by data without its end, and return whether it was such data: it may arrive byte by
         byte."""
-        if b"\n" in data or b"\r" in data or self._held[-1] == CARRIAGE_RETURN:
+        if b"\n" in data or b"\r" in data:
             return False
         if isinstance(self._held, bytes):
             self._held = bytearray(self._held)
@@ -370,7 +383,7 @@ class StreamDecoder(HttpDecoder):
             units, self.first_units = None, 0
         self.counted = bool(units)
         self.units = units or self.events
-        if not self.units:
+        if not self.events:  # whatever its usage says
             self._wrong(Failure.EMPTY_REPLY if self._spoken or not self.body_bytes else Failure.WRONG_REPLY)
         elif not self._closed and not self.counted:
             self._wrong(Failure.WRONG_REPLY)
