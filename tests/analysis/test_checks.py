@@ -64,6 +64,7 @@ FAULTS = [
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.95, others=0.11)]}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.3, others=0.1, crowded=0.1)]}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.3, others=None, steal=0.05)]}),
+    ("busy_elsewhere", "suspect", CLOSED, {"others_before": 0.2}),
     ("others_unknown", "note", CLOSED, {"others_unknown": "2 readings in the window, fewer than 3"}),
     (
         "memory_pressure",

@@ -17,6 +17,7 @@ import yaml
 from study_folder import StudyFolder
 
 from seamark.platform.ports import choose_ports
+from seamark.services.ephemeral_server import ephemeral_server
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "ci"
@@ -135,6 +136,19 @@ def test_a_trial_beside_processes_that_compute_is_suspect_and_says_what_was_seen
     [reason] = [reason for reason in metrics["reasons"] if reason["code"] == "busy_elsewhere"]
     assert reason["text"].startswith("others used ")
     assert "% of the processors of the machine during the window" in reason["text"]
+
+
+@pytest.mark.serial
+def test_loads_too_short_for_telemetry_beside_processes_that_compute_are_suspect(study):
+    study.write(repetitions=1, workload=FEW)
+    with burners(os.cpu_count() or 1), ephemeral_server("seamark.testservers.null") as port:
+        done = study.bench("submit", "-c", "config/scenarios/try.yaml", timeout=1200)
+        loaded = study.bench("load", f"http://127.0.0.1:{port}/", "--duration", "3", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [trial] = study.trials()
+    for metrics in (study.json(f"{trial.name}/metrics.json"), json.loads(loaded.stdout)):
+        assert metrics["verdict"] == "SUSPECT"
+        assert "busy_elsewhere" in {reason["code"] for reason in metrics["reasons"]}
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What each monitor sees, against what is known to be true: burnt CPU, held memory, written bytes."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import pytest
 
 from seamark.telemetry.gpu import Gpus, chosen_gpus
 from seamark.telemetry.host import Host
-from seamark.telemetry.process import ProcessTree, own_cgroup
+from seamark.telemetry.process import ProcessTree, listener, own_cgroup
 from seamark.telemetry.prometheus import MOST_SERIES, Prometheus, parse, types_of, unit_of
 
 MIB = 1024 * 1024
@@ -44,6 +45,14 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     yield process
     os.killpg(process.pid, 9)
     process.communicate()
+
+
+def test_the_process_that_listens_on_a_local_address_is_known():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert listener("127.0.0.1", [port]) == listener("localhost", [port]) == os.getpid()
+        assert listener("192.0.2.1", [port]) is None
+    assert listener("127.0.0.1", [port]) is None
 
 
 @pytest.mark.serial

@@ -85,6 +85,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     from seamark.report.terminal import quick_load_text
     from seamark.storage.codec import encode
     from seamark.storage.paths import TrialFolder
+    from seamark.telemetry.process import listener
     from seamark.trials.address import answer_of, look, port_of
     from seamark.trials.calibration import ceiling_of
     from seamark.trials.quick_load import Address, first_request, run_quick_load, statuses_of
@@ -121,8 +122,10 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     request = first_request(target, arguments["seed"])
     if here:
         look(url, tls, arguments["timeout_s"])
-        if not as_json:
-            warn_of_machine()
+    others = None
+    if here:
+        served = listener(target.host, [target.port])
+        others = warn_of_machine(own=served, quiet=as_json)
     console = Console(stderr=True)
     client = LoadRecord(
         status="ok",
@@ -144,6 +147,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
                     ceiling=ceiling_of(Path("results"), client),
                     on_progress=LiveLine(line),
                     launcher=launcher,
+                    others_before=others,
                 )
         except LoadError as error:
             raise UserError(f"bench load {address}: {error.reason}") from None

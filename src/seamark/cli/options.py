@@ -199,13 +199,18 @@ def open_study(scenario: str | None, site: str | None, lanes: Mapping[str, objec
     return study
 
 
-def warn_of_machine(*, several_machines: bool = False, results: Path | None = None) -> None:
-    """Print a line on standard error for each thing that would spoil the numbers of a load here."""
+def warn_of_machine(
+    *, several_machines: bool = False, results: Path | None = None, own: int | None = None, quiet: bool = False
+) -> float | None:
+    """Print a line on standard error for each thing that would spoil the numbers of a load here, unless `quiet`;
+    return the ratio of its processors that others use. The process `own` and those below it are no others."""
     from seamark.housekeeping.machine_state import SHORT_S, state_of, warnings_before_load
 
-    state = state_of(interval_s=SHORT_S)
+    state = state_of(interval_s=SHORT_S, own=(own,))
     for line in warnings_before_load(state, several_machines=several_machines, results=results):
-        click.echo(line, err=True)
+        if not quiet:
+            click.echo(line, err=True)
+    return state.others_ratio
 
 
 def duration_s(text: str) -> float:

@@ -3,13 +3,14 @@ warning before a load. Read-only."""
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
+from seamark.platform.process_tree import descendants
 from seamark.report.numbers import percent
 from seamark.telemetry.provenance import hardware
 from seamark.telemetry.provenance.kernel_files import ROOT, read_text
@@ -54,11 +55,12 @@ class MachineState:
     synchronised: bool | None = None
 
 
-def state_of(root: Path = ROOT, *, interval_s: float = 0.0) -> MachineState:
-    """Return the present state of this machine, watched for `interval_s`. `root` has the kernel's files."""
+def state_of(root: Path = ROOT, *, interval_s: float = 0.0, own: Collection[int | None] = ()) -> MachineState:
+    """Return the present state of this machine, watched for `interval_s`. `root` has the kernel's files; processes of
+    `own`, and all below them, are no others."""
     others = steal = busiest = None
     if interval_s > 0:
-        others, steal, busiest = _used(interval_s)
+        others, steal, busiest = _used(interval_s, own)
     sizes, kernel = hardware.meminfo(root), hardware.kernel_state()
     total, free = sizes.get("SwapTotal"), sizes.get("SwapFree")
     return MachineState(
@@ -159,9 +161,8 @@ def warnings_before_load(
     return tuple(f"Warning: {each.what}: {each.seen}. {each.remedy}" for each in findings if each.level != "ok")
 
 
-def _used(interval_s: float) -> tuple[float | None, float | None, dict[str, float]]:
+def _used(interval_s: float, own: Collection[int | None]) -> tuple[float | None, float | None, dict[str, float]]:
     """Watch all processes for a while: the ratios of others and of steal, and the busiest processes."""
-    own = os.getpid()
     before, times, began_s = _cpu_s_by_process(), psutil.cpu_times(), time.monotonic()
     time.sleep(interval_s)
     now, after, took_s = _cpu_s_by_process(), psutil.cpu_times(), time.monotonic() - began_s
@@ -172,7 +173,8 @@ def _used(interval_s: float) -> tuple[float | None, float | None, dict[str, floa
     if total_s <= 0:
         return None, None, {}
     used = {pid: (name, max(0.0, cpu_s - before[pid][1])) for pid, (name, cpu_s) in now.items() if pid in before}
-    own_s = used.pop(own, ("", 0.0))[1]
+    trees = {os.getpid(), *(pid for root in own if root is not None for pid in (root, *descendants(root)))}
+    own_s = sum(used.pop(pid, ("", 0.0))[1] for pid in trees)
     steal_s = spent.get("steal", 0.0)
     busy_s = total_s - spent["idle"] - spent.get("iowait", 0.0) - steal_s - own_s
     busiest = sorted(used.values(), key=lambda each: -each[1])[:2]

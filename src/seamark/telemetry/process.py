@@ -2,9 +2,12 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+import psutil
+
+from seamark.platform.ports import LOCAL_HOSTS
 from seamark.platform.process_tree import descendants, status
 from seamark.platform.socket_stats import Traffic
 from seamark.telemetry.sampler import Reading
@@ -61,6 +64,49 @@ class ProcessTree:
 
     def _reading(self, name: str, value: float, unit: str) -> Reading:
         return Reading(source=self._source, name=name, value=float(value), unit=unit)
+
+
+FORWARDERS = ("docker-proxy", "rootlessport", "slirp4netns", "ssh", "kubectl", "conmon")
+"""Programs that listen for a server which is a process of its own."""
+
+
+def listener(host: str | None, ports: Collection[int]) -> int | None:
+    """Return the process that listens on one of some ports of a host; None where that is another machine, and where
+    it may not be read or only forwards. Of several that share the socket, the first is their parent."""
+    try:
+        if host not in (*LOCAL_HOSTS, *(one.address for found in psutil.net_if_addrs().values() for one in found)):
+            return None
+        found = [
+            connection.pid
+            for connection in psutil.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+            and connection.pid
+            and getattr(connection.laddr, "port", None) in ports
+        ]
+        return min((pid for pid in found if psutil.Process(pid).name() not in FORWARDERS), default=None)
+    except (psutil.Error, OSError):
+        return None
+
+
+def used_by_others(interval_s: float, own: Collection[int | None]) -> float | None:
+    """Watch this machine for a while; return the ratio of its processors that others than the processes of `own`, and
+    all below them, used. None where it cannot be told."""
+
+    def read() -> tuple[dict[str, float], float]:
+        trees = {pid for root in own if root is not None for pid in (root, *descendants(root))}
+        its_s = sum(process.cpu_s for pid in trees if (process := status(pid)))
+        return psutil.cpu_times()._asdict(), its_s
+
+    before, own_before_s = read()
+    time.sleep(interval_s)
+    after, own_after_s = read()
+    spent = {name: max(0.0, after[name] - before[name]) for name in after if not name.startswith("guest")}
+    total_s = sum(spent.values())
+    if total_s <= 0:
+        return None
+    idle = ("idle", "iowait", "steal", "irq", "softirq")
+    busy_s = sum(value for name, value in spent.items() if name not in idle)
+    return max(0.0, busy_s - max(0.0, own_after_s - own_before_s)) / total_s
 
 
 def bytes_moved(pid: int) -> tuple[int, int] | None:

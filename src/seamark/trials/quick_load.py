@@ -73,12 +73,14 @@ def run_quick_load(
     ceiling: Ceiling | None = None,
     on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
     launcher: WorkerLauncher | None = None,
+    others_before: float | None = None,
 ) -> DerivedMetrics:
     """Run the load and return what was measured; its samples lie in `folder`.
 
     `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
     many requests each worker has recorded; a worker records what it has once a second or so. Secrets of settings are
-    sent, and stand in nothing that is written or returned. `launcher` starts the workers (None: on this machine).
+    sent, and stand in nothing that is written or returned. `others_before` is what others used of this machine's
+    processors just before. `launcher` starts the workers (None: on this machine).
     Raises LoadError for a load that cannot begin, or whose workers all died.
     """
     own = own_settings([load_settings.get("pattern")])
@@ -111,6 +113,7 @@ def run_quick_load(
         warmup_s=trial.load.warmup_s,
         duration_s=trial.load.duration_s,
         client=ClientRecord(workers="wire"),
+        others_before=others_before,
     )
     load = keep_samples(folder, measured.outcome, counted_load(record, measured.outcome))
     return derive_metrics(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)

@@ -39,6 +39,15 @@ def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
                 remedy="Measure when nothing else runs there, or on a node of your own; "
                 "`bench retry TRIAL` measures the trial again.",
             )
+    known = any(each.node is None and each.others is not None for each in inputs.processors)
+    if not known and inputs.others_before is not None and inputs.others_before >= OTHERS:
+        return VerdictReason(
+            code="busy_elsewhere",
+            severity="suspect",
+            text=f"others used {inputs.others_before:.0%} of the processors of the machine just before the load; "
+            "what they used during it is not known",
+            remedy="Measure when nothing else runs there, or for longer.",
+        )
     return None
 
 

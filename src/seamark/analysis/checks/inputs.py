@@ -70,14 +70,13 @@ class CheckInputs:
     response time are of; `ranges`: percentiles that unanswered requests make ranges, with their ends. `cancelled`
     requests were under way when the load ended, `unsent` never sent.
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
-    and ran in `sessions`. `others_unknown`: why the use of processors by others is not known. `shared_device`: the
-    device of its lane, if other lanes were on it. `not_scored`: why its kept replies could not be scored,
-    `unanswered`: items without a good reply, where replies are scored; `stated_errors` counts replies by the code
-    that the server gave their error.
-    `ended_early` is the party that ended the window of all before its time, at `early_ratio` of the planned one;
-    `idle_cores` is the use of CPUs, in cores, of members whose party was under no load. `extrapolated`
-    are inputs of a simulation outside of those of its fit. `gpu_clock_ratio` and `gpu_util_ratio` are of the busy
-    GPU with the lowest clock.
+    and ran in `sessions`. `others_unknown`: why the use of processors by others is not known, `others_before`: their
+    use before the load. `shared_device`: the device of its lane, if other lanes were on it. `not_scored`: why its
+    kept replies could not be scored, `unanswered`: items without a good reply, where replies are scored;
+    `stated_errors` counts replies by the code that the server gave their error. `ended_early` is the party that ended
+    the window of all before its time, at `early_ratio` of the planned one; `idle_cores` is the use of CPUs, in cores,
+    of members whose party was under no load. `extrapolated` are inputs of a simulation outside of those of its fit.
+    `gpu_clock_ratio` and `gpu_util_ratio` are of the busy GPU with the lowest clock.
     """
 
     status: str = "ok"
@@ -147,6 +146,7 @@ class CheckInputs:
     connections: Connections = Connections()
     processors: Sequence[Processors] = ()
     others_unknown: str | None = None
+    others_before: float | None = None
     own: Mapping[str, float | None] = field(default_factory=dict)
     kind: str = "requests"
     items: int = 0

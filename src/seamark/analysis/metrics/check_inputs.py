@@ -115,6 +115,7 @@ def check_inputs(
         connections=_connections(workers),
         processors=processors_of(inputs.telemetry, client_is_server=client_is_server),
         others_unknown=others_unknown(inputs.telemetry, client_is_server=client_is_server),
+        others_before=load.others_before,
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_missed(slo) for slo in missed if slo.metric in quality],
         kind="requests" if simulated else load.kind,

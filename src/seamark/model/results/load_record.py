@@ -202,7 +202,8 @@ class LoadRecord:
     parties under load, `window_s` is the time in seconds from which and until which all of them were sending, after
     their warm-ups, and `ended_early` names the one that ended before its time, and so ended the window. `server_start` is
     the start of the server that it was on, text that two loads share if they had the same; None where it was not
-    recorded, and of a server that runs already."""
+    recorded, and of a server that runs already. `others_before` is the ratio of this machine's processors that others
+    used just before it; None where telemetry tells what they used during it."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -255,6 +256,7 @@ class LoadRecord:
     ended_early: Word = field(default=None, metadata=OPTIONAL)
     remedy: Word = field(default=None, metadata=OPTIONAL)
     server_start: Word = field(default=None, metadata=OPTIONAL)
+    others_before: Number = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

@@ -24,6 +24,7 @@ from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.process import node_monitors, probe_tls
 from seamark.services.supervisor.process_group import Member, ProcessGroup, placement_of
+from seamark.telemetry.process import ProcessTree, listener
 from seamark.telemetry.prometheus import Prometheus
 from seamark.telemetry.sampler import Sampler
 
@@ -140,13 +141,15 @@ class Startup:
             if self.sampler is None:
                 self._start_sampler(server)
             self._wait_until_healthy(member)
-        if self.sampler is None:
-            self._start_sampler(server)
         if server and not self.group:
             self._wait_for_external(server)
+        if self.sampler is None:
+            self._start_sampler(server)
 
     def _start_sampler(self, server: Server | None) -> None:
         monitors = self.group.monitors() if self.group else node_monitors(self.spec, (), log_event)
+        if not self.group and server and (pid := listener(self.host, self.ports.values())) is not None:
+            monitors.append(ProcessTree(pid))
         if url := self._metrics_url(server):
             monitors.append(Prometheus(url, log_event, tls=probe_tls(self.spec)))
         self.sampler = Sampler(monitors, self.spec.folder.telemetry, self.spec.site.telemetry_interval_s, log_event)

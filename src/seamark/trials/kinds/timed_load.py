@@ -26,6 +26,7 @@ from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
+from seamark.telemetry.process import listener, used_by_others
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
 from seamark.trials.repeated_failures import (
@@ -103,13 +104,14 @@ def _attempt(
 ) -> LoadRecord:
     """Measure once. A failure is a result, not an exception."""
     before, started_at = provenance.survey(), provenance.now()
-    endpoint, restarted, measured, failure = Endpoint(), None, None, None
+    endpoint, restarted, measured, failure, others = Endpoint(), None, None, None, None
     sessions, parts = _begin_session(context, trial, folder)
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
         if endpoint.ok:
             end_strays(context, endpoint)
             job = context.load_job(trial, endpoint)
+            others = others_before(context, trial, endpoint)
             measured = measure(
                 job if sessions is None else sessions.rest_of(job),
                 parts,
@@ -135,6 +137,7 @@ def _attempt(
         attempt=attempt,
         started_at=started_at,
         server_restarted=restarted,
+        others_before=others,
         energy=replace(energy, idle_w=idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)),
     )
     end_strays(context, endpoint)
@@ -154,6 +157,22 @@ def _attempt(
     if load.ok:
         write(folder.record, load)
     return load
+
+
+FEW_READINGS = 4
+"""Readings of telemetry that a load has to be long enough for: one may lie outside of its window."""
+WATCH_S = 0.3
+
+
+def others_before(context: DeploymentContext, trial: Trial, endpoint: Endpoint) -> float | None:
+    """Return what others use of this machine's processors now, before a load that telemetry cannot tell it of: a
+    short one, or one of a server whose process is not known; else None."""
+    short = not trial.load.finite and trial.load.duration_s < FEW_READINGS * context.site.telemetry_interval_s
+    served = endpoint.server_pid
+    if context.site.runtime == "external":
+        served = listener(endpoint.host, endpoint.ports.values())
+        short = short or served is None
+    return used_by_others(WATCH_S, (served, endpoint.keeper_pid, os.getpid())) if short else None
 
 
 def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> tuple["Sessions | None", Path]:
