@@ -8,6 +8,7 @@ from samples import a_metrics, a_trial
 
 from seamark.analysis.comparison import Contrast, Question, TwoResults, compared, spread_of
 from seamark.analysis.comparison.observations import VIRTUAL, Observation, observation
+from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.analysis.comparison.units import units_of
 from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.trial_metrics import ObjectiveResult
@@ -140,8 +141,55 @@ def test_speeds_are_compared_at_equal_quality_alone():
     base, poor = trials("a", LOW, slos=(recall(0.95, True),)), trials("b", HIGH, slos=(recall(0.95, False),))
     found = one(base, poor)
     assert found.verdict == "inconclusive"
-    assert found.reason == "not comparable at equal quality: the other side misses recall_at_10 >= 0.95"
+    assert "the other side misses recall_at_10 >= 0.95" in found.reason
+    assert found.ratio.low < found.ratio.value == pytest.approx(1.1, rel=0.01)
+    assert found.p is None
     assert one(base, trials("b", HIGH, slos=(recall(0.95, True),))).verdict == "better"
+
+
+def test_where_both_miss_an_objective_the_verdict_stands_with_that_beside_it():
+    late = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.005, met=False)
+    found = one(trials("a", LOW, slos=(late,)), trials("b", HIGH, slos=(late,)))
+    assert (found.verdict, found.reason) == ("better", None)
+    assert found.note == "both sides miss latency_p99_s <= 0.005"
+    unknown = replace(late, met=None)
+    found = one(trials("a", LOW, slos=(unknown,)), trials("b", HIGH, slos=(late,)))
+    assert (found.verdict, found.note) == ("better", "objective not known: latency_p99_s <= 0.005")
+
+
+@pytest.mark.parametrize(
+    ("slos", "margin", "verdict"), [(False, None, "inconclusive"), (True, None, "better"), (False, 0.1, "better")]
+)
+def test_scores_that_differ_withhold_a_verdict_on_speed_unless_something_says_what_is_enough(slos, margin, verdict):
+    enough = (ObjectiveResult(metric="score", op=">=", limit=0.8, met=True),) if slos else ()
+
+    def scored(side, value):
+        answers = TrialAnswers(scores=("score",), read=lambda: None)
+        figures = {"quality.score": Range.exact(value)}
+        return [replace(each, figures={**each.figures, **figures}, answers=answers) for each in side]
+
+    sides = scored(trials("a", LOW, slos=enough), 0.95), scored(trials("b", HIGH, slos=enough), 0.9)
+    found = one(*sides, comparing=Comparing(metrics=("throughput",), quality_margin=margin))
+    assert (found.verdict, found.ratio is not None) == (verdict, True)
+
+
+@pytest.mark.covers("E-FR29")
+@pytest.mark.parametrize(("new", "verdict"), [(110.0, "better"), (90.0, "worse"), (102.0, "equivalent")])
+def test_exact_values_are_compared_exactly_and_have_no_p(new, verdict):
+    more = {"exact": True, "origin": "simulated"}
+    found = one(trials("a", LOW[:1], [VIRTUAL], **more), trials("b", (new,), [VIRTUAL], **more))
+    assert (found.verdict, found.exact, found.p, found.reason) == (verdict, True, None, None)
+    assert (found.ratio.value, found.ratio.low) == (pytest.approx(new / 100), None)
+    drawn = {"origin": "simulated"}
+    found = one(trials("a", LOW[:1], [VIRTUAL], **drawn), trials("b", (new,), [VIRTUAL], **drawn))
+    assert (found.verdict, found.exact) == ("inconclusive", False)
+
+
+def test_what_nobody_declared_has_a_ratio_and_a_verdict_only_where_it_can_reach_one():
+    few = one(trials("a", LOW[:2]), trials("b", HIGH[:2]), declared=False)
+    assert (few.verdict, few.p, few.in_family) == (None, None, False)
+    assert few.ratio.low is not None
+    assert one(trials("a", LOW), trials("b", HIGH), declared=False).verdict == "better"
 
 
 def test_recalls_without_a_floor_must_be_equal():

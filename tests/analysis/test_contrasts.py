@@ -45,3 +45,15 @@ def test_a_family_may_be_named_by_any_of_the_factors_that_change_together(tmp_pa
     contrasts = contrasts_of(made, {})
     assert in_family(contrasts[0], Comparing(family=(name,)), factors_of(contrasts))
     assert family_of(contrasts, made) == 1
+
+
+def test_other_questions_are_compared_only_where_the_scenario_names_them(tmp_path):
+    text = (ROOT / "config" / "scenarios" / "workflow_policies.yaml").read_text(encoding="utf-8")
+    services, site = read_services(ROOT / "config" / "services"), read_site(ROOT / "config" / "sites" / "local.yaml")
+    found = []
+    for family in ("[policy]", "[policy, generated_requests]"):
+        path = tmp_path / "policies.yaml"
+        path.write_text(text.replace("family: [policy]", f"family: {family}").replace("config/", f"{ROOT}/config/"))
+        made = plan(read_scenario(path, services, site), services, site)
+        found.append({contrast.factor for contrast in contrasts_of(made, {})})
+    assert found == [{"policy"}, {"policy", "generated_requests"}]

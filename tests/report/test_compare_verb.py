@@ -193,8 +193,20 @@ def test_two_repetitions_are_a_result_that_names_the_number_that_is_enough(here,
     code, said = run(["compare", str(folder), "--metric", "throughput"])
     assert code == 0
     assert "inconclusive [1]" in said
-    assert "2 repetitions cannot reach p = 0.05" in said
-    assert "`repetitions: 4` can" in said
+    assert "too few" in said
+    assert "`repetitions: 4`" in said
+
+
+@pytest.mark.covers("E-FR29")
+def test_after_a_run_that_was_stopped_what_is_missing_is_derived_and_what_is_there_compared(here, tmp_path):
+    shutil.copytree(here / "results" / "made", tmp_path / "made")
+    for metrics in tmp_path.glob("made/*/metrics.json"):
+        metrics.unlink()
+    shutil.rmtree(sorted(tmp_path.glob("made/*--r5"))[0])
+    code, said = run(["compare", str(tmp_path / "made"), "--metric", "throughput"])
+    assert code == 0, said
+    assert said.startswith("concurrency 4 against 1: throughput ")
+    assert "1 of 10 trials" in said
 
 
 def test_a_family_of_factors_is_none_between_two_results(here, tmp_path):

@@ -123,7 +123,9 @@ def command(
     sides = (one, one)
     if new is None:
         found = compare_levels(
-            one, comparing_of(one.plan, metrics, margin, baseline_of(one.plan, baseline), quality_margin)
+            one,
+            comparing_of(one.plan, metrics, margin, baseline_of(one.plan, baseline), quality_margin),
+            declared=one.plan.compare is not None or bool(metrics or baseline or fail_on),
         )
     else:
         other = results_named(Path.cwd(), new, site)

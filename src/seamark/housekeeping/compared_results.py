@@ -1,7 +1,7 @@
 """Results that are compared: named by scenario, file or folder, and read trial by trial. Measures nothing."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.history.index import Index, open_index
 from seamark.history.series import series_of
 from seamark.history.trial_row import machine_of
+from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, Comparisons
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
@@ -42,6 +43,7 @@ from seamark.model.trial import Plan, levels_of
 from seamark.planning.study import Study, results_of, scenario_files, scenarios_named
 from seamark.storage.documents import read, read_or_none, replacing
 from seamark.storage.paths import ScenarioFolder, TrialFolder
+from seamark.trials.derive_trial import derive_trial
 
 CHANGED = ("comparison", "metric", "id", "cluster", "base_score", "new_score", "base_answer", "new_answer")
 
@@ -60,9 +62,22 @@ class ComparedResults:
         """The figures that recipes declare: those of the plan, or of the recipes as they are now."""
         return {**self.plan.qualities, **self.qualities}
 
+    @property
+    def lacking(self) -> int:
+        """The number of trials without metrics."""
+        return sum(not self.folder.trial(trial.id).metrics.exists() for trial in self.plan.measured)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many trials have no result yet; nothing where all have one."""
+        planned = len(self.plan.measured)
+        text = f"{self.name}: {self.lacking} of {counted(planned, 'trial')} not measured yet, the others are compared"
+        return (text,) if self.lacking else ()
+
 
 def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
-    """Return the results that a word of the command line names: a scenario, its file, or a folder of results.
+    """Return the results that a word of the command line names: a scenario, its file, or a folder of results. Metrics
+    of trials that a run measured and did not come to derive are derived.
 
     Raises UserError for what is none of them, and without a measured trial.
     """
@@ -73,9 +88,20 @@ def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
         found = _of_study(name, Study.at(root, scenario=name, site=site))
     else:
         found = _of_name(root, name, site)
-    if not any(found.folder.trial(trial.id).metrics.exists() for trial in found.plan.measured):
+    _derive_missing(found)
+    if found.lacking == len(found.plan.measured):
         raise UserError(f"{name}: no trial of it is measured yet. `bench submit` measures them.")
     return found
+
+
+def _derive_missing(results: ComparedResults) -> None:
+    """Derive the metrics of trials that were measured and have none, as after a run that was stopped."""
+    deployments = {each.id: each for each in results.plan.deployments}
+    for trial in results.plan.trials:
+        folder = results.folder.trial(trial.id)
+        if folder.load.exists() and not folder.metrics.exists() and trial.deployment in deployments:
+            with suppress(OSError):  # a folder that is not ours to write: the trial is counted as lacking
+                derive_trial(results.folder, trial, deployments[trial.deployment])
 
 
 def _of_folder(name: str, path: Path) -> ComparedResults:
@@ -179,16 +205,17 @@ def comparing_of(
     )
 
 
-def compare_levels(results: ComparedResults, comparing: Comparing) -> Comparisons:
-    """Compare the levels of each factor of one scenario. Raises UserError where nothing varies."""
+def compare_levels(results: ComparedResults, comparing: Comparing, *, declared: bool = True) -> Comparisons:
+    """Compare the levels of each factor of one scenario, whether the question was `declared` or not. Raises UserError
+    where nothing varies."""
     seen = _observations(results, comparing)
-    found = compared_factors(results.plan, seen, comparing, results.declared, where="--metric ")
+    found = compared_factors(results.plan, seen, comparing, results.declared, where="--metric ", declared=declared)
     if found is None:
         raise UserError(
             f"{results.name}: nothing varies in it, so no levels can be compared. Give a setting several levels, or"
             f" name a second result: `bench compare {results.name} OTHER`."
         )
-    return found
+    return replace(found, notes=(*found.notes, *results.notes))
 
 
 def compare_results(
@@ -237,7 +264,7 @@ def compare_results(
         new=new.name,
         settings=pairs.settings,
         environment=environment_differences(_metas(base), _metas(new)),
-        notes=pairs.notes,
+        notes=(*pairs.notes, *base.notes, *new.notes),
     )
 
 

@@ -3,15 +3,16 @@ question."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import log
 
 from seamark.model.plurals import counted
-from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons, Difference, Effect
+from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
 from seamark.report.numbers import ABSENT, level, number, unit_words
 
 NO_EFFECT = "no figures on both sides"
-NOT_IN_FAMILY = "not in the family"
+NO_VERDICT = "no verdict"
 SERVICE = "service"
 RANK_SUM = (
     "Rank-sum tests are for sides that spread alike: where one spreads three times as much, intervals cover 93 to 96 %."
@@ -23,18 +24,24 @@ NO_TURNS = (
     " SD that is assumed (`--between`)."
 )
 CONFIDENCE = 0.95
+MOST_EFFECTS = 3
+"""Comparisons without a difference that an answer names."""
 ORDER: Sequence[ComparedVerdict] = ("worse", "better", "equivalent", "inconclusive")
 
 
 def p_text(compared: Compared, family: int) -> str:
-    """Return `p = 0.016 (Holm)`; without a p nothing."""
+    """Return `p = 0.016 (Holm)`, or `exact`; without a p nothing."""
     p = p_number(compared)
+    if compared.exact:
+        return p
     return f"p = {p}{' (Holm)' if family > 1 else ''}" if p else ""
 
 
 def p_number(compared: Compared) -> str:
-    """Return an adjusted p as `0.016`; without one nothing."""
+    """Return an adjusted p as `0.016`, and `exact` in its place where nothing is drawn; without one nothing."""
     p = compared.p_adjusted
+    if compared.exact:
+        return EXACT
     if p is None:
         return ""
     return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
@@ -147,15 +154,14 @@ def between_text(compared: Compared) -> str:
 
 
 def verdict_text(compared: Compared) -> str:
-    """Return the verdict, or why there is none."""
-    return compared.verdict or NOT_IN_FAMILY
+    """Return the verdict, or that there is none: outside of the family, or with too few values for any."""
+    return compared.verdict or NO_VERDICT
 
 
 def reason_text(compared: Compared) -> str:
-    """Return reason and remedy as sentences; nothing for a verdict that needs none."""
-    if compared.reason is None:
-        return ""
-    return f"{_sentence(compared.reason)} {_sentence(compared.remedy or '')}".strip()
+    """Return reason and remedy, and what stands beside the verdict, as sentences; nothing where it needs none."""
+    parts = (compared.reason, compared.remedy if compared.reason else None, compared.note)
+    return " ".join(_sentence(text) for text in parts if text)
 
 
 def _sentence(text: str) -> str:
@@ -175,6 +181,10 @@ def basis(comparisons: Comparisons) -> list[str]:
     simulated = origin_sentence(comparisons)
     tested = [each for each in shown if each.confidence and each.answers is None]
     lines = [] if simulated is None else [simulated]
+    if any(each.exact for each in shown):
+        lines.append(
+            "Exact: nothing is drawn, so that every repetition would give the same; the values are compared."
+        )
     if tested:
         levels = sorted({each.confidence or 0.0 for each in tested})
         attained = f"{levels[0]:.1%}" if levels[0] == levels[-1] else f"{levels[0]:.1%} to {levels[-1]:.1%}"
@@ -195,6 +205,8 @@ def basis(comparisons: Comparisons) -> list[str]:
             f" {counted(comparisons.family, 'comparison')}."
             + (f" Equivalent: surely within {100 * comparisons.margin:g} % of each other." if ratios else "")
         )
+    if not comparisons.declared:
+        lines.append("Nobody declared these comparisons (`compare:`): no verdict where they are too few for one.")
     lines += [f"{_sentence(text)}" for text in (*_left_out(shown), *comparisons.notes)]
     return lines
 
@@ -315,35 +327,57 @@ def counts_text(comparisons: Comparisons) -> str:
 def answer(comparisons: Comparisons | None) -> str | None:
     """Return the sentence that answers a scenario's question by the comparisons of its family; None without any.
 
-    Of several comparisons the one with the smallest p is in full, after the counts of the verdicts.
+    Of several comparisons the one with the smallest p is in full, of exact ones the one with the largest difference;
+    after it the counts of the verdicts.
     """
     judged = comparisons.judged if comparisons is not None else ()
     if comparisons is None or not judged:
         return None
-    decided = [each for each in judged if each.verdict in ("better", "worse")]
-    first = min(decided or judged, key=lambda each: 2.0 if each.p_adjusted is None else each.p_adjusted)
+    decided = [compared for compared in judged if compared.verdict in ("better", "worse")]
+    first = min(decided or judged, key=_rank)
     if len(judged) == 1:
         return _full(first, comparisons)
     of = f"Of {counted(len(judged), 'comparison')}: {counts_text(comparisons)}."
     if decided:
         return f"{_full(first, comparisons)} {of}"
-    alike = {each.verdict for each in judged}
-    if alike == {"equivalent"}:
+    verdicts = {compared.verdict for compared in judged}
+    if verdicts == {"equivalent"}:
         margins = [f"{100 * comparisons.margin:g} %"] if any(each.answers is None for each in judged) else []
         margins += [f"{comparisons.quality_margin:g}"] if any(each.answers for each in judged) else []
         return f"All {len(judged)} comparisons show levels within {' or '.join(margins)} of each other."
-    inconclusive = [each for each in judged if each.verdict == "inconclusive"]
-    texts = Counter(reason_text(each) for each in inconclusive)
-    common, count = texts.most_common(1)[0]
+    inconclusive = [compared for compared in judged if compared.verdict == "inconclusive"]
+    effects = [f"{contrast_text(each, comparisons)} {effect_text(each)} {each.metric}" for each in inconclusive]
+    more = f"; and {len(effects) - MOST_EFFECTS} more" if len(effects) > MOST_EFFECTS else ""
+    common, count = Counter(reason_text(compared) for compared in inconclusive).most_common(1)[0]
     which = "" if count == len(inconclusive) else f" ({count} of them)"
-    return f"No difference can be shown.{' ' + of if len(alike) > 1 else ''} {common}{which}"
+    shown = f"No difference can be shown: {'; '.join(effects[:MOST_EFFECTS])}{more}."
+    return f"{shown}{f' {of}' if len(verdicts) > 1 else ''} {common}{which}"
+
+
+def certainty(comparisons: Comparisons) -> str:
+    """Return how sure the verdicts are: their counts, how they were tested, and what speaks against the trials."""
+    judged = comparisons.judged
+    lines = [counts_text(comparisons)]
+    if any(compared.exact for compared in judged):
+        lines.append("exact values: nothing is drawn")
+    if comparisons.family > 1:
+        lines.append(f"p adjusted by Holm for {counted(comparisons.family, 'comparison')}")
+    return f"{_sentence('; '.join((*lines, *_left_out(judged))))}"
+
+
+def _rank(compared: Compared) -> tuple[float, float]:
+    """Return the sort key of comparisons: by p, then by the size of the difference."""
+    p = compared.p_adjusted
+    return (0.0 if compared.exact else 2.0) if p is None else p, -abs(
+        log(compared.ratio.value) if compared.ratio else 0.0
+    )
 
 
 def _full(compared: Compared, comparisons: Comparisons) -> str:
-    """Return one comparison as a sentence."""
+    """Return one comparison as a sentence: which, by how much, how sure."""
     if compared.verdict == "inconclusive":
-        what = f"{contrast_text(compared, comparisons)}, by {compared.metric}"
-        return f"No difference can be shown of {what}. {reason_text(compared)}"
+        what = f"{contrast_text(compared, comparisons)}: {effect_text(compared)} {compared.metric}"
+        return f"No difference can be shown. {what}, inconclusive. {reason_text(compared)}".strip()
     fixed = ", ".join(f"{name} {level(value, name)}" for name, value in compared.fixed.items())
     if compared.factor is None:
         base, new = str(comparisons.base), str(comparisons.new)
@@ -352,14 +386,16 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
         new = f"{compared.factor} = {new}"
     several = len({each.workload for each in comparisons.comparisons}) > 1
     where = ", ".join(filter(None, (compared.workload if several else "", fixed)))
+    mine, theirs = side_texts(compared)
     facts = ", ".join(filter(None, (_interval(compared), p_text(compared, comparisons.family))))
     if compared.answers is not None:
-        mine, theirs = side_texts(compared)
         gave = f"{new} scored {theirs} in {compared.metric}, {base} {mine}"
         facts = f"{items_text(compared.answers)}, difference {effect_text(compared).split(' (')[0]}, {facts}"
-        return f"{gave}{f', at {where}' if where else ''} ({facts}): {compared.verdict}."
-    gave = f"{new} gave {_gain(compared)} the {compared.metric} of {base}"
-    return f"{gave}{f' at {where}' if where else ''} ({facts}): {compared.verdict}."
+    else:
+        gave = f"{new} gave {_gain(compared)} the {compared.metric} of {base}"
+        facts = f"{theirs} against {mine}, {facts}" if compared.exact else facts
+    beside = f" {_sentence(compared.note)}" if compared.note else ""
+    return f"{gave}{f' at {where}' if where else ''} ({facts}): {compared.verdict}.{beside}"
 
 
 def _gain(compared: Compared) -> str:

@@ -12,14 +12,24 @@ from seamark.analysis.comparison.items import PairedItems, paired_items
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.paired_answers import answers_test, paired_judged, paired_record
-from seamark.analysis.comparison.quality import EQUAL_RATIO, unequal_quality
+from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
 from seamark.analysis.comparison.two_results import TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, units_of
 from seamark.model.plurals import counted
-from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
+from seamark.model.results.comparison import EXACT, Compared, ComparedSide, ComparedVerdict, Comparisons, Effect
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Quality
-from seamark.stats.compare import ALPHA, Comparison, Direction, Margin, compare_family, holm, of_both_ends
+from seamark.stats.compare import (
+    ALPHA,
+    Comparison,
+    Direction,
+    Margin,
+    Method,
+    compare_family,
+    holm,
+    of_both_ends,
+    reachable_p,
+)
 from seamark.stats.decision import repetitions_for
 from seamark.stats.ranks import Interval
 
@@ -36,7 +46,8 @@ IN_TURNS = "Measure both anew in one run: a copy of the scenario under another n
 class Question:
     """What is compared. `primaries` has the primary metric of each workload, for treatments without declared metrics.
     `apart` is about two results, whose blocks have nothing in common. `qualities` are those of the recipes. `where`
-    begins messages about metrics."""
+    begins messages about metrics. Comparisons that nobody `declared` get no verdict where it can only be
+    inconclusive."""
 
     contrasts: tuple[Contrast, ...]
     comparing: Comparing = field(default_factory=Comparing)
@@ -45,6 +56,7 @@ class Question:
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     where: str = ""
     alpha: float = ALPHA
+    declared: bool = True
 
     @cached_property
     def factors(self) -> frozenset[str]:
@@ -77,7 +89,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         place: test
         for place, test in enumerate(tests)
         if test.units is not None and test.record.in_family and test.record.reason is None
-        if test.units.kind != "result"
+        if test.units.kind != "result" and not test.record.exact
     }
     scored = {place: test for place, test in enumerate(tests) if test.items is not None}
     size = len(family) + sum(test.record.in_family for test in scored.values())
@@ -104,6 +116,8 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
             records.append(of_items)
         elif place in results:
             records.append(_judged(test.record, results[place], size, test.margin, alpha))
+        elif test.record.exact:
+            records.append(_exact(test.record, test.margin))
         elif test.units is not None:
             pair, direction, margin = {0: test.units}, {0: test.record.better}, {0: test.margin}
             alone = _by_both_ends(pair, better=direction, margin=margin, alpha=alpha)[0]
@@ -111,14 +125,18 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
             if question.apart is not None and test.units.kind == "result":
                 one = replace(record.base, units=1), replace(record.new, units=1)
                 record = replace(record, base=one[0], new=one[1])
-                if record.in_family:
+                if record.in_family and record.reason is None:
                     spread = question.apart.between(record, test.path)
                     can_alternate = question.apart.can_alternate
                     record = judged_apart(record, test.margin, spread, can_alternate=can_alternate)
             records.append(record)
         else:
             records.append(test.record)
+    if not question.declared:
+        records = [_asked_by_nobody(record, size, alpha) for record in records]
+        size = size if any(record.p is not None for record in records) else 0
     return Comparisons(
+        declared=question.declared,
         alpha=alpha,
         margin=question.comparing.margin,
         quality_margin=question.comparing.quality_margin,
@@ -191,6 +209,8 @@ def _test(
         return _Test(record=record, items=items, largest=_largest(question.qualities.get(metric.name)))
     if why := items or _why_not(one, other, metric, units):
         return _Test(record=replace(record, reason=why[0], remedy=why[1]))
+    record = replace(record, note=quality_note(one, other, metric) if member else None)
+    unequal = unequal_quality(one, other, metric, question.comparing.quality_margin)
     values = units_of(one, other, metric.path, paired=question.apart is None)
     record = replace(
         record,
@@ -200,7 +220,11 @@ def _test(
     )
     if not values.base:
         return _Test(record=replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS))
-    if values.are_apart:
+    if all(each.exact for each in (*one, *other)):
+        record = replace(record, method=EXACT)
+    if unequal is not None:
+        record = replace(record, reason=unequal[0], remedy=unequal[1])
+    elif values.are_apart:
         record = replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS)
     elif not values.are_enough:
         record = replace(record, reason=_of_p(why_no_p((str(contrast.factor),))), remedy=RESTARTS)
@@ -270,7 +294,7 @@ def _why_not(
             f"{metric.name} is withheld or not measured in {lacking} of {counted(len(both), 'trial')}",
             "a longer `duration_s` gives more samples; a p99 needs 1,000 in the measured window.",
         )
-    return unequal_quality(base, new, metric)
+    return None
 
 
 def _judged(record: Compared, found: Comparison, family: int, margin: Margin, alpha: float) -> Compared:
@@ -285,22 +309,61 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
             f" {found.ends[0]:.3g} or {found.ends[1]:.3g}",
             remedy="offer less load, or raise `timeout_s`, so that fewer requests have no answer.",
         )
-    noun = "start" if record.unit_of_inference == "start" else "repetition"
-    least = min(found.base_n, found.new_n)
     needed = repetitions_for(alpha, family)
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
     words = f"{margin.value:g}" if margin.of == "difference" else f"{100 * margin.value:g} %"
     if found.reachable_p * family > alpha:
         return replace(
             record,
-            reason=f"{counted(least, noun)} cannot reach p = {alpha:g}{of_family}, whatever they show",
-            remedy=f"`repetitions: {needed}` can{', or fewer comparisons in `family`' if family > 1 else ''}.",
+            reason=_too_few(min(found.base_n, found.new_n), record, family),
+            remedy=f"Use `repetitions: {needed}`{', or ask fewer questions' if family > 1 else ''}.",
         )
     return replace(
         record,
         reason=f"a difference of more than {words} is neither shown nor excluded{of_family}",
         remedy="more repetitions narrow the interval; `bench plan` prints what a number of them can show.",
     )
+
+
+def _too_few(number: int, record: Compared, family: int) -> str:
+    noun = "start" if record.unit_of_inference == "start" else "repetition"
+    verb, of = (
+        "is" if number == 1 else "are",
+        f" in a family of {counted(family, 'comparison')}" if family > 1 else "",
+    )
+    return f"{counted(number, noun)} {verb} too few to compare levels{of}"
+
+
+def _exact(record: Compared, margin: Margin) -> Compared:
+    """Return a record of two exact values: within the margin they are equivalent, else one is better."""
+    base, new = record.base.median, record.new.median
+    assert base is not None
+    assert new is not None
+    ratio = new / base if base > 0 and new > 0 else None
+    if margin.of == "difference" or ratio is None:
+        within = abs(new - base) <= (margin.value if margin.of == "difference" else 0.0)
+    else:
+        within = 1 / (1 + margin.value) <= ratio <= 1 + margin.value
+    verdict: ComparedVerdict = "better" if (new > base) == (record.better == "higher") else "worse"
+    if record.reason is not None:
+        verdict = "inconclusive"
+    elif within:
+        verdict = "equivalent"
+    return replace(
+        record,
+        ratio=None if ratio is None else Effect(value=ratio),
+        shift=Effect(value=new - base),
+        verdict=verdict if record.in_family else None,
+    )
+
+
+def _asked_by_nobody(record: Compared, family: int, alpha: float) -> Compared:
+    """Return a record without its verdict where none could be given, whatever was measured."""
+    method: Method = "signed-rank" if record.method == "signed-rank" else "rank-sum"
+    reachable = record.p is not None and reachable_p(method, record.base.units, record.new.units) * family <= alpha
+    if record.verdict != "inconclusive" or record.answers is not None or reachable:
+        return record
+    return replace(record, in_family=False, verdict=None, p=None, p_adjusted=None)
 
 
 def _estimated(record: Compared, found: Comparison) -> Compared:

@@ -10,6 +10,9 @@ from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
 
 Levels = Mapping[str, Value]
+OTHER_QUESTIONS = frozenset(("task", "max_requests", "generated_requests", "requests_file"))
+"""Factors whose levels are other questions, or other numbers of them: a difference between them says nothing of what
+answers, so they are compared only where `compare` names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +35,9 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
 
     The baseline of a factor is its level in `baseline`, else the first of the plan. Factors that always change
     together are compared as one, by the name of the first; `baseline` may name any of them. A combination without the
-    baseline has no contrast.
+    baseline has no contrast, nor have factors of OTHER_QUESTIONS that `compare` does not name.
     """
+    asked = {*baseline, *(plan.compare.family if plan.compare is not None else ())}
     levels = levels_of(plan)
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
     groups: dict[str, dict[str, None]] = {}
@@ -48,6 +52,9 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
         orders = {name: ordered([own[each][name] for each in treatments], written.get(name, ())) for name in names}
         ranks = {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
         for name, order in orders.items():
+            together = {name, *tied[name]}
+            if not together & asked and ("task" in together or together <= OTHER_QUESTIONS):
+                continue
             first = _baseline_level(order, (name, *tied[name]), own, baseline)
             by = (name, *(each for each in names if each != name))
             for treatment in sorted(treatments, key=lambda each: [ranks[n][key(own[each][n])] for n in by]):

@@ -25,17 +25,25 @@ def compared_factors(
     comparing: Comparing,
     qualities: Mapping[str, Quality],
     where: str = "",
+    declared: bool = True,
 ) -> Comparisons | None:
     """Return the comparisons of a plan's factors; None where nothing varies. Raises UserError for a metric that no
-    trial has, which begins with `where`."""
-    contrasts = contrasts_of(plan, comparing.baseline)
-    if not contrasts:
+    trial has, which begins with `where`. Those that nobody `declared` have a verdict only where one can be given."""
+    levels = levels_of(plan)
+    if not any(levels.values()):
         return None
+    contrasts = contrasts_of(plan, comparing.baseline)
     question = Question(
-        contrasts=contrasts, comparing=comparing, primaries=primaries(plan), qualities=qualities, where=where
+        contrasts=contrasts,
+        comparing=comparing,
+        primaries=primaries(plan),
+        qualities=qualities,
+        where=where,
+        declared=declared,
     )
     treatments = {trial.treatment for trial in plan.measured}
-    unmatched = len(treatments - {name for each in contrasts for name in (each.base, each.new)})
+    compared_ones = {name for each in contrasts for name in (each.base, each.new)}
+    unmatched = len(treatments - compared_ones) if compared_ones else 0
     notes: tuple[str, ...] = (
         (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
     )
@@ -47,7 +55,7 @@ def compared_factors(
     groups: dict[str, dict[str, None]] = {}
     for trial in plan.measured:
         groups.setdefault(trial.group, {})[trial.treatment] = None
-    means = subset_averages({name: list(own) for name, own in groups.items()}, levels_of(plan), seen)
+    means = subset_averages({name: list(own) for name, own in groups.items()}, levels, seen)
     found = compared(question, seen)
     return replace(found, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
 
@@ -61,6 +69,6 @@ def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]
         text = f"{count:,} comparisons of treatments are more than a summary holds: `bench compare` prints them"
         return replace(plain, notes=(text,))
     try:
-        return compared_factors(plan, seen, comparing, plan.qualities)
+        return compared_factors(plan, seen, comparing, plan.qualities, declared=plan.compare is not None)
     except UserError as unknown:
         return replace(plain, notes=(f"not compared: {unknown}",))

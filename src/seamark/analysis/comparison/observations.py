@@ -31,7 +31,8 @@ class Observation:
     trial without figures. `start` names the start of the server; trials of one start share its time and its place.
     `span_s` is when the trial began and ended, in seconds since 1970; None: not known, or on a virtual clock.
     `answers` are those whose replies were scored. Without `speed_of_method` its times are not those of its method,
-    such as of masks over dense attention. `suspect` has the codes for which it is SUSPECT."""
+    such as of masks over dense attention. `suspect` has the codes for which it is SUSPECT. `exact`: nothing in it was
+    drawn, every repetition is the same."""
 
     trial: str
     treatment: str
@@ -47,6 +48,7 @@ class Observation:
     answers: TrialAnswers | None = field(default=None, compare=False, repr=False)
     speed_of_method: bool = True
     suspect: tuple[str, ...] = ()
+    exact: bool = False
 
     @property
     def counts(self) -> bool:
@@ -103,7 +105,16 @@ def observation(
         answers=answers,
         speed_of_method=NOT_OF_METHOD not in {reason.code for reason in metrics.reasons}
         and not metrics.quality.get(NOT_OF_METHOD),
+        exact=simulated and _draws_nothing(trial),
     )
+
+
+def _draws_nothing(trial: Trial) -> bool:
+    """Return whether a simulated trial has neither drawn times nor drawn requests. A machine from a file may fail at
+    drawn times, so its trials count as drawn."""
+    settings = trial.settings
+    drawn = (settings.get(name) for name in ("generated_requests", "generated_workflow", "machine"))
+    return settings.get("draw") is False and all(value is None for value in drawn)
 
 
 def _span_s(load: LoadRecord) -> tuple[float, float] | None:

@@ -10,38 +10,42 @@ from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.trial_metrics import ObjectiveResult
 
 EQUAL_RATIO = 0.01
-"""Recalls are equal within this share of the greater one, where no objective says what is enough."""
+"""Recalls and scores are equal within this share of the greater one, where no objective says what is enough."""
 UNEQUAL = "not comparable at equal quality"
 
 
 def unequal_quality(
-    base: Sequence[Observation], new: Sequence[Observation], metric: ComparedMetric
+    base: Sequence[Observation],
+    new: Sequence[Observation],
+    metric: ComparedMetric,
+    quality_margin: float | None = None,
 ) -> tuple[str, str] | None:
-    """Return why the speeds of two treatments cannot be compared, and a remedy; None if they can be.
+    """Return why the speeds of two treatments get no verdict, and a remedy; None if they get one.
 
-    Both sides must meet every objective but those on the compared figures themselves, each in most of its trials.
-    A recall without an objective must be equal. Qualities and metrics of the user's own are no speeds.
+    They get none where one side meets an objective, in most of its trials, that the other misses; objectives on the
+    compared figures themselves do not count. A recall or score without an objective must be equal, a score within a
+    stated `quality_margin`. Qualities and metrics of the user's own are no speeds.
     """
     if metric.group in ("quality", "own"):
         return None
-    named = {(slo.metric, slo.op, slo.limit): slo for each in (*base, *new) for slo in each.slos}
-    for slo in named.values():
-        missed = [name for name, side in (("the baseline", base), ("the other side", new)) if _misses(side, slo)]
-        if missed and _group(slo.metric) != metric.group:
-            who = "both sides" if len(missed) == 2 else missed[0]
-            verb = "miss" if len(missed) == 2 else "misses"
+    for slo in _objectives(base, new, metric):
+        met = _meets(base, slo), _meets(new, slo)
+        if True in met and False in met:
+            who = "the baseline" if met[0] is False else "the other side"
             return (
-                f"{UNEQUAL}: {who} {verb} {slo.metric} {slo.op} {slo.limit:g}",
+                f"{UNEQUAL}: {who} misses {slo.metric} {slo.op} {slo.limit:g}, which the other meets",
                 "compare treatments that meet it, or search for the largest load that does (`search`).",
             )
-    floors = {slo.metric for slo in named.values()}
-    paths = [path for each in base for path in each.figures if path.startswith("quality.recall")]
-    for path in dict.fromkeys(paths):
+    floors = {slo.metric for each in (*base, *new) for slo in each.slos}
+    recalls = [path for each in base for path in each.figures if path.startswith("quality.recall")]
+    scores = [f"quality.{name}" for each in base if each.answers is not None for name in each.answers.scores]
+    for path in dict.fromkeys((*recalls, *scores)):
         name = path.removeprefix("quality.")
         one, other = _median(base, path), _median(new, path)
         if name in floors or one is None or other is None:
             continue
-        if abs(one - other) > EQUAL_RATIO * max(abs(one), abs(other)):
+        margin = quality_margin if path in scores else None
+        if abs(one - other) > (EQUAL_RATIO * max(abs(one), abs(other)) if margin is None else margin):
             return (
                 f"{UNEQUAL}: {name} is {one:.3g} on the baseline and {other:.3g} on the other side",
                 f"say what is enough, such as `slos: ['{name} >= 0.95']`.",
@@ -49,14 +53,36 @@ def unequal_quality(
     return None
 
 
-def _misses(side: Sequence[Observation], slo: ObjectiveResult) -> bool:
+def quality_note(base: Sequence[Observation], new: Sequence[Observation], metric: ComparedMetric) -> str | None:
+    """Return what is said beside a verdict: which objectives both sides miss, and which are not known to be met."""
+    notes = []
+    for slo in _objectives(base, new, metric):
+        met, words = (_meets(base, slo), _meets(new, slo)), f"{slo.metric} {slo.op} {slo.limit:g}"
+        if met == (False, False):
+            notes.append(f"both sides miss {words}")
+        elif None in met:
+            notes.append(f"objective not known: {words}")
+    return "; ".join(notes) or None
+
+
+def _objectives(
+    base: Sequence[Observation], new: Sequence[Observation], metric: ComparedMetric
+) -> list[ObjectiveResult]:
+    """Return the objectives of two sides, each once, without those on the compared figures themselves."""
+    named = {(slo.metric, slo.op, slo.limit): slo for each in (*base, *new) for slo in each.slos}
+    return [slo for slo in named.values() if _group(slo.metric) != metric.group]
+
+
+def _meets(side: Sequence[Observation], slo: ObjectiveResult) -> bool | None:
+    """Return whether most trials meet an objective; None where half do, or none is known to."""
     known = [
         each.met
         for observed in side
         for each in observed.slos
         if (each.metric, each.op, each.limit) == (slo.metric, slo.op, slo.limit) and each.met is not None
     ]
-    return known.count(False) * 2 > len(known)
+    missed = 2 * known.count(False)
+    return None if missed == len(known) else missed < len(known)
 
 
 def _group(objective: str) -> str:

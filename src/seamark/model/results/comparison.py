@@ -9,6 +9,8 @@ from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.service import Origin
 
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
+EXACT = "exact"
+"""The method of values that are compared exactly: nothing is drawn, so there is nothing to test."""
 UnitOfInference = Literal["trial", "start", "result", "item", "cluster"]
 
 
@@ -89,7 +91,8 @@ class Compared:
     else a start, with the median of its trials; of scores an item, or a cluster of items, of `answers`. Between two
     results it is the result, one a side: `ratio` and `shift` have intervals within them, and there is no p. `ratio` is new / base, `shift` new - base in the metric's `unit`, both
     at the attained `confidence`. `p` is two-sided, `p_adjusted` by Holm's method over the family. Without `in_family`
-    there is neither p nor verdict. `reason` says why a verdict is inconclusive, `remedy` what to do.
+    there is neither p nor verdict. `reason` says why a verdict is inconclusive, `remedy` what to do, `note` what
+    stands beside a verdict. Values that are `exact`, one deterministic computation a side, have neither p nor interval.
     """
 
     workload: str
@@ -114,6 +117,12 @@ class Compared:
     verdict: ComparedVerdict | None = None
     reason: Word = None
     remedy: Word = None
+    note: Word = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def exact(self) -> bool:
+        """Whether both values are exact."""
+        return self.method == EXACT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +153,9 @@ class Difference:
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
     """All comparisons of a scenario, or of two results: then `base` and `new` name them, `settings` and `environment`
-    have what differs between them. `fronts` hold quality against costs. `family` is the number of tests that Holm's method is applied to; `notes` say what
-    was not compared."""
+    have what differs between them. `fronts` hold quality against costs. `family` is the number of tests that Holm's
+    method is applied to; `notes` say what was not compared. Those that nobody `declared` have a verdict only where
+    their number allows one."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -155,6 +165,7 @@ class Comparisons:
     margin: float = 0.05
     quality_margin: Number = field(default=None, metadata=OPTIONAL)
     family: int = 0
+    declared: bool = field(default=True, metadata=OPTIONAL)
     comparisons: tuple[Compared, ...] = ()
     fronts: tuple[Front, ...] = field(default=(), metadata=OPTIONAL)
     averages: tuple[SubsetAverage, ...] = field(default=(), metadata=OPTIONAL)

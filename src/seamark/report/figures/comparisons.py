@@ -8,7 +8,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, Comparisons
-from seamark.report.comparison import contrast_text
+from seamark.report.comparison import NO_VERDICT, contrast_text
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, log_ticks, written
 from seamark.report.numbers import number
 from seamark.report.page.content import Picture
@@ -21,7 +21,7 @@ LOOKS: Mapping[str | None, tuple[str, str]] = {
     "inconclusive": ("o", MUTED),
     None: ("o", "#b6bcc6"),
 }
-"""Verdict -> marker and colour; None is not in the family."""
+"""Verdict -> marker and colour; None: there is none."""
 
 
 def comparison_pictures(found: Comparisons, folder: Path) -> list[Picture]:
@@ -43,7 +43,7 @@ def comparison_pictures(found: Comparisons, folder: Path) -> list[Picture]:
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
         for verdict in dict.fromkeys(each.verdict for each in found.comparisons if _is_bounded(each)):
             marker, colour = LOOKS[verdict]
-            label = verdict or "not in the family"
+            label = verdict or NO_VERDICT
             axes[0].plot([], [], ls="-", lw=1.8, marker=marker, color=colour, label=label)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=5)
         more = f" Not drawn: {counted(len(rows) - len(shown), 'comparison')}." if rows[MOST_ROWS:] else ""

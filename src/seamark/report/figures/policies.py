@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from seamark.model.results.comparison import Compared, Effect
+from seamark.report.comparison import NO_VERDICT
 from seamark.report.figures.canvas import INK, SHADE, drawing, written
 from seamark.report.figures.comparisons import LOOKS
 from seamark.report.numbers import number
@@ -35,7 +36,7 @@ def policy_picture(matrix: PolicyMatrix, workload: str, margin: float, stem: str
         figure.supxlabel(f"{matrix.metric} in ratio to {matrix.base}", fontsize=8.5)
         for verdict in dict.fromkeys(each.verdict for each in shown):
             marker, colour = LOOKS[verdict]
-            axes[0].plot([], [], ls="-", lw=1.8, marker=marker, color=colour, label=verdict or "not in the family")
+            axes[0].plot([], [], ls="-", lw=1.8, marker=marker, color=colour, label=verdict or NO_VERDICT)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=5)
         more = len(matrix.columns) - len(columns)
         return written(
