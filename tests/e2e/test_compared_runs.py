@@ -30,13 +30,14 @@ def test_a_run_is_compared_by_command_and_report_and_records_its_start_of_the_se
     shown = study.ask("compare", "try")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("concurrency 2 against 1: throughput ")
-    assert "2 repetitions cannot reach p = 0.05" in shown.stdout
+    assert "too few" in shown.stdout
     assert study.ask("compare", "config/scenarios/try.yaml", "--fail-on", "inconclusive").returncode == 1
     [one] = json.loads(study.ask("compare", "results/try", "--format", "json").stdout)["comparisons"]
     [summed] = study.json("summary.json")["comparisons"]["comparisons"]
     assert summed == one
     page = (study.root / "reports" / "try" / "report.md").read_text()
-    assert page.split("\n> ", 1)[1].startswith("No difference can be shown of concurrency 2 against 1")
+    assert page.split("\n> ", 1)[1].startswith("No difference can be shown")
+    assert page.split("\n> ", 1)[1].split("\n")[0] in done.stdout
     assert "## Comparisons" in page
     assert (study.root / "reports" / "try" / "figures" / "comparisons.png").stat().st_size > 1000
 

@@ -104,9 +104,11 @@ def test_a_failed_trial_is_listed_with_its_reason_and_the_last_lines_of_the_log(
     results, report = made
     failed = read_json(results / "summary.json")["failed"]
     assert len(failed) == 1
-    text = Page((report / "index.html").read_text()).text
+    html = (report / "index.html").read_text()
+    text = Page(html).text
     section = text.split("Failed trials")[-1]
-    assert failed[0]["trial"] in section
+    assert read_results(results).names[failed[0]["trial"]] in section
+    assert f'title="{failed[0]["trial"]}"' in html
     assert "ended with code 137" in section
     assert "FATAL:  <out of memory> & gone" in section
     assert "15 of 20" not in text

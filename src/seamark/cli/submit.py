@@ -334,22 +334,23 @@ def _opening(study: Study, before: Progress) -> str:
 
 
 def show_summary(study: Study, console: Console) -> None:
-    """Print the summary table, why trials are not VALID, which level an evaluation says to take, and the path of the
-    report, where they exist."""
+    """Print the answer, the summary table, why trials are not VALID, and the path of the report, where they exist."""
     from seamark.model.results.summary import Summary
-    from seamark.report.fronts import choice_sentence
+    from seamark.report.headline import headline_of
+    from seamark.report.predictions import score_of
     from seamark.report.terminal import summary_table, verdicts_text
     from seamark.storage.documents import read
 
-    file = study.folder(study.scenario.name).summary
+    folder = study.folder(study.scenario.name)
     page = study.reports / study.scenario.name / "index.html"
-    if file.exists():
-        summary = read(file, Summary)
+    if folder.summary.exists():
+        summary = read(folder.summary, Summary)
+        headline = headline_of(study.plan, summary, score_of(study.plan, folder))
+        console.print(headline.answer, style="bold", soft_wrap=True, markup=False, highlight=False)
+        console.print(headline.certainty, soft_wrap=True, markup=False, highlight=False)
         console.print(summary_table(summary))
-        fronts = summary.comparisons.fronts if summary.comparisons is not None else ()
-        for line in (verdicts_text(summary), choice_sentence(fronts)):
-            if line:
-                console.print(line, soft_wrap=True, markup=False, highlight=False)
+        if line := verdicts_text(summary):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
     if page.exists():
         console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True, markup=False)
 

@@ -76,6 +76,15 @@ def bracket(search: SearchSummary | None, *, confidence: bool = True) -> str:
     return sides + (f" ({percent(search.confidence)} %)" if confidence and search.confidence else "")
 
 
+def objective_text(metric: str, op: str, limit: float) -> str:
+    """Return `p90 <= 100 ms` for `latency_p90_s <= 0.1`: times below 10 s in milliseconds."""
+    if not metric.endswith("_s") or metric.endswith("_per_s"):
+        return f"{metric.replace('_', ' ')} {op} {limit:g}"
+    words = metric.removesuffix("_s").removeprefix("latency_").split("_")
+    name = " ".join(word.upper() if word in ("ttft", "ttfo", "tpot") else word for word in words)
+    return f"{name} {op} {f'{1e3 * limit:g} ms' if limit < 10 else f'{limit:g} s'}"
+
+
 def median_of(spread: Spread | None) -> float | None:
     """Return the median of a figure over the trials, None where no trial has it."""
     return None if spread is None else spread.median

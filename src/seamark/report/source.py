@@ -20,6 +20,7 @@ from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
 from seamark.model.service import Origin
 from seamark.model.trial import Plan, Trial
+from seamark.report.numbers import level
 from seamark.report.ordering import in_order
 from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import ScenarioFolder, TrialFolder
@@ -133,6 +134,19 @@ class Results:
             own[row.workload] = (*own.get(row.workload, ()), row)
         for service, workloads in groups.items():
             yield service, tuple(workloads.items())
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """The name of each treatment and each trial by its id: its workload where there are several, what varies, and
+        of a trial the repetition."""
+        several = len({row.workload for row in self.treatments}) > 1
+        found = {}
+        for row in self.treatments:
+            levels = ", ".join(f"{name} {level(value, name)}" for name, value in row.factors.items())
+            name = f"{row.workload}: {levels}" if several and levels else levels or row.workload
+            found[row.treatment] = name
+            found |= {trial.id: f"{name}, repetition {trial.repetition}" for trial in self.trials_of(row)}
+        return found
 
     def trials_of(self, treatment: SummaryRow) -> tuple[TrialRecord, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""

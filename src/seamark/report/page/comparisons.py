@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from seamark.model.results.comparison import Comparisons
+from seamark.model.plurals import counted
+from seamark.model.results.comparison import Compared, Comparisons
 from seamark.report.compared_answers import items_text
 from seamark.report.comparison import (
     basis,
@@ -17,7 +18,7 @@ from seamark.report.comparison import (
 )
 from seamark.report.figures.comparisons import comparison_pictures
 from seamark.report.ordering import ORIGIN
-from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
+from seamark.report.page.content import Block, Fold, Picture, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
 MOST_ROWS = 200
@@ -36,13 +37,21 @@ def comparisons_section(results: Results, drawn: Sequence[Block]) -> Section | N
     found = results.summary.comparisons
     if found is None:
         return None
+    declared = [each for each in found.comparisons if each.in_family and found.declared]
+    others = [each for each in found.comparisons if not (each.in_family and found.declared)]
     notes = tuple(Text(text=text) for text in basis(found))
-    blocks: tuple[Block, ...] = (*drawn, *((_table(found),) if found.comparisons else ()), *notes)
+    title = f"{counted(len(others), 'comparison')} that nobody declared"
+    inside: tuple[Block, ...] = (*(() if declared else drawn), *((_table(found, others),) if others else ()))
+    blocks: tuple[Block, ...] = (
+        *((*drawn, _table(found, declared)) if declared else ()),
+        *((Fold(title=title, blocks=inside),) if others else ()),
+        *notes,
+    )
     return Section(id="comparisons", title="Comparisons", blocks=blocks)
 
 
-def _table(found: Comparisons) -> Table:
-    shown = found.comparisons[:MOST_ROWS]
+def _table(found: Comparisons, compared: Sequence[Compared]) -> Table:
+    shown = compared[:MOST_ROWS]
     sides = [side_texts(each) for each in shown]
     scored = any(each.answers for each in shown)
     reasons = list(dict.fromkeys(text for each in shown if (text := reason_text(each))))
@@ -60,6 +69,6 @@ def _table(found: Comparisons) -> Table:
         column("verdict", [verdict_text(each) for each in shown], "verdict"),
         column("note", marks),
     )
-    more = len(found.comparisons) - len(shown)
+    more = len(compared) - len(shown)
     left_out = (f"{more:,} more are printed by `bench compare`.",) if more else ()
     return Table(columns=columns, footnotes=(*(f"{at}: {text}" for at, text in enumerate(reasons, 1)), *left_out))

@@ -1,6 +1,6 @@
 """Model of a page: sections of text, tables, figures and code, free of HTML and Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,7 +81,15 @@ class Picture:
     height_px: int
 
 
-Block = Table | Facts | Text | Code | Picture
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """Blocks that are shown only when a reader opens them, under a line that says what they are."""
+
+    title: str
+    blocks: "tuple[Block, ...]"
+
+
+Block = Table | Facts | Text | Code | Picture | Fold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +125,11 @@ def figures(
 ) -> Column:
     """Return a column of numbers."""
     return column(name, cells, "number", why=why, unit=unit, title=title, numeric=True)
+
+
+def named(ids: Iterable[str], names: Mapping[str, str]) -> list[Cell]:
+    """Return cells of what is named by its id, with its name as text and the id as tooltip."""
+    return [Cell(text=names.get(one, one), title=one) for one in ids]
 
 
 def known(text: str, *, title: str | None = None, share: float | None = None) -> Cell:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -12,7 +12,7 @@ from seamark.model.results.summary import SummaryRow
 from seamark.model.results.trial_meta import Clock, Gpus, Machine, TrialMeta
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
-from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column
+from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, named
 from seamark.report.source import Document, Results
 from seamark.report.tables.summary import origin_columns, slug
 from seamark.storage.documents import read_or_none
@@ -34,7 +34,7 @@ def configuration_section(results: Results) -> Section:
         Section(
             id=f"settings-{slug(service)}-{slug(name)}",
             title=service if name == service else f"{service}: {name}",
-            blocks=_settings(own),
+            blocks=_settings(own, results.names),
         )
         for service, workloads in results.services()
         for name, own in workloads
@@ -42,7 +42,7 @@ def configuration_section(results: Results) -> Section:
     return Section(id="configuration", title="Configuration", blocks=tuple(blocks), sections=tuple(sections))
 
 
-def _settings(treatments: Sequence[SummaryRow]) -> tuple[Block, ...]:
+def _settings(treatments: Sequence[SummaryRow], names_of: Mapping[str, str]) -> tuple[Block, ...]:
     """Return the settings that all treatments share, and a table of those that differ."""
     configs = [redacted(row.config) for row in treatments]
     changed = {name for row in treatments for name in row.changed}
@@ -66,7 +66,7 @@ def _settings(treatments: Sequence[SummaryRow]) -> tuple[Block, ...]:
         )
     shown = configs[:MOST_ROWS]
     columns = (
-        column("treatment", [row.treatment for row in treatments[:MOST_ROWS]], kind="code"),
+        column("treatment", named([row.treatment for row in treatments[:MOST_ROWS]], names_of)),
         *origin_columns(treatments[:MOST_ROWS]),
         *(column(n, [level(c[n], n) if n in c else None for c in shown], why=UNSET) for n in varying),
     )

@@ -22,6 +22,8 @@ from seamark.report.figures.latency_cdf import latency_pictures
 from seamark.report.figures.search import search_picture
 from seamark.report.figures.stages import stages_picture
 from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
+from seamark.report.headline import headline_of
+from seamark.report.ordering import only_simulated
 from seamark.report.page.answers import answers_section
 from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
@@ -30,7 +32,16 @@ from seamark.report.page.policies import policy_blocks
 from seamark.report.page.predictions import prediction_blocks, predictions_section
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.schedules import schedule_blocks
-from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
+from seamark.report.page.sections import (
+    about_section,
+    counts,
+    failures_section,
+    glossary_section,
+    numbers,
+    verdicts_section,
+    where,
+)
+from seamark.report.predictions import score_of
 from seamark.report.schedules import has_schedules
 from seamark.report.source import Results, read_results
 from seamark.report.tables.prediction import prediction_section
@@ -55,11 +66,15 @@ def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
     folder = reports_folder / scenario_folder.name
     _emptied(folder / "figures")
     sections = page(results, folder / "figures")
+    score = score_of(results.plan, results.folder)
+    headline = headline_of(results.plan, results.summary, score)
     environment = _environment()
     content = {
         "title": results.scenario,
-        "headline": headline(results),
-        "about": about(results),
+        "headline": headline,
+        "numbers": numbers(headline),
+        "counts": counts(results),
+        "where": where(results),
         "sections": sections,
         "style": files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
         "made_at": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -81,21 +96,23 @@ def _emptied(folder: Path) -> None:
 def page(results: Results, figures: Path) -> tuple[Section, ...]:
     """Return the sections of a report; its figures are written below `figures`."""
     drawn = _drawn(results, figures)
+    simulated = only_simulated(results.summary)  # no start, order or machine is in a figure
     found = (
+        summary_section(results),
+        prediction_section(results),
         fronts_section(results, drawn[FRONTS]),
         comparisons_section(results, drawn[COMPARED]),
         answers_section(results),
-        summary_section(results),
-        prediction_section(results),
         failures_section(results),
         verdicts_section(results),
         predictions_section(drawn[PREDICTED]),
         *services(results, drawn),
-        run_timeline_section(results, drawn[RUN]),
+        run_timeline_section(results, drawn[RUN]) if not simulated else None,
         trials_section(results),
         configuration_section(results),
-        nodes_section(results),
+        nodes_section(results) if not simulated else None,
         reproduce_section(results),
+        about_section(results),
         glossary_section(results.summary),
     )
     return tuple(section for section in found if section is not None)
@@ -118,11 +135,12 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
                 tasks.append((stem, partial(schedule_blocks, *what)))
             if any(stages_of(results, treatment) for treatment in treatments):
                 tasks.append((stem, partial(_stages, *what)))
-    tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
+    if not only_simulated(results.summary):
+        tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
     tasks.append((PREDICTED, partial(prediction_blocks, results, figures)))
     tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
     tasks.append((FRONTS, partial(front_blocks, results, figures)))
-    drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
+    drawn: dict[str, list[Block]] = {RUN: [], **{name: [] for name, _ in tasks}}
     for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
         drawn[name] += blocks
     return drawn

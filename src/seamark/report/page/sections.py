@@ -7,47 +7,60 @@ from datetime import datetime
 import pandas as pd
 
 from seamark.model.plurals import counted
+from seamark.model.results.headline import Headline
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
-from seamark.report.comparison import answer
-from seamark.report.fronts import choice_sentence
+from seamark.report.headline import number_text
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import ORIGIN, about_servers, only_simulated, simulated_services
-from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
+from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures, named
 from seamark.report.source import Results
 from seamark.report.tables.summary import origin_columns
 
-MOST_PLACES = 8
+MOST_PLACES, SHORT = 8, 12
+OF_MACHINE = ("Host", "CPU", "RAM", "Kernel")
 
 
-def headline(results: Results) -> Text:
-    """Return the answer to the scenario's question, if it compares anything; then trials with a result, and how many
-    are valid, suspect and invalid."""
-    counts = _counts(results)
-    found = results.summary.comparisons
-    answered = answer(found)
-    if answered is None:
-        return counts
-    best = choice_sentence(found.fronts) if found is not None else None
-    return Text(text=" ".join(each for each in (best, answered, counts.text) if each), kind=counts.kind)
-
-
-def _counts(results: Results) -> Text:
+def counts(results: Results) -> Text:
+    """Return how many trials have a result, and how many of them are valid, suspect and invalid."""
     planned, ok = len(results.trials), len(results.ok)
-    counts = Counter(results.frame.loc[results.frame["ok"], "verdict"])
+    verdicts = Counter(results.frame.loc[results.frame["ok"], "verdict"])
     text = f"{ok} of {counted(planned, 'trial')} ok"
     if ok:
-        text += f": {counts['VALID']} valid, {counts['SUSPECT']} suspect, {counts['INVALID']} invalid"
+        text += f": {verdicts['VALID']} valid, {verdicts['SUSPECT']} suspect, {verdicts['INVALID']} invalid"
     if ok < planned:
         return Text(text=f"{text}. {planned - ok} without a result: see Failed trials.", kind="warning")
-    doubtful = counts["SUSPECT"] + counts["INVALID"]
+    doubtful = verdicts["SUSPECT"] + verdicts["INVALID"]
     return Text(text=f"{text}.{' See Verdicts.' if doubtful else ''}", kind="note" if doubtful else "good")
 
 
-def about(results: Results) -> Facts:
+def numbers(headline: Headline) -> Table:
+    """Return the numbers that a headline rests on."""
+    names = column("the answer rests on", [one.name for one in headline.numbers])
+    return Table(columns=(names, figures("value", [number_text(one) for one in headline.numbers])))
+
+
+def where(results: Results) -> str:
+    """Return scenario, host, kernel and commit in a line; of what was simulated no host."""
+    facts = dict(machine(results.meta))
+    commit = (facts.get("Git commit") or "").partition(" ")
+    names = () if only_simulated(results.summary) else ("Host", "Kernel")
+    parts = [f"`{results.source}`", *(facts[name] for name in names if name in facts)]
+    parts += [f"commit {commit[0][:SHORT]}{commit[1]}{commit[2]}"] if commit[0] else []
+    return f"{', '.join(parts)}. More in About this run."
+
+
+def about_section(results: Results) -> Section:
     """Return scenario, services, design, time and machine."""
+    return Section(id="about", title="About this run", blocks=(about(results),))
+
+
+def about(results: Results) -> Facts:
+    """Return the facts of that section; of what was simulated without those of the machine."""
+    simulated_alone = only_simulated(results.summary)
+    facts = {**dict(machine(results.meta)), **_places(results)}
     started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
     simulated = simulated_services(results.summary)
     pairs: list[tuple[str, str]] = [
@@ -56,11 +69,11 @@ def about(results: Results) -> Facts:
         *([("Simulated, not measured", ", ".join(simulated))] if simulated else []),
         ("Design", _design(results)),
         (
-            "Simulated" if only_simulated(results.summary) else "Measured",
+            "Simulated" if simulated_alone else "Measured",
             _between(min(started), max(finished)) if len(started) and len(finished) else ABSENT,
         ),
         *about_servers(results.summary),
-        *({**dict(machine(results.meta)), **_places(results)}.items()),
+        *((name, value) for name, value in facts.items() if not (simulated_alone and name in OF_MACHINE)),
     ]
     if names := results.plan.factors_without_p:
         pairs.append(("Comparisons", f"Of {', '.join(names)}: {why_no_p(names)}."))
@@ -166,7 +179,12 @@ def verdicts_section(results: Results) -> Section:
             "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
         )
         return Section(id="verdicts", title="Verdicts", blocks=(Text(text=text, kind="plain"),))
-    frame = pd.DataFrame([{**vars(reason), "trial": trial.id, ORIGIN: trial.origin} for trial, reason in every])
+    frame = pd.DataFrame(
+        [
+            {**vars(reason), "trial": results.names.get(trial.id, trial.id), ORIGIN: trial.origin}
+            for trial, reason in every
+        ]
+    )
     frame["grave"] = frame["severity"].map(SEVERITY)
     alike = ["severity", "code", ORIGIN]
     frame["cases"] = frame.groupby(alike)["code"].transform("size")
@@ -182,7 +200,7 @@ def verdicts_section(results: Results) -> Section:
         figures("trials", [f"{len(own)} of {checked[of]}" for own, of in zip(found, origins, strict=True)]),
         column("what was seen", [_commonest(own["text"]) for own in found]),
         column("what to do", [str(own["remedy"].iloc[0]) for own in found]),
-        column("which trials", [_first(list(own["trial"]), own["severity"].iloc[0]) for own in found], "code"),
+        column("which trials", [_first(list(own["trial"]), own["severity"].iloc[0]) for own in found]),
     )
     explained = Text(
         text="INVALID: do not use the number. SUSPECT: the number may be right, but something speaks against it. "
@@ -201,7 +219,7 @@ def _commonest(texts: Iterable[str]) -> str:
 def _first(trials: Sequence[str], severity: str) -> str:
     most = 2 if severity == "note" else MOST_TRIALS
     rest = f" and {len(trials) - most} more" if len(trials) > most else ""
-    return ", ".join(trials[:most]) + rest
+    return "; ".join(trials[:most]) + rest
 
 
 def failures_section(results: Results) -> Section | None:
@@ -211,7 +229,7 @@ def failures_section(results: Results) -> Section | None:
         return None
     shown = failed[:MOST_FAILED]
     columns = (
-        column("trial", [trial.id for trial in shown], "code"),
+        column("trial", named([trial.id for trial in shown], results.names)),
         *origin_columns(shown),
         column("status", [trial.status for trial in shown], "verdict"),
         column("category", [trial.category or "unknown" for trial in shown], "code"),
@@ -222,7 +240,7 @@ def failures_section(results: Results) -> Section | None:
     logs: dict[tuple[str, ...], list[str]] = {}
     for trial in shown:
         if trial.log_tail:
-            logs.setdefault(trial.log_tail[-LOG_LINES:], []).append(trial.id)
+            logs.setdefault(trial.log_tail[-LOG_LINES:], []).append(results.names.get(trial.id, trial.id))
     lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
     blocks: tuple[Block, ...] = (
         Text(
@@ -234,7 +252,7 @@ def failures_section(results: Results) -> Section | None:
         *(
             Code(
                 text="\n".join(tail),
-                caption=f"Last lines of the log: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}",
+                caption=f"Last lines of the log: {'; '.join(ids[:3])}{' …' if len(ids) > 3 else ''}",
             )
             for tail, ids in list(logs.items())[:10]
         ),

@@ -1,20 +1,17 @@
 """Section of what a capacity plan predicted of a scenario's trials, beside what they measured."""
 
-from seamark.analysis.comparison.predicted import prediction_score
-from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.report.capacity import figure_rows, score_sentence, verdict_line
 from seamark.report.page.content import Block, Section, Table, Text, column
+from seamark.report.predictions import score_of
 from seamark.report.source import Results
 
 
 def prediction_section(results: Results) -> Section | None:
     """Return how many predictions came true, and each figure at each load; None for a scenario without a
     prediction."""
-    plan = results.plan
-    if plan.prediction is None:
+    score = score_of(results.plan, results.folder)
+    if score is None:
         return None
-    trials = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in plan.measured]
-    score = prediction_score(plan.scenario, plan.prediction, trials)
     heads, *rows = figure_rows(score)
     columns = tuple(column(name, [row[at] for row in rows], numeric=at in (0, 2)) for at, name in enumerate(heads))
     table = Table(columns=columns, caption=f"Simulated by models of {score.fit}, and measured")

@@ -17,7 +17,7 @@ from seamark.report.numbers import (
     unit_words,
 )
 from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
-from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known
+from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known, named
 from seamark.report.source import Results, TrialRecord
 from seamark.report.tables.by_treatment import (
     OVER_REPETITIONS,
@@ -196,7 +196,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
     clock = slice(11, 19) if len(days) == 1 else slice(0, 19)
     servers = trial_marks(results.summary)
     shown = ordered[:most]
-    columns = [column("trial", [trial.id for trial in shown], "code")]
+    columns = [column("trial", named([trial.id for trial in shown], results.names))]
     columns += origin_columns(shown)
     if servers:
         columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))

@@ -1,0 +1,307 @@
+"""The headline of a scenario: which question it asks, and the answer from its summary. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from seamark.model.objectives import MAKESPAN
+from seamark.model.plurals import counted
+from seamark.model.results.comparison import Comparisons
+from seamark.model.results.headline import Headline, HeadlineNumber
+from seamark.model.results.prediction_score import PredictionScore
+from seamark.model.results.summary import Knee, ObjectiveSummary, Summary, SummaryRow
+from seamark.model.trial import Plan
+from seamark.report.capacity import score_sentence
+from seamark.report.comparison import answer, certainty, contrast_text
+from seamark.report.fronts import choice_sentence
+from seamark.report.numbers import SEARCHED, level, number, objective_text, span, unit_words
+from seamark.report.ordering import ORIGIN, SERVER, in_order, numeric, only_simulated
+from seamark.report.policies import PolicyMatrix, policy_matrices
+from seamark.report.schedules import label_of
+
+MOST_NUMBERS = 8
+RATE = "rate_rps"
+
+
+def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = None) -> Headline:
+    """Return the answer to what a scenario asks: whether a prediction came true, the largest load of a search, the
+    method to take, the best policy, a declared comparison, a sweep of one factor; else what was measured.
+
+    `score` is how the scenario's prediction did, None for a scenario without one.
+    """
+    rows = [row for row in in_order(summary) if row.repetitions]
+    found = summary.comparisons
+    if not rows:
+        failed = f": {summary.failed[0].category}" if summary.failed else ""
+        return Headline(kind="nothing", question="", answer=f"No trial has a result{failed}.")
+    if score is not None:
+        return _of_prediction(score)
+    if any(row.search for row in rows):
+        return _of_searches(rows)
+    if found is not None and found.fronts and (choice := choice_sentence(found.fronts)) is not None:
+        return _of_evaluation(found, choice)
+    if plan.compare is not None and found is not None and (text := answer(found)) is not None:
+        if matrices := [matrix for name in _workloads(rows) for matrix in policy_matrices(found, name)[:1]]:
+            return _of_policies(matrices)
+        return _of_comparisons(found, text)
+    factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
+    if len(factors) == 1 and len(_workloads(rows)) == 1:
+        return _of_sweep(rows, factors.pop(), summary)
+    return _of_tour(rows, summary)
+
+
+def number_text(one: HeadlineNumber) -> str:
+    """Return a number with its unit and its range: `1.07 x (1.03 to 1.12)`."""
+    limits = "" if one.low is None or one.high is None else f" ({number(one.low)} to {number(one.high)})"
+    return f"{number(one.value)} {one.unit}".strip() + limits
+
+
+def _workloads(rows: Sequence[SummaryRow]) -> list[str]:
+    return list(dict.fromkeys(row.workload for row in rows))
+
+
+def _name(row: SummaryRow) -> str:
+    return label_of(row, [name for name in row.factors if name not in (ORIGIN, SERVER)])
+
+
+def _of_prediction(score: PredictionScore) -> Headline:
+    return Headline(
+        kind="prediction",
+        question=f"Did the predictions of {score.fit} come true?",
+        answer=score_sentence(score),
+        numbers=(
+            HeadlineNumber(name="figures inside", value=score.inside, unit=f"of {score.compared}"),
+            HeadlineNumber(name="verdicts right", value=score.right, unit=f"of {score.judged}"),
+        ),
+        certainty=f"Intervals of {score.interval:.0%}.".replace("%", " %"),
+    )
+
+
+def _of_searches(rows: Sequence[SummaryRow]) -> Headline:
+    searched = [row for row in rows if row.search]
+    first = searched[0].search
+    assert first is not None
+    unit, noun = ("/s", "rate") if first.setting == RATE else (" users", "number of users")
+    limits = _objectives(searched[0].slos)
+    texts = [f"{f'{name}: ' if (name := _name(row)) else ''}{_found(row, unit)}" for row in searched[:MOST_NUMBERS]]
+    of = sum(row.search.of for row in searched if row.search)
+    confirmed = sum(row.search.confirmed for row in searched if row.search)
+    sure = min((row.search.confidence for row in searched if row.search and row.search.confidence), default=None)
+    outcomes = Counter(word for row in searched if row.search for word in Counter(row.search.outcomes).elements())
+    ends = ", ".join(f"{name.replace('_', ' ')} ({count})" for name, count in outcomes.items())
+    held = "" if sure is None else f", each bracket right with a confidence of {100 * sure:.3g} %"
+    return Headline(
+        kind="search",
+        question=f"What is the largest {noun} with {limits}?",
+        answer=f"Largest {noun} with {limits}: {'; '.join(texts)}.",
+        numbers=tuple(
+            HeadlineNumber(
+                name=_name(row) or "largest load",
+                value=row.search.found.median,
+                unit=SEARCHED[first.setting],
+                low=row.search.bracket[0],
+                high=row.search.bracket[1],
+            )
+            for row in searched[:MOST_NUMBERS]
+            if row.search
+        ),
+        certainty=f"{confirmed} of {counted(of, 'search')} confirmed{held}. Ended: {ends}.",
+    )
+
+
+def _found(row: SummaryRow, unit: str) -> str:
+    """Return `200/s (219 fails)`."""
+    assert row.search is not None
+    found, (low, high) = row.search.found.median, row.search.bracket
+    fails = "no load is shown to fail" if high is None else f"{number(high)} fails"
+    if found is None:
+        return f"none ({fails})"
+    if set(row.search.outcomes) == {"all_pass"}:
+        return f"at least {number(found)}{unit} (every load that was tried passes)"
+    sure = "" if low == found else f"; {number(low)} is sure to pass" if low is not None else "; none is sure to pass"
+    return f"{number(found)}{unit} ({fails}{sure})"
+
+
+def _objectives(slos: Sequence[ObjectiveSummary]) -> str:
+    return " and ".join(objective_text(slo.metric, slo.op, slo.limit) for slo in slos)
+
+
+def _of_evaluation(found: Comparisons, choice: str) -> Headline:
+    front = found.fronts[0]
+    points = [point for point in front.points if point.quality is not None][:MOST_NUMBERS]
+    costs = [
+        HeadlineNumber(
+            name=f"{front.cost} of {level(point.level, front.factor)}",
+            value=point.cost,
+            unit=unit_words(front.cost_unit),
+        )
+        for point in points
+        if point.cost is not None
+    ]
+    scores = [
+        HeadlineNumber(name=f"{front.quality} of {level(point.level, front.factor)}", value=point.quality)
+        for point in points
+    ]
+    return Headline(
+        kind="evaluation",
+        question=f"Which {front.factor} to take?",
+        answer=choice,
+        numbers=tuple((scores + costs)[: 2 * MOST_NUMBERS]),
+        certainty=certainty(found),
+    )
+
+
+def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline:
+    texts, best_ones, numbers = [], [], []
+    verdicts: Counter[str] = Counter()
+    for matrix in matrices:
+        for column, base in matrix.medians.items():
+            own = {name: cells[column] for name, cells in matrix.cells.items() if column in cells}
+            medians = {matrix.base: base, **{name: cell.new.median for name, cell in own.items()}}
+            known = {name: value for name, value in medians.items() if value is not None}
+            order = sorted(known, key=known.__getitem__, reverse=next(iter(own.values())).better == "higher")
+            unit = unit_words(matrix.unit)
+            best, after = order[0], order[1] if len(order) > 1 else order[0]
+            gap = abs(known[after] / known[best] - 1) if known[best] else 0.0
+            best_ones.append(best)
+            verdicts[(own[best].verdict if best in own else None) or "is itself the best"] += 1
+            ahead = f"{100 * gap:.2g} % ahead of {after}" if gap else f"level with {after}"
+            texts.append(
+                f"{column + ': ' if column else ''}{best}, {number(known[best])} {unit}".strip() + f", {ahead}"
+            )
+            numbers.append(HeadlineNumber(name=f"{best} {column}".strip(), value=known[best], unit=unit))
+            numbers.append(HeadlineNumber(name=f"next: {after} {column}".strip(), value=known[after], unit=unit))
+    common, count = Counter(best_ones).most_common(1)[0]
+    which = common if count == len(best_ones) else f"{common} in {count} of {len(best_ones)} cases"
+    against = ", ".join(f"{verdict} ({times})" for verdict, times in verdicts.items())
+    return Headline(
+        kind="policies",
+        question="Which policy is best?",
+        answer=f"Best policy by {matrices[0].metric}: {which} ({'; '.join(texts)}).",
+        numbers=tuple(numbers[: 2 * MOST_NUMBERS]),
+        certainty=f"The best against {matrices[0].base}: {against}. The margin over the next is one of medians.",
+    )
+
+
+def _of_comparisons(found: Comparisons, text: str) -> Headline:
+    judged = found.judged
+    names = list(dict.fromkeys(each.factor for each in judged if each.factor))
+    numbers = tuple(
+        HeadlineNumber(
+            name=f"{each.metric}: {contrast_text(each, found)}",
+            value=effect.value,
+            unit="x" if each.ratio is not None else unit_words(each.unit),
+            low=effect.low,
+            high=effect.high,
+        )
+        for each in judged[:MOST_NUMBERS]
+        if (effect := each.ratio or each.shift) is not None
+    )
+    question = f"Does {' or '.join(names)} make a difference?" if names else "Do the two differ?"
+    return Headline(kind="comparison", question=question, answer=text, numbers=numbers, certainty=certainty(found))
+
+
+def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary) -> Headline:
+    texts = [knee_text(knee) for knee in summary.knees]
+    if rows[0].slos:
+        texts.append(_largest_that_meets(rows, factor))
+    found = summary.comparisons
+    words = not numeric([row.factors[factor] for row in rows])
+    if not texts and words and found is not None and any(each.verdict for each in found.comparisons):
+        texts.append(answer(found) or "")
+    texts = texts or [_course(rows, factor)]
+    values = [(row, *_figure(row)) for row in rows[:MOST_NUMBERS]]
+    few = min(row.repetitions for row in rows)
+    return Headline(
+        kind="sweep",
+        question=f"What does {factor} change?",
+        answer=" ".join(texts),
+        numbers=tuple(
+            HeadlineNumber(name=f"{name} at {_name(row)}", value=value, unit=unit)
+            for row, name, value, unit in values
+        ),
+        certainty=f"Medians of {counted(few, 'repetition')}.",
+    )
+
+
+def knee_text(found: Knee) -> str:
+    """Return where the knee of a sweep lies, or that it lies outside."""
+    factor, fixed = found.factor, ", ".join(f"{name} {level(value, name)}" for name, value in found.fixed.items())
+    where = f" ({fixed})" if fixed else ""
+    if found.knee is None:
+        edge = found.levels[0 if found.place == "first" else -1]
+        side = "below" if found.place == "first" else "above"
+        return f"No knee by {factor}{where}: it lies {side} {level(edge, factor)}, where the measured range ends."
+    return (
+        f"Knee by {factor}{where}: {level(found.knee, factor)}, with {number(found.requests_per_s)} requests/s at a"
+        f" mean of {number(found.latency_mean_ms)} ms."
+    )
+
+
+def _largest_that_meets(rows: Sequence[SummaryRow], factor: str) -> str:
+    """Return the level up to which most trials meet all objectives, and the next, which misses one."""
+    limits = _objectives(rows[0].slos)
+    met = [all(2 * slo.met > slo.of > 0 for slo in row.slos) for row in rows]
+    names = [level(row.factors[factor], factor) for row in rows]
+    if not numeric([row.factors[factor] for row in rows]):
+        good = [name for name, meets in zip(names, met, strict=True) if meets]
+        return f"{limits}: met by {', '.join(good) or 'no level'} of {factor}."
+    until = met.index(False) if False in met else len(met)
+    if until == 0:
+        return f"No level of {factor} meets {limits}: {names[0]} misses it."
+    after = f"{names[until]} misses it" if until < len(names) else "every level meets it"
+    return f"Largest {factor} that meets {limits}: {names[until - 1]} ({after})."
+
+
+def _course(rows: Sequence[SummaryRow], factor: str) -> str:
+    known = [(row, value) for row in rows if (value := _figure(row)[1]) is not None]
+    if not known:
+        return f"No figure was measured at any level of {factor}."
+    name, _, unit = _figure(known[0][0])
+    texts = [f"{number(value)} at {level(row.factors[factor], factor)}" for row, value in known]
+    best = (max if name == "throughput" else min)(known, key=lambda pair: pair[1])[0]
+    which = "Greatest" if name == "throughput" else "Lowest"
+    return f"{which} {name} at {factor} {level(best.factors[factor], factor)} ({', '.join(texts)} {unit})."
+
+
+def _figure(row: SummaryRow) -> tuple[str, float | None, str]:
+    """Return name, value and unit of what a treatment is known by: times of work that is given, the median response
+    time at a given rate, else the throughput."""
+    for name in (MAKESPAN, "run_time_s"):
+        if row.quality.get(name) is not None:
+            return name.removesuffix("_s").replace("_", " "), row.quality[name], "s"
+    if row.config.get("pattern", "closed") != "closed" and row.latency_ms is not None:
+        return "p50", row.latency_ms.statistic("p50"), "ms"
+    return "throughput", row.throughput.median, unit_words(row.throughput.unit)
+
+
+def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
+    texts, numbers = [], []
+    for name, figure, unit, values in _ranges(rows):
+        texts.append(f"{name} {span(min(values), max(values))} {unit}".rstrip())
+        one = HeadlineNumber(
+            name=f"{name}: {figure}", value=max(values), unit=unit, low=min(values), high=max(values)
+        )
+        numbers.append(one)
+    verb = "Simulated" if only_simulated(summary) else "Measured"
+    services = len({row.service for row in rows})
+    more = f"; and {len(texts) - MOST_NUMBERS} more" if len(texts) > MOST_NUMBERS else ""
+    knees = "".join(f" {knee_text(knee)}" for knee in summary.knees[:2])
+    return Headline(
+        kind="tour",
+        question="What was measured?",
+        answer=f"{verb} {counted(services, 'service')} in {counted(len(rows), 'treatment')}:"
+        f" {'; '.join(texts[:MOST_NUMBERS])}{more}.{knees} Each treatment is in the Summary.",
+        numbers=tuple(numbers[:MOST_NUMBERS]),
+        certainty="The scenario declares no question (`compare`).",
+    )
+
+
+def _ranges(rows: Sequence[SummaryRow]) -> Iterator[tuple[str, str, str, list[float]]]:
+    """Yield each workload with the name, the unit and the values of its figure."""
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for row in rows:
+        name, value, unit = _figure(row)
+        if value is not None:
+            groups.setdefault((row.workload, name, unit), []).append(value)
+    for (workload, name, unit), values in groups.items():
+        yield workload, name, unit, values

@@ -1,0 +1,222 @@
+"""The first sentence of a report, as data: the answer to what the scenario asks, its numbers, and how sure it is."""
+
+from dataclasses import replace
+
+import pytest
+
+from seamark.model.results.comparison import EXACT, Compared, ComparedSide, Comparisons, Effect
+from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.prediction_score import PredictionScore
+from seamark.model.results.summary import (
+    Knee,
+    ObjectiveSummary,
+    SearchSummary,
+    Spread,
+    Summary,
+    SummaryRow,
+    ThroughputSpread,
+)
+from seamark.model.scenario import Comparing
+from seamark.model.trial import Plan
+from seamark.report.headline import headline_of
+from seamark.report.numbers import objective_text
+
+PLAN = Plan(
+    scenario="s", source="s.yaml", seed=0, repetitions=5, max_retries=0, factors={}, deployments=(), trials=()
+)
+ASKED = replace(PLAN, compare=Comparing(metrics=("throughput",)))
+P90 = {"metric": "latency_p90_s", "op": "<=", "limit": 0.1}
+
+
+def row(name, throughput=None, **more):
+    spread = ThroughputSpread(median=throughput, unit="replies_per_s")
+    own = {"workload": "w", "service": "known", "repetitions": 3, "planned": 3, "throughput": spread, **more}
+    return SummaryRow(treatment=name, **own)
+
+
+def summary(*rows, **more):
+    return Summary(treatments=rows, **more)
+
+
+def sweep(met, name="concurrency"):
+    """Return treatments whose trials meet an objective, or do not."""
+    return [
+        row(str(at), 100.0 * at, factors={name: at}, slos=(ObjectiveSummary(**P90, met=3 * meets, of=3),))
+        for at, meets in met.items()
+    ]
+
+
+def side(level, median, origin="measured"):
+    return ComparedSide(level=level, median=median, units=5, trials=5, origin=origin)
+
+
+def pair(base, new, values, verdict, factor="size", **more):
+    """Return a comparison of two levels by throughput, with the ratio of their medians."""
+    one, other = values
+    effect = Effect(value=other / one, low=0.98 * other / one, high=1.02 * other / one)
+    own = {
+        "metric": "throughput",
+        "better": "higher",
+        "ratio": effect,
+        "confidence": 0.95,
+        "p_adjusted": 0.01,
+        **more,
+    }
+    sides = {"base": side(base, one), "new": side(new, other)}
+    return Compared(workload="w", factor=factor, **sides, verdict=verdict, **own)
+
+
+@pytest.mark.covers("E-FR27")
+@pytest.mark.parametrize(
+    ("search", "says"),
+    [
+        ({"found": 200.0, "bracket": (200.0, 219.0)}, "Largest rate with p90 <= 100 ms: 200/s (219 fails)."),
+        ({"found": None, "bracket": (None, 40.0), "outcomes": {"none_pass": 1}}, "none (40.0 fails)"),
+        ({"found": 500.0, "bracket": (500.0, None), "outcomes": {"all_pass": 1}}, "at least 500/s"),
+    ],
+)
+def test_a_search_begins_with_the_load_that_it_found_and_the_one_that_fails(search, says):
+    own = {"setting": "rate_rps", "of": 1, "confidence": 0.95, **search, "found": Spread(median=search["found"])}
+    headline = headline_of(PLAN, summary(row("a", search=SearchSummary(**own), slos=(ObjectiveSummary(**P90),))))
+    assert headline.kind == "search"
+    assert says in headline.answer
+    [number] = headline.numbers
+    assert (number.value, number.low, number.high) == (search["found"], *search["bracket"])
+
+
+@pytest.mark.covers("E-FR27")
+@pytest.mark.parametrize(
+    ("met", "says"),
+    [
+        ({1: True, 2: True, 4: False}, "Largest concurrency that meets p90 <= 100 ms: 2 (4 misses it)"),
+        ({1: True, 2: True}, "2 (every level meets it)"),
+        ({1: False, 2: False}, "No level of concurrency meets p90 <= 100 ms: 1 misses it"),
+    ],
+)
+def test_a_sweep_begins_with_the_largest_level_that_meets_the_objectives(met, says):
+    headline = headline_of(PLAN, summary(*sweep(met)))
+    assert (headline.kind, says in headline.answer) == ("sweep", True), headline.answer
+    assert [number.value for number in headline.numbers] == [100.0 * at for at in met]
+
+
+def test_a_sweep_with_a_knee_names_it_first_and_one_without_objectives_its_greatest_level():
+    knee = Knee(
+        workload="w",
+        factor="concurrency",
+        levels=(1, 2, 4, 8),
+        power=(1.0, 2.0, 1.0, 0.5),
+        place="inside",
+        knee=2,
+        between=(1, 4),
+        agree=3,
+        of=3,
+        requests_per_s=120.0,
+        latency_mean_ms=8.0,
+    )
+    rows = [replace(each, slos=()) for each in sweep({1: True, 2: True, 4: True, 8: True})]
+    assert headline_of(PLAN, summary(*rows, knees=(knee,))).answer.startswith("Knee by concurrency: 2, with 120 ")
+    assert "at concurrency 8" in headline_of(PLAN, summary(*rows)).answer
+
+
+@pytest.mark.covers("E-FR27")
+def test_a_declared_comparison_says_which_by_how_much_and_how_sure():
+    rows = sweep({16: True, 256: True}, "size")
+    found = Comparisons(family=1, comparisons=(pair(16, 256, (100.0, 107.0), "better"),))
+    headline = headline_of(ASKED, summary(*rows, comparisons=found))
+    assert headline.kind == "comparison"
+    assert headline.answer.startswith("size = 256 gave 1.07 times the throughput of 16 (95 % interval 1.05 to 1.09,")
+    [number] = headline.numbers
+    assert (number.value, number.low) == (pytest.approx(1.07), pytest.approx(1.07 * 0.98))
+
+
+def test_an_inconclusive_comparison_still_says_ratio_and_interval():
+    rows = sweep({16: True, 256: True}, "size")
+    found = Comparisons(
+        family=1, comparisons=(pair(16, 256, (100.0, 101.0), "inconclusive", reason="r", remedy="q"),)
+    )
+    headline = headline_of(ASKED, summary(*rows, comparisons=found))
+    assert "1.01 x (0.99 to 1.03)" in headline.answer
+    assert "1 inconclusive" in headline.certainty
+
+
+def test_of_exact_values_the_largest_difference_is_named_with_both_values():
+    rows = sweep({1: True, 2: True}, "gpus")
+    exact = {"method": EXACT, "p_adjusted": None, "confidence": None, "factor": "gpus"}
+    few = pair(1, 2, (62.9, 54.4), "better", **exact, fixed={"arrivals": "zero"})
+    more = pair(1, 4, (62.9, 57.0), "better", **exact, fixed={"arrivals": "zero"})
+    headline = headline_of(ASKED, summary(*rows, comparisons=Comparisons(comparisons=(more, few))))
+    assert headline.answer.startswith("gpus = 2 gave ")
+    assert "54.4 against 62.9" in headline.answer
+    assert "p =" not in headline.answer + headline.certainty
+    assert "repetition" not in headline.answer
+
+
+@pytest.mark.covers("E-FR27")
+def test_policies_begin_with_the_best_one_and_its_margin_over_the_next():
+    rows = [row(name, factors={"policy": name}) for name in ("fifo", "heft", "easy")]
+    own = {"metric": "completion_mean_s", "better": "lower", "unit": "s"}
+    pairs = (
+        pair("fifo", "heft", (22.0, 20.0), "better", "policy", **own),
+        pair("fifo", "easy", (22.0, 21.0), "better", "policy", **own),
+    )
+    headline = headline_of(ASKED, summary(*rows, comparisons=Comparisons(family=2, comparisons=pairs)))
+    assert headline.kind == "policies"
+    assert "heft, 20.0 s, 5 % ahead of easy" in headline.answer
+    assert [number.value for number in headline.numbers] == [20.0, 21.0]
+
+
+@pytest.mark.covers("E-FR27")
+def test_an_evaluation_begins_with_the_method_to_take():
+    base = FrontPoint(level="dense", treatment="d", trials=6, quality=1.0, cost=10.0, ratio=1.0, on_front=True)
+    fast = replace(base, level="fast", treatment="f", cost=5.0, ratio=0.5, not_worse=True, cheaper=True)
+    front = Front(
+        workload="w",
+        factor="method",
+        base="dense",
+        quality="score",
+        cost="ttft_ms.p50",
+        cost_unit="ms",
+        items=100,
+        margin=0.05,
+        points=(base, fast),
+    )
+    rows = [row(name, factors={"method": name}) for name in ("dense", "fast")]
+    headline = headline_of(ASKED, summary(*rows, comparisons=Comparisons(fronts=(front,))))
+    assert (headline.kind, headline.answer.split(":")[0]) == ("evaluation", "Take method = fast")
+
+
+def test_a_prediction_begins_with_how_many_figures_and_verdicts_were_right():
+    score = PredictionScore(scenario="s", fit="f", interval=0.9, inside=29, compared=33, right=3, judged=3, loads=())
+    headline = headline_of(PLAN, summary(row("a", 1.0)), score)
+    assert headline.kind == "prediction"
+    assert headline.answer.startswith("29 of 33 ")
+    assert "3 of 3 " in headline.answer
+    assert [number.value for number in headline.numbers] == [29, 3]
+
+
+def test_a_tour_says_what_was_measured_and_where_to_look():
+    rows = [
+        row("a", 10.0, factors={"size": 1}),
+        row("b", 30.0, factors={"size": 2}),
+        row("c", 5.0, workload="v", service="other"),
+    ]
+    headline = headline_of(PLAN, summary(*rows))
+    assert (headline.kind, headline.answer.startswith("Measured 2 services in 3 treatments: ")) == ("tour", True)
+    assert "10.0 – 30.0 replies/s" in headline.answer
+    assert "Summary" in headline.answer
+
+
+def test_without_a_result_that_is_the_answer():
+    assert headline_of(PLAN, summary(row("a", repetitions=0))).kind == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("objective", "text"),
+    [
+        (("latency_p90_s", "<=", 0.1), "p90 <= 100 ms"),
+        (("ttft_p99_s", "<=", 30.0), "TTFT p99 <= 30 s"),
+        (("error_rate", "<=", 0.01), "error rate <= 0.01"),
+    ],
+)
+def test_objectives_are_in_words(objective, text):
+    assert objective_text(*objective) == text
