@@ -16,7 +16,7 @@ SERIAL.all := serial
 
 unexport PYTHONDONTWRITEBYTECODE # each process of a test would compile all modules anew
 
-.PHONY: help demo test test-all test-sweep test-cluster test-here test-serial test-slurm test-apptainer coverage check lint format docs messages lock schemas clean
+.PHONY: help demo test test-all test-sweep test-cluster test-here test-quick test-serial test-slurm test-apptainer coverage check lint format docs messages lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -55,7 +55,10 @@ coverage: .venv/dev ## lines and branches that tests reach, also in processes th
 	test $(TIER) = quick || $(BIN)/pytest $(HERE) -m "$(SERIAL.$(TIER))" --cov --cov-append --cov-report=
 	$(BIN)/coverage report
 
-check: lint ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
+check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
+	$(MAKE) --jobs=2 --keep-going lint test-quick
+
+test-quick: .venv/dev
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "$(QUICK)"
 
 lint: .venv/dev ## set-up, then what `check` does without tests

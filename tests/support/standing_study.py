@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import in_process
 import psutil
 import yaml
-from in_process import run
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 
@@ -36,6 +36,10 @@ class StandingStudy:
             env={**os.environ, **self.environment},
         )
 
+    def ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS`, which starts no process that outlives it, in this process."""
+        return in_process.bench(*words, cwd=self.root, **self.environment)
+
     def started(self, *words: str) -> dict[str, Any]:
         """Start a server; return what `--json` says of it."""
         done = self.bench("servers", "start", *words, "--json")
@@ -45,7 +49,7 @@ class StandingStudy:
 
     def listed(self, *words: str) -> dict[str, dict[str, Any]]:
         """Return what `bench servers ps` says, by id."""
-        rows = json.loads(self.bench("servers", "ps", *words, "--json").stdout)["servers"]
+        rows = json.loads(self.ask("servers", "ps", *words, "--json").stdout)["servers"]
         return {row["id"]: row for row in rows}
 
     def folder(self, name: str) -> Path:
@@ -83,7 +87,7 @@ class StandingStudy:
 @contextmanager
 def standing_study(root: Path, environment: Mapping[str, str] | None = None) -> Iterator[StandingStudy]:
     """Make a study; end what is left of it afterwards."""
-    code, said = run(["init", str(root)])
+    code, said = in_process.run(["init", str(root)])
     assert code == 0, said
     study = StandingStudy(root=root, environment=environment or {})
     yield study

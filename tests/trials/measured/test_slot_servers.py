@@ -38,7 +38,7 @@ def servers(study: StandingStudy, site: str = "local", llm: Any = None, image: A
 
 def log(study: StandingStudy) -> dict[str, Any]:
     """Return the execution log, which the checker passes."""
-    checked = study.bench("check", "execution_log.json", *FILES)
+    checked = study.ask("check", "execution_log.json", *FILES)
     assert checked.returncode == 0, checked.stdout
     document: dict[str, Any] = json.loads((study.root / "execution_log.json").read_text())
     return document
