@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from processes import eventually
@@ -48,6 +49,10 @@ def begun(study: StandingStudy, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*BENCH, *MEASURE, *words], cwd=study.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+
+
+def opened(pid: int) -> set[str]:
+    return {Path(file.path).name for file in psutil.Process(pid).open_files()}
 
 
 def pid_of(study: StandingStudy, name: str) -> int:
@@ -91,7 +96,7 @@ def test_a_measured_run_begins_after_the_load_of_this_node_has_ended(
     load = try_lock("load.lock")
     assert load is not None
     with begun(study, "--gpus", "2") as run:
-        time.sleep(4)
+        assert eventually(lambda: "load.lock" in opened(run.pid), 60)
         assert run.poll() is None
         assert not study.folder("").exists(), "a server was started beside the load"
         load.close()
@@ -152,11 +157,11 @@ def test_ctrl_c_ends_all_servers_and_writes_no_log(study: StandingStudy, when: s
 
 @pytest.mark.covers("C2", "E-SVR06")
 def test_after_kill_9_of_the_run_itself_its_servers_end_with_their_lease(study: StandingStudy) -> None:
-    study.site("short", lease_s=2)
+    study.site("short", lease_s=1.5)
     servers(study, site="short", llm={"ttft_ms": 60_000})
     run = begun(study, "--gpus", "1")
     assert eventually(lambda: pid_of(study, "measure-llm7b-gpu0-1"), 30)
-    time.sleep(3)  # longer than the lease, which is renewed
+    time.sleep(2)  # longer than the lease, which is renewed
     assert Path(f"/proc/{pid_of(study, 'measure-llm7b-gpu0-1')}").exists()
     run.kill()
     run.communicate()
