@@ -41,6 +41,7 @@ from seamark.workflow.lanes import lanes_at_once
 from seamark.workflow.notify import notify
 from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
+from seamark.workflow.run_log import broken_jobs
 from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
             console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
         console.print("`bench retry` measures them again; their records are kept.")
     if code != 0:
-        raise SiteError(*_causes(study, log))
+        raise SiteError(*_causes(study, log, after))
     if gate is not None:
         click.echo(gate.text, err=True)
     return 1 if after.failed or (gate is not None and not gate.passed) else 0
@@ -364,13 +365,14 @@ def _failed_environments(study: Study) -> list[Path]:
     return sorted(study.results.glob(".environments/*.failed"))
 
 
-def _causes(study: Study, log: Path) -> list[str]:
-    """Return why a run ended early: losses of the batch system, else the end of Snakemake's log."""
+def _causes(study: Study, log: Path, after: Progress) -> list[str]:
+    """Return why a run ended early: losses of the batch system, jobs that broke off, else the end of Snakemake's
+    log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
         return [
             f"{log.parent}: no space left on this file system. Free some space, then submit again; nothing is lost."
         ]
-    kept = "Finished trials are kept; submit again."
+    kept = f"{after.count('ok')} of {counted(len(after.states), 'trial')} are measured. Submit again for the rest."
     deployments = [deployment.id for deployment in study.plan.deployments]
     causes = [note.read_text(encoding="utf-8") for note in _failed_environments(study)]
     if causes := [*causes, *dispatcher_of(study.site).losses(study.root, deployments)]:
@@ -378,6 +380,8 @@ def _causes(study: Study, log: Path) -> list[str]:
     text = log.read_text(encoding="utf-8", errors="replace")
     if LOCKED in text:
         raise UserError(another_run(study.root, "a Snakemake that bench did not start"))
+    if broken := broken_jobs(text, study.root):
+        return [*broken, f"The other jobs went on; the run's log is {_shown(log, study.root)}. {kept}"]
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
     return [f"The run ended early. The end of {log}:\n{tail}\n{kept}"]
