@@ -82,7 +82,9 @@ def test_what_was_due_before_the_end_is_sent_late_and_nothing_is_due_after_it(
     assert measured.outcome.reports[0].survivors == 1
 
 
-def test_late_requests_are_sent_for_a_second_at_most_after_a_short_load(null_server: Callable, load: Callable) -> None:
+def test_late_requests_are_sent_for_a_second_at_most_after_a_short_load(
+    null_server: Callable, load: Callable
+) -> None:
     measured = load(port=null_server("--delay-ms", 100).port, concurrency=1, timeout_s=30.0, **OVERLOAD)
     assert 600 * MS < measured.sent["sent_ns"].max() < 1600 * MS
     assert len(measured.unsent) > 10_000

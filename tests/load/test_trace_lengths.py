@@ -80,8 +80,10 @@ def asked(requests: list[Request]) -> list[dict[str, Any]]:
 
 
 def test_all_known_forms_say_how_long_requests_are() -> None:
-    written([{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}], "mooncake")
-    assert list(recorded_rows("mooncake")) == [Row(at_s=0, prompt_tokens=6758, output_tokens=500, blocks=(0, 1, 2))]
+    written([{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": list(range(14))}], "mooncake")
+    assert list(recorded_rows("mooncake")) == [
+        Row(at_s=0, prompt_tokens=6758, output_tokens=500, blocks=tuple(range(14)))
+    ]
     head = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
     Path("azure").write_text(f"\ufeff{head}2023-11-16 18:15:47.6805900,,0\n", encoding="utf-8")
     assert list(recorded_rows("azure")) == [

@@ -13,7 +13,7 @@ from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
 from seamark.patterns.patterns import Trace
 from seamark.patterns.table import schedule
-from seamark.patterns.trace_file import recorded_arrivals
+from seamark.patterns.trace_file import recorded_arrivals, recorded_rows
 from seamark.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +117,42 @@ def test_rows_that_do_not_begin_with_their_time_are_read_alike(tmp_path: Path) -
     assert list(recorded_arrivals(str(path))) == [0.5, 0.50025, 1.0, 2.0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"timestamp": 1767225600000}\n{"timestamp": 1767225600200}\n{"x": 1, "timestamp": 1767225600400}\n',
+        '{"at_s": 1767225600}\n{"at_s": 1767225600.2}\n{"at_s": 1767225600.4}\n',
+        "Timestamp,Model,Request tokens,Response tokens\n5,GPT-4,472,18\n5.2,GPT-4,1,2\n5.4,GPT-4,3,0\n",
+    ],
+)
+def test_times_that_are_dates_or_burstgpts_seconds_count_from_the_first_row(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    assert list(recorded_arrivals(str(path))) == pytest.approx([0, 0.2, 0.4], abs=1e-6)
+    lengths = [(row.prompt_tokens, row.output_tokens) for row in recorded_rows(str(path))]
+    assert lengths in ([(None, None)] * 3, [(472, 18), (1, 2), (3, 1)])
+
+
+@pytest.mark.parametrize(
+    ("length", "blocks", "fits"), [(20, 1, True), (512, 1, True), (513, 2, True), (20, 2, False), (2000, 1, False)]
+)
+def test_a_row_whose_blocks_do_not_fit_its_length_is_named(
+    length: int, blocks: int, fits: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace"
+    rows = [
+        {"timestamp": 0, "input_length": n, "output_length": 1, "hash_ids": [7] * ids}
+        for n, ids in ((9, 1), (length, blocks))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if fits:
+        assert len(list(recorded_rows(str(path)))) == 2
+        return
+    with pytest.raises(ValueError) as refused:
+        list(recorded_rows(str(path)))
+    assert str(refused.value).startswith(f"{path}:2: has {blocks} ids for {length} tokens")
+
+
 def test_columns_may_stand_in_another_order_and_further_ones_beside(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("GeneratedTokens,TIMESTAMP,Kind\n1,2024-05-10T00:00:59.5Z,a\n2,2024-05-10T00:01:00Z,b\n")
@@ -139,12 +175,18 @@ BAD = {
     "before the start": ('{"at_s": -0.5}\n', ":1: lies at -0.5 s; expected a time from the start of load on"),
     "back in time": ('{"at_s": 3}\n{"at_s": 2}\n', ":2: lies at 2 s, before the row above it (3 s). Sort the file"),
     "no key known": ('{"time": 3}\n', ":1: has neither 'at_s' nor 'timestamp', but 'time'"),
-    "no header": ("2023-11-16 18:15:46.6805900,374,44\n", ":1: does not begin a trace; expected JSON with 'at_s'"),
-    "bytes": ("\x00\x01\x02", ":1: does not begin a trace"),
+    "no header": ("2023-11-16 18:15:46.6805900,374,44\n", ":1: has no column TIMESTAMP or Timestamp, but 2023"),
+    "bytes": ("\x00\x01\x02", ":1: has no column TIMESTAMP"),
     "few cells": (HEADER + "2023-11-16 18:15:47.0\n", ":3: has 1 cells where the header has 3"),
     "no time": (HEADER + "yesterday,1,2\n", ":3: TIMESTAMP is 'yesterday'; expected a time such as 2023-11-16"),
     "no hour": (HEADER + "2023-11-16 25:15:47.0,1,2\n", ":3: hour must be in 0..23"),
-    "back in the day": (HEADER + "2023-11-16 18:15:46.0,1,2\n", ":3: lies at -0.68059 s"),
+    "back in the day": (
+        HEADER + "2023-11-16 18:15:46.0,1,2\n",
+        ":3: lies at -0.68059 s, before the row above it (0 s). Sort the file",
+    ),
+    "back in seconds": ("Timestamp,Model\n5,a\n4,a\n", ":3: lies at -1 s, before the row above it"),
+    "a date in another unit": ('{"timestamp": 1767225600}\n', ":1: 'timestamp' is 1767225600, as seconds since 1970"),
+    "nanoseconds": ('{"at_s": 1767225600000000000}\n', ":1: 'at_s' is 1767225600000000000, as nanoseconds since"),
     "empty": ("\n\n", ": holds no arrival."),
 }
 

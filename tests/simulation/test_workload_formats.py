@@ -42,8 +42,8 @@ TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:50.9951690,396,109
 """
 MOONCAKE = """\
-{"timestamp": 2000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]}
-{"timestamp": 3500, "input_length": 7322, "output_length": 490, "hash_ids": [0, 2]}
+{"timestamp": 2000, "input_length": 6758, "output_length": 500, "hash_ids": []}
+{"timestamp": 3500, "input_length": 7322, "output_length": 490, "hash_ids": []}
 """
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from os.path import expanduser, expandvars
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 Made = TypeVar("Made")
 
@@ -17,6 +17,8 @@ TIME_KEYS = {"at_s": 1, "timestamp": 1000}
 PROMPT_KEYS, OUTPUT_KEYS = ("prompt_tokens", "input_length"), ("output_tokens", "output_length")
 BLOCK_TOKENS = 512
 """Tokens per block in Mooncake's `hash_ids`."""
+DATES_S = (1e9, 4.1e9)
+"""Seconds since 1970 from 2001 to 2099: a first time among them is a date, not the start of a load."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,9 +50,10 @@ def recorded_arrivals(trace: str) -> Iterator[float]:
     `trace` is its path, relative to the working folder; `~` and `$NAME` are expanded.
 
     The first line decides the form. JSONL with `at_s` (seconds from the start of the load; Seamark's own form) or
-    `timestamp` (milliseconds; Mooncake) is used as it is. CSV with a column TIMESTAMP (a date with time; Azure's LLM
-    inference traces) begins at its first row. Empty lines are skipped, other keys and columns ignored. One line is in
-    memory at a time. Raises ValueError with file and line for a line that cannot be read, OSError for the file.
+    `timestamp` (milliseconds; Mooncake) is used as it is, but counted from its first row if that is a date, in these
+    units since 1970. CSV with a column TIMESTAMP (a date with time; Azure's LLM inference traces) or Timestamp
+    (seconds; BurstGPT) begins at its first row. Empty lines are skipped, other keys and columns ignored. One line
+    is in memory at a time. Raises ValueError with file and line for a line that cannot be read, OSError for the file.
     """
     return _read(trace, lambda rows, line, at_s: at_s)
 
@@ -62,7 +65,7 @@ def recorded_rows(trace: str) -> Iterator[Row]:
 
 def _read(trace: str, make: "Callable[[_JsonRows | _CsvRows, bytes, float], Made]") -> Iterator[Made]:
     row: _JsonRows | _CsvRows | None = None
-    last_s = 0.0
+    last_s: float | None = None
     with file_of(trace).open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.isspace():
@@ -74,7 +77,7 @@ def _read(trace: str, make: "Callable[[_JsonRows | _CsvRows, bytes, float], Made
                     if isinstance(row, _CsvRows):
                         continue
                 at_s = row.at_s(line)
-                if not last_s <= at_s < math.inf:
+                if not (0.0 if last_s is None else last_s) <= at_s < math.inf:
                     raise ValueError(_disorder(at_s, last_s))
                 made = make(row, line, at_s)
             except ValueError as error:
@@ -95,19 +98,31 @@ class _JsonRows:
         self._in_front = re.compile(
             rb'\s*\{\s*"' + key.encode() + rb'"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]'
         )
+        self._began_s = 0.0
+        self._began_s = self._date_s(self.at_s(first))
+
+    def _date_s(self, first_s: float) -> float:
+        """Return the first time if it is a date since 1970, else 0. Raises ValueError for one in another unit."""
+        own = TIME_KEYS[self._key]
+        for per_s, unit in ((1, "seconds"), (1000, "milliseconds"), (10**6, "microseconds"), (10**9, "nanoseconds")):
+            if DATES_S[0] <= first_s * own / per_s < DATES_S[1]:
+                if per_s == own:
+                    return first_s
+                raise ValueError(f"'{self._key}' is {first_s * own:.0f}, as {unit} since 1970; its unit is 1/{own} s")
+        return 0.0
 
     def at_s(self, line: bytes) -> float:
         """Return the time of a row. A row that begins with it, as in all known traces, is not parsed whole."""
         found = self._in_front.match(line)
         if found and line.rstrip().endswith(b"}"):
-            return float(found[1]) / TIME_KEYS[self._key]
+            return float(found[1]) / TIME_KEYS[self._key] - self._began_s
         row = self._object(line)
         if self._key not in row:
             raise ValueError(f"has no '{self._key}'")
         value = row[self._key]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
             raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, not a time")
-        return value / TIME_KEYS[self._key]
+        return value / TIME_KEYS[self._key] - self._began_s
 
     def row(self, line: bytes, at_s: float) -> Row:
         """Return a row, whose time is read already."""
@@ -117,9 +132,18 @@ class _JsonRows:
             raise ValueError("'hash_ids' is not a list of whole numbers")
         if not isinstance(name, (str, type(None))):
             raise ValueError(f"'class' is {json.dumps(name)[:40]}, not text")
+        prompt_tokens = self._length(row, PROMPT_KEYS, 1)
+        if (
+            blocks
+            and prompt_tokens is not None
+            and not 0 <= BLOCK_TOKENS * len(blocks) - prompt_tokens < BLOCK_TOKENS
+        ):
+            fits = math.ceil(prompt_tokens / BLOCK_TOKENS)
+            text = f"has {len(blocks)} ids for {prompt_tokens} tokens, which are {fits} blocks of {BLOCK_TOKENS}"
+            raise ValueError(f"{text}. Correct the length, or remove 'hash_ids'")
         return Row(
             at_s=at_s,
-            prompt_tokens=self._length(row, PROMPT_KEYS, 1),
+            prompt_tokens=prompt_tokens,
             output_tokens=self._length(row, OUTPUT_KEYS, 0),
             blocks=tuple(blocks),
             request_class=name,
@@ -142,20 +166,27 @@ class _JsonRows:
 
 
 class _CsvRows:
-    """Rows of comma-separated cells with one date and time; counted from the first row."""
+    """Rows of comma-separated cells, one of them a date with time, or seconds; counted from the first row."""
 
+    FORMS: ClassVar = {
+        "TIMESTAMP": ("ContextTokens", "GeneratedTokens"),
+        "Timestamp": ("Request tokens", "Response tokens"),
+    }
+    """Column of the time in Azure's and in BurstGPT's form -> columns of the lengths of prompt and reply."""
     TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d(?:\.\d+)?)(Z|[-+]\d\d:\d\d)?")
+    SECONDS = re.compile(rb"\d{1,15}(?:\.\d+)?")
 
     def __init__(self, header: bytes) -> None:
         names = [name.strip(' "') for name in header.decode(errors="replace").strip().split(",")]
-        if "TIMESTAMP" not in names:
+        key = next((name for name in self.FORMS if name in names), None)
+        if key is None:
             raise ValueError(
-                "does not begin a trace; expected JSON with 'at_s' or 'timestamp', or CSV with a column TIMESTAMP"
+                f"has no column TIMESTAMP or Timestamp, but {', '.join(names)[:80]}; a trace is such a CSV, or JSON "
+                "with 'at_s' or 'timestamp'"
             )
-        self._column, self._columns = names.index("TIMESTAMP"), len(names)
-        self._lengths = [
-            names.index(name) if name in names else None for name in ("ContextTokens", "GeneratedTokens")
-        ]
+        self._key, self._column, self._columns = key, names.index(key), len(names)
+        self._names = self.FORMS[key]
+        self._lengths = [names.index(name) if name in names else None for name in self._names]
         self._minute: tuple[bytes | None, ...] = ()
         self._minute_s = 0.0
         self._began: tuple[float, float] | None = None
@@ -165,10 +196,14 @@ class _CsvRows:
         cells = line.split(b",")
         if len(cells) != self._columns:
             raise ValueError(f"has {len(cells)} cells where the header has {self._columns}")
-        found = self.TIME.fullmatch(cells[self._column].strip(b' "\r\n'))
+        written = cells[self._column].strip(b' "\r\n')
+        if self._key == "Timestamp" and self.SECONDS.fullmatch(written):
+            self._began = self._began or (0.0, float(written))
+            return float(written) - self._began[1]
+        found = self.TIME.fullmatch(written)
         if not found:
             shown = cells[self._column].decode(errors="replace").strip()
-            raise ValueError(f"TIMESTAMP is '{shown[:40]}'; expected a time such as 2023-11-16 18:15:46.6805900")
+            raise ValueError(f"{self._key} is '{shown[:40]}'; expected a time such as 2023-11-16 18:15:46.6805900")
         date, minute, seconds, zone = found.groups()
         if (date, minute, zone) != self._minute:
             text = b"%b %b%b" % (date, minute, (zone or b"+00:00").replace(b"Z", b"+00:00"))
@@ -183,8 +218,8 @@ class _CsvRows:
         prompt, output = (None if at is None or not cells[at] else cells[at] for at in self._lengths)
         return Row(
             at_s=at_s,
-            prompt_tokens=None if prompt is None else _tokens("ContextTokens", _whole(prompt), 1),
-            output_tokens=None if output is None else _tokens("GeneratedTokens", _whole(output), 0),
+            prompt_tokens=None if prompt is None else _tokens(self._names[0], _whole(prompt), 1),
+            output_tokens=None if output is None else _tokens(self._names[1], _whole(output), 0),
         )
 
 
@@ -202,7 +237,7 @@ def _tokens(name: str, value: object, least: int) -> int:
     return max(1, value)
 
 
-def _disorder(at_s: float, last_s: float) -> str:
-    if 0 <= at_s < last_s:
+def _disorder(at_s: float, last_s: float | None) -> str:
+    if last_s is not None and at_s < last_s:
         return f"lies at {at_s:.9g} s, before the row above it ({last_s:.9g} s). Sort the file by time"
     return f"lies at {at_s:.9g} s; expected a time from the start of load on"
