@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_metrics, a_trial, samples_of, write_samples
 
+from seamark.analysis.gate import gate_of_trial
 from seamark.analysis.metrics.objectives import judged_objectives
 from seamark.analysis.prometheus_text import figures_of, text_of
 from seamark.analysis.summary import write_metrics
@@ -144,6 +145,58 @@ def test_an_objective_is_never_met_by_a_lower_bound(folder):
     assert [slo["range"] is not None for slo in document["slos"]] == [True, True, True, False, True, True, False]
     assert document["slos"][4]["value"] == approx(0.00685 * 0.991 + 2 * 0.009, rel=0.01), "time-outs as they waited"
     assert "objective latency_p999_s <= 3: ≥ 2.00, unknown" in quick_load_text(decode(document, TrialMetrics), None)
+
+
+def few_unsent(count: int, unsent: int, spread_ms: float) -> np.ndarray:
+    """Requests of 100 a second and of rising times from 20 ms on; the last ones due were never sent."""
+    due = np.arange(count) / 100.0
+    gone = np.arange(count) >= count - unsent
+    took_s = 0.02 + np.random.default_rng(1).permutation(count) * spread_ms / 1e3 / count
+    sent = np.where(gone, np.nan, due)
+    return samples_of(due, sent, sent + took_s, failure=np.where(gone, int(Failure.CANCELLED), 0))
+
+
+CONSTANT = {"pattern": "constant", "rate_rps": 100.0, "timeout_s": 2.0, "warmup_s": 0.0}
+
+
+def test_a_range_on_one_side_of_a_limit_passes_the_gate_and_across_it_does_not(folder):
+    slos = tuple(Slo(metric="latency_p99_s", op="<=", limit=limit) for limit in (1.0, 0.119, 0.1))
+    settings = CONSTANT | {"duration_s": 12.0}
+    document = measured(folder, few_unsent(1200, 4, 100.0), slos, settings)
+    low, high = document["latency_ms"]["ranges"]["p99"]
+    assert document["latency_ms"]["p99"] == low == approx(118.6, abs=0.5)
+    assert high == approx(119, abs=0.6)
+    assert [slo["met"] for slo in document["slos"]] == [True, None, False]
+    only = decode(measured(folder, few_unsent(1200, 4, 100.0), slos[:1], settings), TrialMetrics)
+    assert gate_of_trial(only).passed
+    across = decode(measured(folder, few_unsent(1200, 4, 100.0), slos[1:2], settings), TrialMetrics)
+    assert not gate_of_trial(across).passed
+
+
+def test_one_unsent_request_of_287_leaves_the_median_a_number(folder):
+    document = measured(folder, few_unsent(287, 1, 10.0), settings=CONSTANT | {"duration_s": 2.87})
+    low, high = document["latency_ms"]["ranges"]["p50"]
+    assert low < high < 1.01 * low
+    text = quick_load_text(decode(document, TrialMetrics), None)
+    [times] = [line.split()[3] for line in text.splitlines() if line.startswith("response time")]
+    assert float(times) == approx(low, rel=0.01)
+
+
+@pytest.mark.parametrize("metric", ["latency_s", "latency_p99_s"])
+def test_with_400_samples_a_p99_is_an_interval_for_objectives_and_under_368_it_can_only_be_missed(folder, metric):
+    slos = tuple(Slo(metric=metric, op="<=", limit=limit) for limit in (0.5, 0.118, 0.05))
+    for count, met in ((400, [True, None, False]), (300, [None, None, False]), (59, [None, None, None])):
+        document = measured(folder, few_unsent(count, 0, 100.0), slos, CONSTANT | {"duration_s": count / 100})
+        assert document["latency_ms"]["p99"] is None
+        assert [slo["met"] for slo in document["slos"]] == met
+
+
+def test_goodput_is_a_range_where_requests_were_cut_off_before_they_missed(folder):
+    slos = (Slo(metric="latency_s", op="<=", limit=0.07),)
+    document = measured(folder, few_unsent(1200, 4, 100.0), slos, CONSTANT | {"duration_s": 12.0})
+    low, high = document["goodput"]["ranges"]["ratio"]
+    assert document["goodput"]["ratio"] == approx(low)
+    assert high == approx(low + 4 / 1200)
 
 
 def test_old_figures_without_bounds_are_judged_as_they_stand():

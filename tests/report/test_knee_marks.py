@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from make_results import Made, make_results
 
-from seamark.report.figures.factors import factor_pictures
+from seamark.report.figures.factors import factor_pictures, measured
 from seamark.report.page.render import write_report
 from seamark.report.source import read_results
 
@@ -101,3 +101,17 @@ def test_a_lower_bound_is_drawn_as_an_arrow_taller_than_a_point(tmp_path: Path):
     after = drawn()
     assert (before[0], after[0]) == (False, True)
     assert after[1] > 1.5 * before[1]
+
+
+def test_a_p99_that_the_repetitions_have_together_alone_is_drawn_as_the_tables_have_it(tmp_path: Path):
+    service = a_service("one", 320.0, concurrency=(1, 2))
+    folder = make_results(tmp_path, services=(service,), fail=(), suspect=(), repetitions=2, telemetry=False)
+    for path in folder.glob("*--r*/metrics.json"):
+        document = json.loads(path.read_text())
+        document["latency_ms"]["p99"] = None
+        path.write_text(json.dumps(document))
+    results = read_results(folder)
+    frame = measured(results, results.treatments)
+    drawn = frame[frame["measure"] == "p99"]
+    assert sorted(drawn["value"]) == sorted(row.latency_ms.p99 for row in results.treatments if row.latency_ms.p99)
+    assert len(drawn) == 2

@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 from make_results import Made, make_results
+from matplotlib.figure import Figure
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics
 from seamark.analysis.summary.trial_result import record_of
 from seamark.model.results.trial_metrics import Histograms
-from seamark.report.figures.latency_cdf import latency_pictures, marked, pooled
+from seamark.report.figures.latency_cdf import _draw, latency_pictures, marked, pooled
 from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results
 from seamark.stats.histogram import RELATIVE_ERROR, of
@@ -112,3 +113,15 @@ def test_too_few_requests_for_a_median_are_not_drawn_and_the_report_says_so(tmp_
     assert "Not drawn: 1 treatment of fewer than 20 good requests." in picture.caption
     alone = latency_pictures(results, "slow", results.treatments[:1], "slow", tmp_path / "figures")
     assert [type(block) for block in alone] == [Text]
+
+
+@pytest.mark.parametrize("complementary", [False, True])
+def test_markers_stand_at_the_height_of_their_percentile_whatever_the_steps(folder, complementary):
+    """Seven of ten requests are in one bucket: the median lies inside its step."""
+    took_ns = np.concatenate([np.full(700, 5_000_000), np.linspace(6e6, 20e6, 300).astype(np.int64)])
+    curve = pooled([write(folder, took_ns)])
+    axis = Figure().add_subplot()
+    _draw(axis, curve, 0, complementary=complementary)
+    marked_at = sorted(line.get_ydata()[0] for line in axis.lines[1:])
+    assert marked_at[-1 if complementary else 0] == pytest.approx(0.5)
+    assert pytest.approx(0.05 if complementary else 0.95) in marked_at

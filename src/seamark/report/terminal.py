@@ -169,7 +169,11 @@ def _units(rows: Sequence[SummaryRow]) -> list[str]:
 
 
 def _percentile(rows: Sequence[SummaryRow], name: str, *, asked: bool) -> _Column:
-    cells = [Text(f"{statistic(row.latency_ms, name)}{saturation_mark(row.codes)}") for row in rows]
+    faint = [row.latency_ms is not None and row.latency_ms.statistic(name) is None for row in rows]
+    cells = [
+        Text(f"{statistic(row.latency_ms, name)}{saturation_mark(row.codes)}", style="dim" if few else "")
+        for row, few in zip(rows, faint, strict=True)
+    ]
     return _Column(head=f"{name} ms", cells=cells, spare=0 if asked else {"p50": 5, "p99": 3}.get(name, 0))
 
 

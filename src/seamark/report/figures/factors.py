@@ -86,15 +86,29 @@ def factor_pictures(
 
 def measured(results: Results, treatments: Sequence[SummaryRow]) -> pd.DataFrame:
     """Return a row for each figure of a good trial: `measure`, `value`, `bound` (it is the lower end of a range),
-    `row` of the figure, `unit`, and `factor_NAME` for each factor."""
+    `row` of the figure, `unit`, and `factor_NAME` for each factor. A p99 that only all repetitions together have
+    samples enough for, as in the tables, is one row."""
     trials = results.frame[results.frame["ok"] & results.frame["treatment"].isin([t.treatment for t in treatments])]
     factors = [name for name in trials if name.startswith("factor_")]
+    trials = pd.concat([trials, _pooled(trials, treatments)], ignore_index=True)
     frame = trials.melt([*factors, "unit", "bounds"], list(WIDTHS), "measure").dropna(subset="value")
     for name in factors:  # a workload of the same service may have other factors
         frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     frame["bound"] = [name in bounds for name, bounds in zip(frame["measure"], frame["bounds"], strict=True)]
     frame["row"] = frame["measure"].where(frame["measure"] == "throughput", "response")
     return frame
+
+
+def _pooled(trials: pd.DataFrame, treatments: Sequence[SummaryRow]) -> pd.DataFrame:
+    """Return a row with the pooled p99 of each treatment of which no trial has one."""
+    rows = []
+    for row in treatments:
+        own = trials[trials["treatment"] == row.treatment]
+        if len(own) and own["p99"].isna().all() and row.latency_ms is not None and row.latency_ms.p99 is not None:
+            bounds = ["p99"] if row.latency_ms.is_range("p99") else []
+            factors = {name: own.iloc[0][name] for name in trials if name.startswith("factor_")}
+            rows.append({**factors, "unit": own.iloc[0]["unit"], "bounds": bounds, "p99": row.latency_ms.p99})
+    return pd.DataFrame(rows, columns=list(trials))
 
 
 def independent(

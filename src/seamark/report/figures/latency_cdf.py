@@ -172,13 +172,16 @@ def _draw(axis: Any, curve: Curve, place: int, *, complementary: bool, label: st
     line = axis.lines[-1]
     ms, share = (values[1:] for values in line.get_data())  # the first point lies at minus infinity
     below = 1 - share if complementary else share
-    marks = below.searchsorted(marked(curve.n))
+    quantiles = marked(curve.n)
+    marks = below.searchsorted(quantiles)
     ends = max(1, int(below.searchsorted(min(LAST, 1 - BEYOND / curve.n), side="right")))
     known = ends if curve.known_until_ms is None else min(ends, int(ms.searchsorted(curve.known_until_ms, "right")))
-    line.set(
-        data=(ms[:known], share[:known]), drawstyle="default", markevery=[int(mark) for mark in marks if mark < known]
-    )
-    rest = slice(max(0, known - 1), ends)
-    late = [int(mark) - rest.start for mark in marks if known <= mark < ends]
+    # A bucket is a step of the curve: a percentile lies on the step, at its own height, and not at the step's end.
+    line.set(data=(ms[:known], share[:known]), drawstyle="steps-post", markevery=[])
     if known < ends:
-        axis.plot(ms[rest], share[rest], alpha=PALE, markevery=late, **style)
+        rest = slice(max(0, known - 1), ends)
+        axis.plot(ms[rest], share[rest], alpha=PALE, drawstyle="steps-post", **style | {"marker": None})
+    for mark, quantile in zip(marks, quantiles, strict=True):
+        if mark < ends:
+            height = 1 - quantile if complementary else quantile
+            axis.plot(ms[mark], height, alpha=1 if mark < known else PALE, **style | {"ls": "none"})
