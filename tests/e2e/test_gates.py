@@ -53,10 +53,7 @@ def test_a_gate_is_judged_again_without_measuring_and_counts_with_strict_alone(s
     study.write(workload=FEW | {"slos": ["latency_p99_s <= 60"]})
     few = strict(study)
     assert few.returncode == 1
-    assert gate(few) == (
-        "Gate not passed: null: whether latency_p99_s <= 60 is met is not known in 2 of 2 trials (too few samples, "
-        "p99 needs 1,000 in a trial)."
-    )
+    assert "whether latency_p99_s <= 60 is met is not known in 2 of 2 trials" in gate(few)
     document = json.loads(strict(study, "--json").stdout)
     assert document["gate"]["passed"] is False
     assert len(document["gate"]["reasons"]) == 1

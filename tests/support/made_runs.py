@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from seamark.analysis.metrics import VERSION
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import Software, TrialMeta
@@ -49,7 +50,7 @@ class Night:
         trial.root.mkdir(parents=True, exist_ok=True)
         ok = value is not None
         metrics = TrialMetrics(
-            metrics_version=2,
+            metrics_version=VERSION,
             trial_id=f"{self.number}-{users}-{repetition}",
             trial=trial.root.name,
             scenario=folder.name,
