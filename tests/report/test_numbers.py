@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from seamark.report.numbers import duration, level, number, percent, size, span, unit_words
+from seamark.model.results.summary import SearchSummary
+from seamark.report.numbers import bracket, duration, level, number, percent, size, span, unit_words
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,11 @@ def test_levels_units_and_sizes_read_as_a_person_writes_them():
     assert duration(0.25) == "250 ms"
     assert duration(3725) == "62 min 5 s"
     assert size(1536) == "1.5 KiB"
+
+
+@pytest.mark.parametrize(
+    ("sides", "text"),
+    [((155, 205), "155 – 205 (94 %)"), ((200, None), "≥ 200 (94 %)"), ((None, 219), "≤ 219 (94 %)")],
+)
+def test_an_open_side_of_a_bracket_is_a_bound(sides, text):
+    assert bracket(SearchSummary(setting="rate_rps", bracket=sides, confidence=0.94)) == text

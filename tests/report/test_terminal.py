@@ -8,6 +8,7 @@ from make_results import SERVICES, make_results
 from rich.console import Console
 
 from seamark.model.results.summary import Summary
+from seamark.report.tables.summary import workload_table
 from seamark.report.terminal import summary_table, verdicts_text
 from seamark.storage.codec import decode
 from seamark.storage.documents import read_json
@@ -115,6 +116,22 @@ def test_what_the_scenario_compares_stands_first(width: int) -> None:
     }.items():
         first = shown(width, LOAD, **compared(metric)).splitlines()[0]
         assert first.index(head) < first.index("tokens/s" if width == 80 else "throughput"), metric
+
+
+@pytest.mark.parametrize(
+    ("metric", "heads"),
+    [
+        ("completion_mean_s", ["completion mean s", "throughput"]),
+        ("ttft_ms.p99", ["ttft p99", "throughput"]),
+        ("latency_ms.p50", ["p50", "p95", "p99", "throughput"]),
+        ("throughput", ["throughput", "min – max", "p50"]),
+    ],
+)
+def test_what_the_scenario_compares_stands_first_in_the_report_too(metric: str, heads: list[str]) -> None:
+    row = {"treatment": "t", "workload": "w", "service": "x", "component": "storage", "repetitions": 1, **LOAD}
+    summary = decode({"treatments": [row], **compared(metric)}, Summary)
+    table = workload_table("w", summary.treatments, False, summary.comparisons)
+    assert [one.name for one in table.columns][: len(heads)] == heads
 
 
 def test_without_a_comparison_the_figure_that_the_load_leaves_open_stands_first() -> None:

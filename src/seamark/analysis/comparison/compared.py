@@ -191,7 +191,7 @@ def _test(
 ) -> _Test:
     one, other = ([each for each in side if each.counts] for side in (base, new))
     units = {each.unit for each in (*one, *other)}
-    unit = metric.unit if metric.path != "throughput.value" or len(units) != 1 else next(iter(units))
+    unit = metric.unit if metric.path != "throughput.value" else next(iter(units)) if len(units) == 1 else ""
     record = Compared(
         workload=contrast.workload,
         factor=contrast.factor,
