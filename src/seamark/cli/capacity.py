@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import click
 
+from seamark.cli.options import Number
 from seamark.errors import UserError
 from seamark.model.queueing import Router
 
@@ -17,7 +18,7 @@ FORMATS = ("text", "json")
 
 @click.command("capacity")
 @click.option("--fit", type=click.Path(path_type=Path), metavar="FILE", help="Models, as `bench fit` writes them.")
-@click.option("--rate", type=click.FloatRange(1e-6, 1e7), metavar="RPS", help="Planned load in requests/s.")
+@click.option("--rate", type=Number(1e-6, 1e7), metavar="RPS", help="Planned load in requests/s.")
 @click.option("--slo", "slos", multiple=True, metavar="OBJECTIVE", help="Such as 'ttft_p99_s <= 0.5'. Repeatable.")
 @click.option(
     "--model", type=click.Path(path_type=Path), metavar="DIR", help="Folder of a language model, for GPU memory."
@@ -36,7 +37,7 @@ FORMATS = ("text", "json")
 @click.option("--price", type=click.Path(path_type=Path), metavar="FILE", help="Prices of an hour, by kind of GPU.")
 @click.option(
     "--confidence",
-    type=click.FloatRange(0.5, 0.999),
+    type=Number(0.5, 0.999),
     default=0.95,
     show_default=True,
     help="Probability with which the objectives must be met.",
@@ -47,12 +48,8 @@ FORMATS = ("text", "json")
 @click.option(
     "--router", type=click.Choice(get_args(Router)), help="How requests are spread. Default: one-queue; least-loaded."
 )
-@click.option(
-    "--duration-s", type=click.FloatRange(1, 1e5), help="Length of a simulated trial. Default: 60 s or more."
-)
-@click.option(
-    "--warmup-s", type=click.FloatRange(0, 1e4), default=5.0, show_default=True, help="Warm-up of a trial, in s."
-)
+@click.option("--duration-s", type=Number(1, 1e5), help="Length of a simulated trial. Default: 60 s or more.")
+@click.option("--warmup-s", type=Number(0, 1e4), default=5.0, show_default=True, help="Warm-up of a trial, in s.")
 @click.option(
     "--trials", type=click.IntRange(20, 100_000), default=200, show_default=True, help="Simulated trials of a layout."
 )

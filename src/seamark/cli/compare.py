@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import named_by_option, share_of
+from seamark.cli.options import Number, named_by_option, share_of
 from seamark.errors import Mistake, UserError
 
 FAILURES = ("worse", "inconclusive")
@@ -33,11 +33,11 @@ TABLES = (".csv", ".parquet")
     " is known by.",
 )
 @click.option(
-    "--margin", type=float, metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
+    "--margin", type=Number(), metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
 )
 @click.option(
     "--quality-margin",
-    type=float,
+    type=Number(),
     metavar="SCORE",
     help="Scores of the same items are equivalent if surely within this of each other. Default: the scenario's.",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import json_option, open_study, scenario_among, scenario_option
+from seamark.cli.options import Number, json_option, open_study, scenario_among, scenario_option
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 
@@ -150,8 +150,8 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
     type=click.Path(path_type=Path, dir_okay=False),
     help="Default: TRIAL.trace.json.gz, of a part with its times. Without .gz it is not compressed.",
 )
-@click.option("--from", "from_s", type=click.FloatRange(min=0), default=0.0, metavar="S", help="Start of the part.")
-@click.option("--to", "to_s", type=click.FloatRange(min=0), metavar="S", help="End of the part.")
+@click.option("--from", "from_s", type=Number(min=0), default=0.0, metavar="S", help="Start of the part.")
+@click.option("--to", "to_s", type=Number(min=0), metavar="S", help="End of the part.")
 def perfetto(
     trials: tuple[str, ...],
     scenario: str | None,

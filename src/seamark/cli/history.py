@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import moment, named_by_option, share_of
+from seamark.cli.options import Number, moment, named_by_option, share_of
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
@@ -47,7 +47,7 @@ PRESENT = "present"
 )
 @click.option(
     "--significance",
-    type=click.FloatRange(0.002, 0.5),
+    type=Number(0.002, 0.5),
     default=0.01,
     show_default=True,
     metavar="P",

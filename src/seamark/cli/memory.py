@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option
+from seamark.cli.options import Number, json_option
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--max-model-len", type=click.IntRange(1), help="Longest request in tokens. Default: the model's.")
 @click.option(
     "--gpu-memory-utilization",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     default=0.9,
     show_default=True,
     help="Share of each GPU's memory that the server may take.",

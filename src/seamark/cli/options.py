@@ -3,6 +3,7 @@
 import codecs
 import json
 import locale
+import math
 import os
 import re
 import sys
@@ -31,6 +32,16 @@ def share_of(text: str) -> float | None:
     """Return the number of `5%` or `0.05`; None for another text."""
     match = SHARE.fullmatch(text)
     return float(match[1]) / (100 if match[2] else 1) if match and len(text) < 20 else None
+
+
+class Number(click.FloatRange):
+    """A finite number within limits: `nan` compares with none of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
 
 
 Command = Callable[..., Any]

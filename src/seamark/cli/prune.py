@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import json_option
+from seamark.cli.options import Number, json_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name, site_of
 from seamark.storage.paths import HISTORY
@@ -16,12 +16,10 @@ from seamark.storage.paths import HISTORY
 @click.command("prune")
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1)
 @click.option("-c", "--config", "more", multiple=True, metavar="SCENARIO", help="The same as the argument.")
-@click.option("--logs-days", type=click.FloatRange(0), metavar="N", help="Keep logs for N days.")
-@click.option("--attempts-days", type=click.FloatRange(0), metavar="N", help="Keep earlier attempts for N days.")
-@click.option(
-    "--standing-days", type=click.FloatRange(0), metavar="N", help="Keep ended persistent servers for N days."
-)
-@click.option("--samples-days", type=click.FloatRange(0), metavar="N", help="Keep raw samples for N days only.")
+@click.option("--logs-days", type=Number(0), metavar="N", help="Keep logs for N days.")
+@click.option("--attempts-days", type=Number(0), metavar="N", help="Keep earlier attempts for N days.")
+@click.option("--standing-days", type=Number(0), metavar="N", help="Keep ended persistent servers for N days.")
+@click.option("--samples-days", type=Number(0), metavar="N", help="Keep raw samples for N days only.")
 @click.option("--apply", "really", is_flag=True, help="Remove them; without this they are only listed.")
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option

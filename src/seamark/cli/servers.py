@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import duration_s, json_option
+from seamark.cli.options import Number, duration_s, json_option
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
 from seamark.storage.documents import read_or_none
@@ -117,7 +117,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
 @site_option
 @json_option
 @click.option(
-    "--timeout", type=float, default=10.0, show_default=True, help="Longest wait for an answer, in seconds."
+    "--timeout", type=Number(), default=10.0, show_default=True, help="Longest wait for an answer, in seconds."
 )
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     """Probe a server as its recipe defines (HTTP 2xx or a TCP connection) and print its address.

@@ -78,10 +78,12 @@ def slo_parts(text: str) -> tuple[str, str, float]:
         number = float(limit)
         if not math.isfinite(number):
             raise ValueError
-        return metric, op, number
     except ValueError:
         guess = without_unit(metric, limit).rstrip(".") or " Its unit is the metric's own (seconds for _s)"
         raise ValueError(f"the limit '{limit}' is not a number.{guess}") from None
+    if metric.endswith("_s") and op == "<=" and number <= 0:
+        raise ValueError(f"no time is {number:g} s or less, so '{text}' can never be met")
+    return metric, op, number
 
 
 def conditions_of(item: Item | None, known: Mapping[str, Setting], mistakes: Mistakes) -> tuple[str, ...]:
