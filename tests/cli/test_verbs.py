@@ -124,3 +124,16 @@ def test_a_report_without_results_says_what_to_run_first(tmp_path):
     done = bench("report", "quickstart", cwd=tmp_path / "study")
     assert done.returncode == 2
     assert "bench submit" in done.stderr
+
+
+@pytest.mark.slow
+def test_submit_says_before_it_starts_that_a_declared_question_cannot_be_answered(tmp_path):
+    bench("init", "study", cwd=tmp_path)
+    (tmp_path / "study" / "asked.yaml").write_text(
+        "scenario: asked\nrepetitions: 3\nrestarts: once\ncompare: {family: [ttft_ms]}\n"
+        "workload: {service: known, ttft_ms: [1, 2], duration_s: 0.2}\n"
+    )
+    done = bench("submit", "asked.yaml", "--dry-run", cwd=tmp_path / "study")
+    assert done.returncode == 0, done.stderr
+    [note] = [line for line in done.stderr.splitlines() if line.startswith("Note: ") and "ttft_ms" in line]
+    assert "cannot be answered" in note

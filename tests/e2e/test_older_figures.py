@@ -50,3 +50,15 @@ def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(fini
     )
     assert "older_rule" in (finished.root / "reports" / "try" / "index.html").read_text()
     assert finished.measurements() == measured
+
+
+def test_a_report_after_an_edit_of_compare_shows_the_new_comparison(finished):
+    assert finished.json("summary.json")["comparisons"]["margin"] == 0.05
+    measured = finished.measurements()
+    finished.write(compare={"margin": 0.2, "metrics": ["requests_per_s"]})
+    for again in (True, False):
+        run = finished.bench("report", "try")
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert ("compared again" in run.stdout) is again
+        assert finished.json("summary.json")["comparisons"]["margin"] == 0.2
+    assert finished.measurements() == measured

@@ -12,6 +12,7 @@ from seamark.model.scenario import Artifacts, Resources, Scenario, Workload
 from seamark.model.site import Partition, Site
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, duration, plan_facts
+from seamark.planning.study import Study
 from seamark.storage.codec import encode
 
 ROOT = Path(__file__).parents[2]
@@ -166,3 +167,29 @@ def test_what_was_not_seen_in_a_container_is_noted_only_where_one_is_used() -> N
     assert "vLLM's own image" not in describe(here, SERVICES, HERE)
     contained = replace(HERE, runtime="apptainer")
     assert "vLLM's own image" in describe(here, SERVICES, contained)
+
+
+def test_a_setting_that_is_left_out_is_shown_as_the_report_shows_it() -> None:
+    talks = Study.at(ROOT, scenario="talks_known")
+    [line] = [each for each in describe(talks.plan).splitlines() if each.strip().startswith("rate_rps")]
+    assert line.split()[2:] == ["default,", "10,", "20,", "80"]
+
+
+def test_answers_of_one_repetition_are_compared_item_by_item_and_need_no_p_of_repetitions() -> None:
+    study = Study.at(ROOT, scenario="evaluation_basic")
+    text = describe(study.plan, study.services, study.site)
+    assert "scores of 5 items" in text
+    assert "however large" not in text
+    assert "repetitions:" not in text
+
+
+def test_results_of_parties_are_counted_as_the_report_counts_them(tmp_path: Path) -> None:
+    path = tmp_path / "co.yaml"
+    path.write_text(
+        "scenario: co\nrepetitions: 3\nworkload:\n  duration_s: 1\n  sets: [[search], [search, ingest]]\n  parties:\n"
+        "    search: {service: known, pattern: poisson, rate_rps: 20}\n"
+        "    ingest: {service: 'null', concurrency: 2}\n"
+    )
+    made = plan(read_scenario(path, SERVICES, HERE), SERVICES, HERE)
+    assert (len(made.trials), len(made.measured)) == (6, 9)
+    assert "6 trials with 9 results" in describe(made, SERVICES, HERE)

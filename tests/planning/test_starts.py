@@ -9,7 +9,7 @@ import pytest
 from seamark.config.benchmark_files import task_of
 from seamark.config.read import read_services
 from seamark.errors import UserError
-from seamark.model.scenario import Resources, Restarts, Scenario, Workload
+from seamark.model.scenario import Comparing, Resources, Restarts, Scenario, Workload
 from seamark.model.site import Site
 from seamark.model.trial import Plan
 from seamark.planning.plan import plan
@@ -49,6 +49,19 @@ def test_every_block_starts_each_level_once_in_an_order_of_its_own_with_its_tria
         assert [trial.block for trial in trials] == [starts[start].block] * 2
         assert {trial.id.partition("--")[0] for trial in trials} == {starts[start].name}
     assert [trial.deployment for trial in made.trials] == [each.id for each in made.deployments for _ in range(2)]
+
+
+def test_a_declared_family_on_what_needs_another_server_starts_it_in_every_block() -> None:
+    levels: dict[str, tuple[object, ...]] = {"ttft_ms": (1, 2), "concurrency": (1, 2)}
+    short = scenario(None, 0.1, **levels)
+    assert plan(short, SERVICES, HERE).restarts == "once", "starts are not cheap against loads of 0.1 s"
+    for family, restarts in ((("ttft_ms",), "each"), (("concurrency",), "once")):
+        made = plan(replace(short, compare=Comparing(family=family)), SERVICES, HERE)
+        assert made.restarts == restarts
+        assert {trial.id for trial in made.trials} == {trial.id for trial in plan(short, SERVICES, HERE).trials}
+    asked = replace(short, restarts="once", compare=Comparing(family=("ttft_ms",)))
+    [note] = [note for note in plan_facts(plan(asked, SERVICES, HERE)).notes if "ttft_ms" in note]
+    assert "cannot be answered" in note
 
 
 def test_restarts_change_no_name_no_seed_no_position_and_no_identity() -> None:

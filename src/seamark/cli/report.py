@@ -15,7 +15,9 @@ def command(scenario: str | None, site: str | None) -> None:
     Example:
       bench report -c config/scenarios/quickstart.yaml
     """
+    from seamark.model.results.summary import Summary
     from seamark.report.page.render import write_report
+    from seamark.storage.documents import read
     from seamark.workflow.derive import derive, has_older_figures
     from seamark.workflow.snakemake_cli import release
 
@@ -25,8 +27,13 @@ def command(scenario: str | None, site: str | None) -> None:
         raise UserError(
             f"{study.scenario.name}: no summary yet. Run `bench submit -c {study.scenario_path}`, or `bench collect`."
         )
+    why = None
     if has_older_figures(study):
+        why = "Metrics of an older version are derived again from the samples."
+    elif read(folder.summary, Summary).compare != study.plan.compare:
+        why = "Levels are compared again, as the scenario's `compare` is another one now."
+    if why is not None:
         release(study.root)
-        click.echo("Metrics of an older version are derived again from the samples.")
+        click.echo(why)
         derive(study)
     click.echo(f"Report: {write_report(folder.root, study.reports)}")

@@ -30,6 +30,7 @@ from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
 from seamark.model.scenario import NotifyEvent
 from seamark.planning.gpu_memory_check import require_gpu_memory
+from seamark.planning.plan_text import plan_facts
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
@@ -107,7 +108,7 @@ def command(
     if dry_run:
         from seamark.workflow.snakemake_cli import command as words
 
-        _print_notes(notes)
+        _print_notes((*_plan_notes(study), *notes))
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
     require_what_it_needs(study)
     _print_notes(notes)
@@ -143,7 +144,11 @@ def require_what_it_needs(study: Study) -> None:
         node_folder()
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
-    _print_notes(require_room(study))
+    _print_notes((*_plan_notes(study), *require_room(study)))
+
+
+def _plan_notes(study: Study) -> tuple[str, ...]:
+    return plan_facts(study.plan, study.services, study.site).notes
 
 
 def _print_notes(notes: Iterable[str]) -> None:

@@ -152,7 +152,7 @@ def describe(
         f"Scenario {plan.scenario} ({plan.source})",
         "",
         f"  {counted(facts.treatments, 'treatment')} x {counted(plan.repetitions, 'repetition')}"
-        f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}"
+        f" = {counted(facts.trials, 'trial')}{_of_parties(plan)} on {counted(facts.deployments, 'deployment')}"
         + (f" with {len(plan.deployments)} starts" if plan.divided and not virtual else "")
         + f"; seed {plan.seed}",
         f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
@@ -172,6 +172,12 @@ def describe(
     if facts.notes:
         lines += ["", *(f"Note: {note}" for note in facts.notes)]
     return "\n".join(lines)
+
+
+def _of_parties(plan: Plan) -> str:
+    """Return how many results trials of several parties have: one for each party under load, as in the report."""
+    count = len(plan.measured)
+    return f" with {counted(count, 'result')} of parties" if count > len(plan.trials) else ""
 
 
 def duration(seconds: float) -> str:
@@ -202,13 +208,13 @@ def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
 
 
 def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
-    count, comparisons = plan.repetitions, facts.comparisons
+    count, comparisons = plan.repetitions, 0 if _by_item_alone(plan, facts.workloads) else facts.comparisons
     where = "in the same blocks" if plan.restarts == "each" else "of one start"
     test = TESTS[method_of(count, max(1, comparisons), ALPHA)]
     lines = [f"Detectable differences (two treatments {where}, exact two-sided {test})"]
-    if facts.smallest_p is not None:
+    if facts.smallest_p is not None and comparisons:
         lines.append(f"  smallest p               {_number(facts.smallest_p)} with {counted(count, 'repetition')}")
-    elif not facts.factors_without_p:
+    elif not facts.factors_without_p and not facts.comparisons:
         why = "one repetition has no spread" if virtual else "no start has two treatments to compare"
         lines.append(f"  nothing                  {why}")
     if comparisons > 1 and facts.smallest_p_holm is not None:
@@ -229,6 +235,12 @@ def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
     if names := tuple(facts.factors_without_p):
         lines.append(f"  between starts           {why_no_p(names)}")
     return lines
+
+
+def _by_item_alone(plan: Plan, workloads: Mapping[str, WorkloadFacts]) -> bool:
+    """Return whether the design is for scores alone, which are compared item by item: the trials of one repetition
+    have no spread."""
+    return plan.repetitions == 1 and all(about.items for about in workloads.values())
 
 
 def _items(trials: Sequence[Trial], service: Service | None) -> tuple[int, ...]:
@@ -286,16 +298,25 @@ def _notes(
     if facts.environments_to_make:
         names = ", ".join(facts.environments_to_make)
         notes.append(f"environments to install first: {names}. The time includes download and installation.")
-    if facts.smallest_p is not None and facts.smallest_p > ALPHA:
+    declared = plan.compare.family if plan.compare else ()
+    if lost := [name for name in declared if name in facts.factors_without_p]:
+        remedy = "remove 'restarts: once'" if plan.repetitions > 1 else "set 'repetitions' to more than one"
+        notes.append(
+            f"what `compare: family` asks of {', '.join(lost)} cannot be answered: each level has one start of its"
+            f" server. To answer it, {remedy}."
+        )
+    by_item = _by_item_alone(plan, facts.workloads)
+    if facts.smallest_p is not None and facts.smallest_p > ALPHA and not by_item:
         notes.append(
             f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
             f" {facts.repetitions_needed} ('repetitions: {facts.repetitions_needed}')."
             + (ITEM_BY_ITEM if any(about.items for about in facts.workloads.values()) else "")
         )
     fewer = "fewer sets" if any(trial.parties for trial in plan.trials) else "'exclude'"
-    if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA:
+    if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA and not by_item:
         notes.append(
-            f"for {facts.comparisons} comparisons at once (Holm) it takes {facts.repetitions_needed_holm}"
+            ("what `compare: family` asks cannot be answered: " if declared else "")
+            + f"for {facts.comparisons} comparisons at once (Holm) it takes {facts.repetitions_needed_holm}"
             f" repetitions, fewer comparisons in `compare: family`, or fewer treatments: fewer levels, or {fewer}."
         )
     for service in sorted({trial.service for trial in plan.trials}):
@@ -346,7 +367,10 @@ def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
 
 def _levels(name: str, levels: Sequence[Value]) -> str:
     structured = is_structured(name)
-    names = [label_of(name, str(level)) if structured and level else show(level) for level in levels[:12]]
+    names = [
+        "default" if level is None else label_of(name, str(level)) if structured else show(level)
+        for level in levels[:12]
+    ]
     shown = ("; " if structured else ", ").join(names)
     return f"{shown}, ... ({counted(len(levels), 'level')})" if len(levels) > 12 else shown
 

@@ -22,7 +22,8 @@ def restarts_of(
     """Return how often the servers of a plan with one start for all blocks should start.
 
     What the scenario says; else `each` where a workload varies what needs another server, so that its levels can only
-    be compared by their starts, and starts are cheap against the load between them. Where all services are
+    be compared by their starts, and the scenario declares their comparison or starts are cheap against the load
+    between them. Where all services are
     `simulated`, there are no starts that trials could share.
     """
     if plan.deployments and all(each.service in simulated for each in plan.deployments):
@@ -32,6 +33,8 @@ def restarts_of(
     compared = _compared(plan)
     if plan.repetitions == 1 or not compared:
         return "once"
+    if plan.compare is not None and not plan.factors["deployment"].keys().isdisjoint(plan.compare.family):
+        return "each"
     load_s = sum(
         load_of(trial, services.get(trial.service)).most for trial in plan.trials if trial.deployment in compared
     )

@@ -103,6 +103,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         why_no_p=why_no_p(between) if between else None,
         servers=servers.summaries(),
         treatments=tuple(_compared(row, nodes, servers, members[row.workload]) for row in rows),
+        compare=plan.compare,
         comparisons=comparisons_of_summary(plan, seen),
         knees=knees([point for point in points if not servers.several(members[point.workload])]),
     )

@@ -7,6 +7,7 @@ from seamark.model.results.comparison import Comparisons
 from seamark.model.results.times import Ranges, Times
 from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
+from seamark.model.scenario import Comparing
 from seamark.model.service import Origin
 from seamark.stats.range import Range
 
@@ -271,8 +272,8 @@ class Knee:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """summary.json. `servers` is None in results of versions that did not record them, `comparisons` without two
-    treatments to compare."""
+    """summary.json. `servers` is None in results of versions that did not record them, `compare` is what the scenario
+    declared, and `comparisons` is None without two treatments to compare."""
 
     schema_version: int = 1
     metrics_version: int = 0
@@ -288,4 +289,5 @@ class Summary:
     servers: tuple[ServerSummary, ...] | None = None
     treatments: tuple[SummaryRow, ...]
     knees: tuple[Knee, ...] = ()
+    compare: Comparing | None = field(default=None, metadata=OPTIONAL)
     comparisons: Comparisons | None = field(default=None, metadata=OPTIONAL)
