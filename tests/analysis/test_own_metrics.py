@@ -13,6 +13,7 @@ from seamark.analysis.metrics.objectives import value_of
 from seamark.errors import UserError
 from seamark.model.dotted import mark_of
 from seamark.planning.study import Study
+from seamark.stats.range import Range
 from seamark.storage.codec import encode
 
 MODULE = """
@@ -57,7 +58,7 @@ def test_objectives_may_name_it_and_any_column_of_the_metrics(study: Path) -> No
     own = own_metrics(trial.metrics, object())  # type: ignore[arg-type]
     metrics = a_metrics(own=own, resource={"cpu_util": 0.25})
     values = [value_of(slo.metric, metrics) for slo in trial.slos]
-    assert [value and value.value for value in values] == [1.5, 0.25]
+    assert values == [Range.exact(1.5), Range.exact(0.25)]
 
 
 @pytest.mark.parametrize(

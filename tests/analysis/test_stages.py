@@ -64,6 +64,7 @@ def test_each_stage_has_its_visits_times_use_and_shares(folder) -> None:
     by_stage = found["by_stage"]
     assert list(by_stage) == list(NAMES)
     assert {name: each["visits"] for name, each in by_stage.items()} == dict.fromkeys(NAMES, 200)
+    assert by_stage["right"]["run_ms"].pop("ranges") == {}
     assert by_stage["right"]["run_ms"] == pytest.approx({"p50": 5, "p95": 5, "p99": None, "mean": 5})
     assert by_stage["fetch"]["wait_ms"]["p50"] == pytest.approx(1)
     assert by_stage["right"]["wait_ms"] is None
