@@ -15,8 +15,8 @@ NO_EFFECT = "no figures on both sides"
 NO_VERDICT = "no verdict"
 SERVICE = "service"
 RANK_SUM = (
-    "Rank-sum tests are for sides that spread alike: where one spreads three times as much, intervals cover 93 to 96 %."
-    " Many equal values make p larger than it need be."
+    "Rank-sum tests are for sides that spread alike: where one spreads three times as much, intervals cover 93 to"
+    " 96 %. Many equal values make p larger than it need be."
 )
 NO_TURNS = (
     "The two results were not measured in turns, so there is no p. Better or worse: an interval beyond the margin,"

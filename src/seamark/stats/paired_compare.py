@@ -14,8 +14,8 @@ from seamark.stats.paired_scores import Labels, Scores, differing, pairs, units_
 PairedMethod = Literal["mcnemar", "sign-flip"]
 SEED = 0
 FEWEST_DIFFERING = 5
-"""Units with another mean difference than most from which on their t interval holds: simulated, it covers 93 % or more
-of 95 with them, and 64 % with one."""
+"""Units with another mean difference than most from which on their t interval holds: simulated at 95 %, it covers 93 %
+or more with them, and 64 % with one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ def paired_test(
     others: sign-flip test of whole clusters, with the cluster-robust t interval. t does not apply while nearly all
     units have one difference: their spread is unknown. With fewer than FEWEST_DIFFERING others and a
     `largest_difference` (1 for scores from 0 to 1) the interval then reaches at least as far as a share
-    1 - (alpha / 2)**(1 / units) of other units with that difference, the most that is compatible with a sample of none
-    ('rule of three': Hanley and Lippman-Hand, JAMA 249, 1983; for clusters of similar size). Equivalence needs a
+    1 - (alpha / 2)**(1 / units) of other units with that difference, the most that a sample of none allows ('rule of
+    three': Hanley and Lippman-Hand, JAMA 249, 1983; for clusters of similar size). Equivalence needs a
     confidence of 1 - 2 alpha / family, 1 - alpha at least, as in `compare_family`. ValueError as in `paired`.
     """
     one, other = pairs(base, new)
