@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu, wilcoxon
 
 from seamark.stats.decision import detectable_shift, repetitions_for, smallest_p
 
@@ -40,3 +40,15 @@ def test_simulation_and_approximation_meet() -> None:
     assert simulated is not None
     assert approximated is not None
     assert simulated == pytest.approx(approximated, rel=0.08)
+
+
+def test_pairs_are_in_the_same_unit_and_lose_nothing_by_blocks_that_differ() -> None:
+    """2.33 at five repetitions, 2.51 at six, where pairs begin: both in standard deviations within a block."""
+    unpaired, paired = detectable_shift(5), detectable_shift(6, paired=True)
+    assert (unpaired, paired) == (pytest.approx(2.33, abs=0.03), pytest.approx(2.51, abs=0.03))
+    assert paired is not None
+    draw = np.random.default_rng(5)
+    blocks = 10 * draw.standard_normal((4000, 6))
+    low, high = (blocks + draw.standard_normal((4000, 6)) for _ in range(2))
+    found = wilcoxon(high + paired - low, axis=1, method="exact").pvalue <= 0.05
+    assert np.mean(found) == pytest.approx(0.8, abs=0.03)

@@ -15,7 +15,14 @@ from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
-from seamark.planning.plan_answers import ITEMS_BY, answer_lines, detectable_scores, items_of
+from seamark.planning.plan_answers import (
+    ITEMS_BY,
+    ItemCount,
+    answer_lines,
+    context_notes,
+    detectable_scores,
+    items_of,
+)
 from seamark.planning.plan_time import starts_of, time_of
 from seamark.stats.compare import Method, method_of, reachable_p
 from seamark.stats.decision import detectable_shift, repetitions_for
@@ -24,6 +31,10 @@ ALPHA = 0.05
 POWER = 0.8
 FIRST_TRIALS = 8
 ITEM_BY_ITEM = " Scores of answers are compared item by item and need no repetitions."
+BLOCKS: Mapping[Method, str] = {
+    "rank-sum": ", where blocks do not differ; what they differ by adds to it",
+    "signed-rank": ", however much blocks differ",
+}
 TESTS: Mapping[Method, str] = {"rank-sum": "rank-sum test", "signed-rank": "signed-rank test of blocks"}
 
 
@@ -35,7 +46,7 @@ class WorkloadFacts:
 
     treatments: int
     factors: Mapping[str, tuple[Value, ...]]
-    items: tuple[int, ...] = ()
+    items: tuple[ItemCount, ...] = ()
     detectable_score: tuple[Mapping[str, float | None], ...] = ()
 
 
@@ -71,6 +82,7 @@ class PlanFacts:
     repetitions_needed: int | None
     repetitions_needed_holm: int | None
     detectable_shift_sd: float | None
+    detectable_shift_sd_one_more: float | None
     factors_without_p: tuple[str, ...]
     first_trials: tuple[str, ...]
     restarts: Restarts
@@ -128,6 +140,7 @@ def plan_facts(
         repetitions_needed=repetitions_for(ALPHA) if comparisons else None,
         repetitions_needed_holm=repetitions_for(ALPHA, comparisons) if comparisons else None,
         detectable_shift_sd=_detectable(plan.repetitions, comparisons),
+        detectable_shift_sd_one_more=_detectable(plan.repetitions + 1, comparisons),
         factors_without_p=plan.factors_without_p,
         first_trials=tuple(trial.id for trial in plan.trials[:FIRST_TRIALS]),
         restarts=plan.restarts,
@@ -226,9 +239,12 @@ def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
         lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
     elif comparisons:
         lines.append(
-            f"  smallest effect          {facts.detectable_shift_sd:.2f} x the standard deviation between"
-            f" repetitions, at {POWER:.0%} power (simulated)"
+            f"  smallest effect          {facts.detectable_shift_sd:.2f} x the standard deviation of a trial within"
+            f" its block{BLOCKS[method_of(count, comparisons, ALPHA)]}, at {POWER:.0%} power (simulated)"
         )
+    if comparisons and facts.detectable_shift_sd_one_more is not None:
+        blocks = BLOCKS[method_of(count + 1, comparisons, ALPHA)]
+        lines.append(f"  one more block           {facts.detectable_shift_sd_one_more:.2f} x{blocks}")
     lines += [
         line for about in facts.workloads.values() for line in answer_lines(about.items, about.detectable_score)
     ]
@@ -243,13 +259,13 @@ def _by_item_alone(plan: Plan, workloads: Mapping[str, WorkloadFacts]) -> bool:
     return plan.repetitions == 1 and all(about.items for about in workloads.values())
 
 
-def _items(trials: Sequence[Trial], service: Service | None) -> tuple[int, ...]:
+def _items(trials: Sequence[Trial], service: Service | None) -> tuple[ItemCount, ...]:
     """Return the numbers of items of a service's trials, where their answers are scored; nothing where not known."""
     if service is None or service.judge is None:
         return ()
     kinds = {tuple(trial.settings.get(name) for name in ITEMS_BY): trial.settings for trial in trials}
     counts = {items_of(settings) for settings in kinds.values()}
-    return tuple(sorted(each for each in counts if each))
+    return tuple(sorted(each for each in counts if each is not None and each.items))
 
 
 def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:
@@ -312,6 +328,8 @@ def _notes(
             f" {facts.repetitions_needed} ('repetitions: {facts.repetitions_needed}')."
             + (ITEM_BY_ITEM if any(about.items for about in facts.workloads.values()) else "")
         )
+    for about in facts.workloads.values():
+        notes += context_notes(about.items, max(1, facts.comparisons))
     fewer = "fewer sets" if any(trial.parties for trial in plan.trials) else "'exclude'"
     if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA and not by_item:
         notes.append(

@@ -35,10 +35,18 @@ def answers_basis(comparisons: Comparisons) -> list[str]:
         else " Without `quality_margin` nothing is equivalent."
     )
     lines = [
-        f"Scores: mean difference, new less baseline, over the same items; intervals at {1 - comparisons.alpha:.0%},"
+        f"Scores: mean difference, new less baseline, over the same items; intervals at {_levels(shown)},"
         f" {_methods(shown)}.{equal}"
     ]
     return [*lines, *_left_out(shown)]
+
+
+def _levels(shown: Sequence[Compared]) -> str:
+    """Return the confidence of intervals: what the family needs of its members, which decides equivalence."""
+    levels = sorted(
+        {f"{each.confidence:.3%}".rstrip("%").rstrip("0").rstrip(".") for each in shown if each.confidence}
+    )
+    return f"{' and '.join(levels) or '-'}%"
 
 
 def _methods(shown: Sequence[Compared]) -> str:

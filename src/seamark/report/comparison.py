@@ -155,6 +155,8 @@ def between_text(compared: Compared) -> str:
 
 def verdict_text(compared: Compared) -> str:
     """Return the verdict, or that there is none: outside of the family, or with too few values for any."""
+    if compared.verdict == "inconclusive" and compared.answers is not None and compared.answers.not_worse:
+        return "not worse, else inconclusive"
     return compared.verdict or NO_VERDICT
 
 

@@ -41,12 +41,13 @@ class Margin:
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """`new` against `base`. `shift` is new - base, `ratio` new / base (None unless all values are positive):
-    Hodges-Lehmann estimates with the interval of the same test as `p`, which is two-sided.
+    Hodges-Lehmann estimates with the interval of the same test as `p`, which is two-sided, at the level that the
+    family needs.
 
     `pairs` is the number of common blocks. `reachable_p` is the smallest unadjusted p of `method` for groups of these
-    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios. `equivalence` is the
-    interval that the margin is held against, None where so few values attain none of its confidence. `ends` are the
-    two ratios (shifts without a ratio) of values that are ranges, where these give different verdicts.
+    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios. The margin is held
+    against `equivalence`, one of the two, None where so few values attain none of its confidence. `ends` are the two
+    ratios (shifts without a ratio) of values that are ranges, where these give different verdicts.
     """
 
     method: Method
@@ -212,14 +213,11 @@ def _compared(
         assert isinstance(base, Mapping)
         assert isinstance(new, Mapping)
         one, other = (np.array([group[block] for block in blocks], dtype=float) for group in (base, new))
-    shift = _interval(method, one, other, 1 - alpha)
-    logs = (np.log(one), np.log(other)) if positive else (one, other)
-    ratio = _exponential(_interval(method, logs[0], logs[1], 1 - alpha)) if positive else None
     confidence = max(1 - alpha, 1 - 2 * alpha / family)
-    of_ratio = positive and margin_of == "ratio"
-    scale = logs if of_ratio else (one, other)
-    wide = _interval(method, scale[0], scale[1], confidence)
-    equivalence = wide if wide.confidence >= confidence - ROUNDING else None
+    shift = _interval(method, one, other, confidence)
+    logs = (np.log(one), np.log(other)) if positive else (one, other)
+    ratio = _exponential(_interval(method, logs[0], logs[1], confidence)) if positive else None
+    decides = ratio if ratio is not None and margin_of == "ratio" else shift
     p = signed_rank_p(logs[1] - logs[0]) if method == "signed-rank" else rank_sum_p(logs[0], logs[1])
     return Comparison(
         method=method,
@@ -230,7 +228,7 @@ def _compared(
         new_median=medians[1],
         shift=shift,
         ratio=ratio,
-        equivalence=_exponential(equivalence) if equivalence and of_ratio else equivalence,
+        equivalence=decides if decides.confidence >= confidence - ROUNDING else None,
         p=p,
         p_adjusted=p,
         reachable_p=reachable_p(method, len(one), len(other)),

@@ -162,8 +162,9 @@ def repetitions_for(alpha: float, comparisons: int = 1) -> int:
 def detectable_shift(
     repetitions: int, alpha: float = 0.05, power: float = 0.8, *, paired: bool = False
 ) -> float | None:
-    """Return the shift that the exact rank-sum test detects with that power, in standard deviations of a trial;
-    `paired` the signed-rank test of that many blocks, for the deviation within a block.
+    """Return the shift that the exact rank-sum test detects with that power, or with `paired` the signed-rank test of
+    that many blocks, in standard deviations of a trial within its block. Without `paired` blocks do not differ: where
+    they do, the shift is in those of block and trial together.
 
     By simulation with normal trials (4,000 seeded draws, accurate to about 3 %); above 30 repetitions by the normal
     approximation with the test's asymptotic efficiency of 3 / pi. None if no p can reach `alpha`.

@@ -14,8 +14,8 @@ from seamark.stats.paired_scores import Labels, Scores, differing, pairs, units_
 PairedMethod = Literal["mcnemar", "sign-flip"]
 SEED = 0
 FEWEST_DIFFERING = 5
-"""Units with another mean difference than most from which on their t interval holds: simulated at 95 %, it covers 93 %
-or more with them, and 64 % with one."""
+"""Units with another mean difference than most, from which on their t interval holds: simulated at 95 %, it covers
+93 % or more with them, and 64 % with one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class PairedTest:
 
     `higher` and `lower` count the items with a higher or lower score by new: of right and wrong answers these are the
     discordant pairs. `p` is two-sided; `p_error` is its standard error where signs were drawn at random, None for an
-    exact p. `interval` is at 95 %, `equivalence` at the level that a family needs; both are None for a single unit.
+    exact p. `interval` is at the level that the family needs, None for a single unit.
     """
 
     method: PairedMethod
@@ -37,7 +37,6 @@ class PairedTest:
     lower: int
     difference: float
     interval: Limits | None
-    equivalence: Limits | None
     p: float
     p_error: float | None
 
@@ -73,19 +72,16 @@ def paired_test(
     higher, lower = int((other > one).sum()), int((other < one).sum())
     error: float | None = None
     method: PairedMethod
-    limits: list[Limits | None]
     if not clustered and np.isin(np.concatenate([one, other]), (0, 1)).all():
         method, units, p = "mcnemar", len(one), mcnemar(one, other).p
-        limits = [_score_interval(len(one), lower, higher, confidence) for confidence in (1 - alpha, wide)]
+        interval: Limits | None = _score_interval(len(one), lower, higher, wide)
     else:
         groups = clusters if clustered else None
         signs = sign_flip(one, other, seed=seed, clusters=groups)
         method, units, p = "sign-flip", signs.units, signs.p
         if signs.method == "monte-carlo":
             error = math.sqrt(p * (1 - p) / signs.arrangements)
-        limits = [
-            _mean_interval(one, other, groups, confidence, largest_difference) for confidence in (1 - alpha, wide)
-        ]
+        interval = _mean_interval(one, other, groups, wide, largest_difference)
     return PairedTest(
         method=method,
         items=len(one),
@@ -96,8 +92,7 @@ def paired_test(
         higher=higher,
         lower=lower,
         difference=float((other - one).mean()),
-        interval=limits[0],
-        equivalence=limits[1],
+        interval=interval,
         p=p,
         p_error=error,
     )
@@ -106,10 +101,10 @@ def paired_test(
 def paired_verdict(
     test: PairedTest, p_adjusted: float, *, better: Direction, margin: float | None, alpha: float = ALPHA
 ) -> Verdict:
-    """Return equivalent if the whole interval of `equivalence` lies within `margin` of no difference, else better or
+    """Return equivalent if the whole `interval` lies within `margin` of no difference, else better or
     worse for a significant difference, else inconclusive. `margin` is in units of the score; None: nothing is
     equivalent."""
-    within = test.equivalence
+    within = test.interval
     if margin is not None and within is not None and -margin < within.low and within.high < margin:
         return "equivalent"
     if p_adjusted > alpha or test.difference == 0:
@@ -118,10 +113,10 @@ def paired_verdict(
 
 
 def is_not_worse(test: PairedTest, *, better: Direction, margin: float) -> bool:
-    """Return whether a loss of `margin` or more is excluded: non-inferiority, by the interval of `equivalence`."""
-    if test.equivalence is None:
+    """Return whether a loss of `margin` or more is excluded: non-inferiority, by the `interval`."""
+    if test.interval is None:
         return False
-    worst = test.equivalence.low if better == "higher" else -test.equivalence.high
+    worst = test.interval.low if better == "higher" else -test.interval.high
     return worst > -margin
 
 

@@ -47,7 +47,9 @@ def compared_factors(
     notes: tuple[str, ...] = (
         (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
     )
-    made, cut = within_limit(fronts(contrasts, seen, comparing, qualities, where))
+    found = compared(question, seen)
+    family = found.family if any(each.answers for each in found.judged) else None
+    made, cut = within_limit(fronts(contrasts, seen, comparing, qualities, where, family))
     if cut:
         notes += (
             f"{counted(cut, 'front')} of further costs are left out: `compare: costs` chooses which come first",
@@ -56,7 +58,6 @@ def compared_factors(
     for trial in plan.measured:
         groups.setdefault(trial.group, {})[trial.treatment] = None
     means = subset_averages({name: list(own) for name, own in groups.items()}, levels, seen)
-    found = compared(question, seen)
     return replace(found, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
 
 

@@ -51,10 +51,12 @@ def fronts(
     comparing: Comparing,
     qualities: Mapping[str, Quality],
     where: str = "",
+    family: int | None = None,
 ) -> tuple[Front, ...]:
     """Return the front of each factor and combination of the others, by the first score and each cost. Where the
     declared family names factors, it is about them alone.
 
+    That a level is not worse is decided by the interval of the comparison in its `family`, None: of the levels alone.
     Levels without scored answers, or without an item that the others have, are in none. Raises UserError for an
     unknown cost, which begins with `where`.
     """
@@ -72,7 +74,7 @@ def fronts(
         trials = [trial for each in levels for trial in each.trials]
         for name in comparing.costs or _default_costs(trials):
             cost = metric_of(name, trials, qualities, where)
-            made = _front(own[0], levels, cost, comparing, qualities)
+            made = _front(own[0], levels, cost, comparing, qualities, family or len(levels) - 1)
             found += [made] if made is not None else []
     return tuple(found)
 
@@ -131,6 +133,7 @@ def _front(
     cost: ComparedMetric,
     comparing: Comparing,
     qualities: Mapping[str, Quality],
+    family: int,
 ) -> Front | None:
     score = first_score(levels[0].trials)
     assert score is not None
@@ -153,7 +156,6 @@ def _front(
     others = {each.treatment: each.trials for each in placed if each is not base}
     saved = savings(base.trials, others, cost) if base in placed else {}
     first = median(spent[base.treatment]) if base in placed else None
-    family = len(levels) - 1
     points = []
     for each in levels:
         at = placed.index(each) if each in placed else None

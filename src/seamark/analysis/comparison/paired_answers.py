@@ -11,6 +11,8 @@ from seamark.stats.paired_compare import PairedTest, is_not_worse, paired_test, 
 
 MORE_ITEMS = "more items narrow the interval; `bench plan` prints what a number of them can show."
 
+MORE_CONTEXTS = "more clusters (contexts) narrow the interval, more items of one do not."
+
 
 def answers_test(items: PairedItems, *, largest: float | None, family: int, alpha: float) -> PairedTest:
     """Return the test of scores of the same items, as one of `family` tests; `largest` as in `paired_test`."""
@@ -65,10 +67,11 @@ def paired_judged(
             reason=f"no difference is shown by {units}{of_family}, and without a margin none is excluded",
             remedy="`compare: {quality_margin: 0.01}` states which difference does not matter.",
         )
+    what = "gain" if record.answers is not None and record.answers.not_worse else "difference"
     return replace(
         record,
-        reason=f"a difference of more than {margin:g} is neither shown nor excluded by {units}{of_family}",
-        remedy=MORE_ITEMS,
+        reason=f"a {what} of more than {margin:g} is neither shown nor excluded by {units}{of_family}",
+        remedy=MORE_CONTEXTS if test.clustered else MORE_ITEMS,
     )
 
 
