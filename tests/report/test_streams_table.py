@@ -54,3 +54,13 @@ def test_time_to_first_output_has_columns_where_there_was_reasoning():
     table = streams_table("w", [treatment(1, ttft_ms=times(50, 90), ttfo_ms=times(150, 190))], False)
     assert table is not None
     assert [column.name for column in table.columns][2:] == ["TTFO p50", "TTFO p99"]
+
+
+def test_times_above_ten_seconds_are_printed_in_seconds_and_few_samples_greyed():
+    slow = treatment(2, ttft_ms=times(12_000, None, ranges={"p99": [15_000, None], "p50": [12_000, 13_000]}))
+    table = streams_table("w", [slow], False)
+    assert table is not None
+    columns = {column.name: column for column in table.columns}
+    assert (columns["TTFT p50"].unit, columns["TTFT p50"].cells[0].text) == ("s", "12.0–13.0")
+    few = columns["TTFT p99"].cells[0]
+    assert (few.text, few.kind) == ("≥ 15.0", "faint")

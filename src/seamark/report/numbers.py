@@ -10,6 +10,8 @@ from seamark.model.service import Value
 from seamark.stats.range import Range
 
 ABSENT = "–"
+LONGEST_MS = 10_000.0
+"""Times beyond are printed in seconds."""
 RANGE_NOTE = (
     "≥ a, a–b : at least, or between two ends. Requests had no answer or were never sent, or samples are few."
 )
@@ -43,13 +45,21 @@ def saturation_mark(codes: Iterable[str]) -> str:
     return " †" if any(code in SATURATED for code in codes) else ""
 
 
-def statistic(times: Times | None, name: str) -> str:
-    """Return one statistic of a group of times: a range such as `117–125` or `≥ 2,000`, and in parentheses a mean
-    that leaves out requests without an answer."""
+def time_unit(times: Iterable[Times | None], names: Iterable[str]) -> tuple[str, float]:
+    """Return the unit in which some times are printed side by side, and its factor from ms: seconds, if one of them
+    is above 10 s."""
+    lows = [found.low for one in times if one for name in names if (found := one.range_of(name))]
+    return ("s", 1e-3) if max(lows, default=0.0) > LONGEST_MS else ("ms", 1.0)
+
+
+def statistic(times: Times | None, name: str, factor: float = 1.0) -> str:
+    """Return one statistic of a group of times, by the factor of its unit: a range such as `117–125` or `≥ 2,000`,
+    and in parentheses a mean that leaves out requests without an answer."""
     if times is not None and name == "mean" and times.is_conditional:
-        return f"({number(times.statistic(name))})"
+        value = times.statistic(name)
+        return f"({number(None if value is None else value * factor)})"
     found = None if times is None else times.range_of(name)
-    return ABSENT if found is None else range_text(found)
+    return ABSENT if found is None else range_text(found.times(factor))
 
 
 def range_text(found: Range) -> str:

@@ -33,6 +33,7 @@ from seamark.report.numbers import (
     saturation_mark,
     span,
     statistic,
+    time_unit,
     unit_words,
 )
 from seamark.report.ordering import ORIGIN, SERVER, in_order, mixture, simulated_services
@@ -169,12 +170,13 @@ def _units(rows: Sequence[SummaryRow]) -> list[str]:
 
 
 def _percentile(rows: Sequence[SummaryRow], name: str, *, asked: bool) -> _Column:
+    unit, factor = time_unit([row.latency_ms for row in rows], (name,))
     faint = [row.latency_ms is not None and row.latency_ms.statistic(name) is None for row in rows]
     cells = [
-        Text(f"{statistic(row.latency_ms, name)}{saturation_mark(row.codes)}", style="dim" if few else "")
+        Text(f"{statistic(row.latency_ms, name, factor)}{saturation_mark(row.codes)}", style="dim" if few else "")
         for row, few in zip(rows, faint, strict=True)
     ]
-    return _Column(head=f"{name} ms", cells=cells, spare=0 if asked else {"p50": 5, "p99": 3}.get(name, 0))
+    return _Column(head=f"{name} {unit}", cells=cells, spare=0 if asked else {"p50": 5, "p99": 3}.get(name, 0))
 
 
 def verdicts_text(summary: Summary) -> str | None:
@@ -190,7 +192,7 @@ def verdicts_text(summary: Summary) -> str | None:
 
 def _captions(summary: Summary, columns: Sequence[_Column]) -> set[str]:
     """Return what is said below the table: of simulated services, several servers, and the marks of its figures."""
-    shown = {column.head.removesuffix(" ms") for column in columns}
+    shown = {column.head.removesuffix(" ms").removesuffix(" s") for column in columns}
     notes: set[str] = {warning} if (warning := mixture(summary)) else set()
     if simulated := simulated_services(summary):
         notes.add(f"Simulated, not measured: {', '.join(simulated)}.")
@@ -271,11 +273,13 @@ def quick_load_text(
         )
     mark = " †" if metrics.saturated else ""
     if counts.ok or metrics.latency_ms.is_conditional:
-        rows = [["ms", *QUANTILES]]
+        groups = [getattr(metrics, group) for group in TIMES]
+        unit, factor = time_unit(groups, QUANTILES)
+        rows = [[unit, *QUANTILES]]
         for group, name in TIMES.items():
             times = getattr(metrics, group)
             if times and (group not in AS_TTFT or times != metrics.ttft_ms):
-                rows.append([name + mark, *(statistic(times, q) for q in QUANTILES)])
+                rows.append([name + mark, *(statistic(times, q, factor) for q in QUANTILES)])
         lines += ["", *aligned(rows)]
     lines += _kinds(metrics.by_kind or {}, mark)
     lines += _notes(metrics, mark)

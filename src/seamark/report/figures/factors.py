@@ -28,7 +28,7 @@ from seamark.report.figures.canvas import (
     theme,
     written,
 )
-from seamark.report.numbers import ARROW_NOTE, level, unit_words
+from seamark.report.numbers import ARROW_NOTE, LONGEST_MS, level, unit_words
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Block, Picture
 from seamark.report.source import Results
@@ -178,6 +178,9 @@ def _pictures(
     knees: Sequence[Knee],
 ) -> list[Picture]:
     frame, panels, curves = _placed(grid, frame)
+    times = frame["row"] == "response"
+    unit_of_times = "s" if frame.loc[times, "value"].max() > LONGEST_MS else "ms"
+    frame.loc[times, "value"] *= 1e-3 if unit_of_times == "s" else 1.0
     unit = unit_words(next(filter(None, frame["unit"]), ""))
     said = " Dotted lines mark knees." if any(knee.knee is not None for knee in knees) else ""
     arrows = ARROW_NOTE if frame["bound"].any() else ""
@@ -210,7 +213,7 @@ def _pictures(
                     axis.set_title(title if len(panels) == 1 else panel if row == "throughput" else "")
                     bends = knees if numeric(grid.levels[grid.x]) else ()
                     _mark_knees(axis, grid, frame[frame["panel"] == panel], curves, bends, rises=row == "throughput")
-                axes[0].set_ylabel(unit if row == "throughput" else "response time (ms)")
+                axes[0].set_ylabel(unit if row == "throughput" else f"response time ({unit_of_times})")
                 if len(panels) > 1 and row != list(titles)[-1]:
                     for axis in axes:
                         axis.set_xlabel("")

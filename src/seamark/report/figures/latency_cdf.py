@@ -1,7 +1,7 @@
 """Latency CDF of each treatment, and its tail: the share of requests that took longer."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from seamark.analysis.summary.trial_result import read_histograms
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, written
-from seamark.report.numbers import level
+from seamark.report.numbers import LONGEST_MS, level
 from seamark.report.page.content import Block, Picture, Text
 from seamark.report.source import Results
 from seamark.stats.histogram import Histogram, bucket_value, merge
@@ -128,19 +128,26 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
     names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
     unread = sum(curve.unread for _, curve in group)
     shared = ", ".join(f"{n} {level(v, n)}" for n, v in group[0][0].items() if n not in names)
+    in_s = max(curve.buckets["ms"].max() for _, curve in group) > LONGEST_MS
     with drawing(8.4, 2.9 + 0.16 * -(-len(group) // 2)) as figure:
         body, tail = figure.subplots(1, 2)
         for place, (factors, curve) in enumerate(group):
             label = ", ".join(f"{n} {level(factors.get(n), n)}" for n in names) or workload
-            _draw(body, curve, place, complementary=False, label=f"{label} (n = {curve.n:,})")
-            _draw(tail, curve, place, complementary=True)
+            shown = _in_seconds(curve) if in_s else curve
+            _draw(body, shown, place, complementary=False, label=f"{label} (n = {curve.n:,})")
+            _draw(tail, shown, place, complementary=True)
         body.set(title="Share of requests that took less", ylim=(0, 1.02))
         body.set_yticks([0, 0.25, 0.5, 0.75, 0.95], ["0", "25 %", "p50", "75 %", "p95"])
         tail.set(title="Share that took longer: the tail", yscale="log", ylim=(0.0009, 1.2))
         tail.set_yticks([1, 0.1, 0.01, 0.001], ["100 %", "10 %\np90", "1 %\np99", "0.1 %\np99.9"])
         drawn = np.concatenate([line.get_xdata() for line in tail.lines])
         for axis in (body, tail):
-            axis.set(xlabel="response time (ms)", ylabel="", xscale="log", xlim=(min(drawn) / 1.1, max(drawn) * 1.1))
+            axis.set(
+                xlabel=f"response time ({'s' if in_s else 'ms'})",
+                ylabel="",
+                xscale="log",
+                xlim=(min(drawn) / 1.1, max(drawn) * 1.1),
+            )
             log_ticks(axis.xaxis, min(drawn), max(drawn))
         figure.legend(loc="outside lower left", ncols=2)
         return written(
@@ -155,6 +162,13 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             + (PALE_NOTE if any(curve.known_until_ms is not None for _, curve in group) else "")
             + notes,
         )
+
+
+def _in_seconds(curve: Curve) -> Curve:
+    """Return a curve with seconds in place of milliseconds."""
+    until = curve.known_until_ms
+    buckets = curve.buckets.assign(ms=curve.buckets["ms"] / 1e3)
+    return replace(curve, buckets=buckets, known_until_ms=None if until is None else until / 1e3)
 
 
 def _draw(axis: Any, curve: Curve, place: int, *, complementary: bool, label: str | None = None) -> None:

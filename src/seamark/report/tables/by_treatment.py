@@ -16,6 +16,7 @@ from seamark.report.numbers import (
     saturation_mark,
     span,
     statistic,
+    time_unit,
     unit_words,
 )
 from seamark.report.ordering import levels_of, numeric
@@ -70,14 +71,14 @@ def streams_table(workload: str, treatments: Sequence[SummaryRow], named: bool) 
     if not shown or whole:  # the first part of a simulated request is no token
         return None
     columns = [
-        figures(
-            f"{STREAM_TIMES[group][0]} {quantile}",
-            [marked(getattr(t, group), quantile, t.codes, STREAM_WITHHELD) for t in treatments],
-            "ms",
+        own
+        for group in shown
+        for own in time_columns(
+            ("p50", "p99"),
+            [(getattr(t, group), t.codes, STREAM_WITHHELD) for t in treatments],
+            f"{STREAM_TIMES[group][0]} ",
             STREAM_TIMES[group][1],
         )
-        for group in shown
-        for quantile in ("p50", "p99")
     ]
     caption = f"{workload}: streamed replies" if named else "Streamed replies"
     return _table(caption, treatments, columns, (STREAM_NOTE, *notes_of(columns)))
@@ -170,14 +171,25 @@ def energy_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -
     return _table(f"{workload}: energy" if named else "Energy", treatments, columns, notes)
 
 
-def marked(times: Times | None, name: str, codes: Iterable[str], why: str) -> Cell:
+def time_columns(
+    names: Sequence[str], rows: Sequence[tuple[Times | None, Iterable[str], str]], head: str = "", title: str = ""
+) -> list[Column]:
+    """Return a column for each percentile, all in one unit; a row has its times, the codes of its reasons, and why
+    there may be no number."""
+    unit, factor = time_unit([times for times, _, _ in rows], names)
+    return [
+        figures(f"{head}{name}", [marked(*row, name, factor) for row in rows], unit, title or None) for name in names
+    ]
+
+
+def marked(times: Times | None, codes: Iterable[str], why: str, name: str, factor: float = 1.0) -> Cell:
     """Return a percentile, with what marks a range and one of a saturated load, which grows with the length of the
     trial; greyed where few samples lie beyond it. `codes` are those of the reasons, `why` there may be no number."""
     if times is None or times.range_of(name) is None:
         return absent(why)
     unsteady = saturation_mark(codes)
     notes = " ".join([*[RANGE_NOTE] * times.is_range(name), *[UNSTEADY_NOTE] * bool(unsteady)])
-    text = f"{statistic(times, name)}{unsteady}"
+    text = f"{statistic(times, name, factor)}{unsteady}"
     return known(text, title=notes or None) if times.statistic(name) is not None else faint(text, title=notes or why)
 
 

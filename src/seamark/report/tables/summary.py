@@ -25,11 +25,11 @@ from seamark.report.tables.by_treatment import (
     factor_columns,
     figure_cell,
     kinds_table,
-    marked,
     notes_of,
     objectives_table,
     ratio_cell,
     streams_table,
+    time_columns,
 )
 
 MOST_QUALITIES, MOST_SIMULATED = 3, 6
@@ -108,9 +108,8 @@ def workload_table(
         groups["bandwidth"] = [figures("bandwidth", cells, "MB/s", "10^6 bytes a second")]
     if not is_program:
         pooled = "response time, all repetitions pooled (histograms, within 0.5 %)"
-        groups[RESPONSE] = [
-            figures(name, [_response(t, name) for t in treatments], "ms", pooled) for name in ("p50", "p95", "p99")
-        ]
+        rows = [(t.latency_ms, t.codes, WITHHELD if t.repetitions else NOT_MEASURED) for t in treatments]
+        groups[RESPONSE] = time_columns(("p50", "p95", "p99"), rows, title=pooled)
     errors = [ratio_cell(t.errors.rate, NOT_MEASURED) for t in treatments]
     groups["errors"] = [figures("errors", errors, "%", "failed requests of those sent")]
     for name in (*(name for name in asked if any(name in t.quality for t in treatments)), *qualities):
@@ -176,11 +175,6 @@ def _complete(treatment: SummaryRow) -> Cell:
     return known(text) if done == planned else Cell(text=text, kind="short", title="some repetitions have no result")
 
 
-def _response(treatment: SummaryRow, name: str) -> Cell:
-    why = WITHHELD if treatment.repetitions else NOT_MEASURED
-    return marked(treatment.latency_ms, name, treatment.codes, why)
-
-
 def _throughput(throughput: ThroughputSpread, unit: str, most: float | None) -> Cell:
     """Return the median, with a bar of its share of the `most`; with its own unit where that is not the column's."""
     middle, own = throughput.median, throughput.unit
@@ -208,10 +202,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
         column("started", started, "time", unit=days.pop() if len(days) == 1 else ""),
         figures("throughput", [figure_cell(trial.throughput, "no result") for trial in shown]),
         column("unit", [unit_words(trial.unit) for trial in shown]),
-        *(
-            figures(q, [marked(t.latency_ms, q, t.codes, WITHHELD if t.ok else "no result") for t in shown], "ms")
-            for q in ("p50", "p99")
-        ),
+        *time_columns(("p50", "p99"), [(t.latency_ms, t.codes, WITHHELD if t.ok else "no result") for t in shown]),
         figures("errors", [ratio_cell(trial.error_rate, "no result") for trial in shown], "%"),
         figures("window", windows, "s", "measured window, from the start of the load", why="no window"),
         column(
