@@ -263,7 +263,8 @@ class Generator:
     async def run(self, flow: LoadLoop, epoch_ns: int, until_ns: int, late_ns: int = 0) -> int:
         """Run from the epoch until every request has ended; return the end time, ns.
 
-        Nothing is due after `until_ns`, and nothing is sent more than `late_ns` after it. Raises faults of the client itself (OSError: no space).
+        Nothing is due after `until_ns`, and nothing is sent more than `late_ns` after it. Raises faults of the client
+        itself (OSError: no space).
         """
         self.flow = flow
         self._free = flow.free
