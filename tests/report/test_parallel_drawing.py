@@ -9,13 +9,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamark.report.page.content import Text
+from seamark.report.page.content import Picture, Text
 from seamark.report.page.render import draw_in_parallel
 
 
 def test_what_is_drawn_comes_in_the_order_of_the_tasks():
     tasks = [lambda number=number: [Text(text=str(number))] for number in range(7)]
     assert [block.text for (block,) in draw_in_parallel(tasks)] == [str(number) for number in range(7)]
+
+
+def test_figures_are_counted_as_they_are_drawn_and_the_last_count_is_whole():
+    picture = Picture(name="a", alt="", caption="", svg=b"", width_px=1, height_px=1)
+    said: list[str] = []
+    draw_in_parallel([lambda: [picture, picture], lambda: [Text(text="none")], lambda: [picture]], said.append)
+    assert said == ["2 of 4 figures", "2 of 3 figures", "3 of 3 figures"]
 
 
 def test_a_figure_that_cannot_be_drawn_says_why():

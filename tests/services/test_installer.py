@@ -8,11 +8,19 @@ import venv
 from pathlib import Path
 
 import pytest
+import yaml
 from made_wheels import make_wheel
+from study_folder import StudyFolder
 
 from seamark.errors import SiteError
-from seamark.planning.study import SHIPPED
-from seamark.services.runtimes.environments import COMPLETE, INSTALLER, environment_folder, prepare_environment
+from seamark.planning.study import SHIPPED, Study
+from seamark.services.runtimes.environments import (
+    COMPLETE,
+    INSTALLER,
+    environment_folder,
+    installing,
+    prepare_environment,
+)
 
 SPEC = importlib.util.spec_from_file_location("install", INSTALLER)
 assert SPEC is not None
@@ -170,6 +178,22 @@ def test_where_uv_has_no_wheel_pip_installs_the_same(wheels: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert "pip installs instead" in done.stderr
     assert subprocess.run([python, "-c", "import tinypkg"], check=False).returncode == 0
+
+
+def test_environments_are_installed_by_name_and_number(tmp_path: Path):
+    root = StudyFolder.new(tmp_path / "study").root
+    site = root / "config/sites/local.yaml"
+    paths = {"environments": str(tmp_path / "envs")}
+    site.write_text(yaml.safe_dump(yaml.safe_load(site.read_text()) | {"paths": paths}))
+    study = Study.at(root, scenario="config/scenarios/try.yaml", site="local")
+    names = ["faiss", "postgres", "s3"]
+    faiss, _, s3 = (environment_folder(name, study.locks, study.environments) for name in names)
+    assert installing(study, names) == "installing faiss, 1 of 3"
+    s3.mkdir(parents=True)
+    assert installing(study, names) == "installing s3, 1 of 3"
+    (s3 / COMPLETE).touch()
+    faiss.mkdir()
+    assert installing(study, names) == "installing faiss, 2 of 3"
 
 
 def test_the_pinned_uv_is_what_this_environment_has_or_what_pip_would_install():

@@ -9,7 +9,7 @@ from samples import a_load
 from study_folder import StudyFolder
 
 from seamark.planning.study import Study
-from seamark.storage.documents import write
+from seamark.storage.documents import write, write_json
 from seamark.trials.progress import progress_of
 from seamark.trials.time_left import time_left
 
@@ -50,6 +50,30 @@ def test_the_rest_takes_as_long_as_what_was_measured_and_nothing_is_left_of_a_fi
     assert 3 * 7 * 0.9 < left.least_s < left.most_s < 150, "three loads of 7 s, not of 100 s"
     assert left.least_s / 3600 < left.device_hours < left.most_s / 3600
     assert time_left(study, replace(now, states=tuple(replace(each, state="ok") for each in states))) is None
+
+
+def test_a_start_that_was_measured_narrows_what_is_left(study: Study) -> None:
+    now = progress_of(study)
+    before = time_left(study, now)
+    server = study.plan.deployments[0].id
+    record = {"schema_version": 1, "deployment": server, "time_to_service_s": {"total_s": 50.0}}
+    write_json(study.folder("try").deployment(server).record, record)
+    after = time_left(study, now)
+    assert before is not None
+    assert after is not None
+    assert after.typical_s - before.typical_s > 80, "two servers of the service start in 50 s"
+    assert after.least_s < after.typical_s < after.most_s
+
+
+def test_a_trial_that_a_lane_has_measured_stays_done_while_its_record_is_published(study: Study) -> None:
+    trial, seen = study.plan.trials[0], {}
+    folder = study.folder("try")
+    load = a_load(config_hash=trial.config_hash, duration_s=7.0, kind="finite")
+    write(folder.trial(trial.id).load, load)
+    assert progress_of(study, seen).done == 1
+    write(folder.lanes / "run" / "loads" / f"{trial.id}.json", load)
+    folder.trial(trial.id).load.unlink()
+    assert progress_of(study, seen).done == 1
 
 
 def test_lanes_halve_the_time_and_not_the_device_hours(study: Study) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import open_study, scenario_option
+from seamark.cli.options import open_study, said_beside, scenario_option
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -49,7 +49,9 @@ def command(scenario: str | None, site: str | None, source: str | None, prefer: 
     release(study.root)
     if source:
         _import(study, source, prefer)
-    if not derive(study):
+    with said_beside() as say:
+        tried = derive(study, say)
+    if not tried:
         raise UserError(
             f"{study.scenario.name}: no trial is measured yet. `bench submit -c {study.scenario_path}` measures them."
         )

@@ -7,7 +7,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from itertools import zip_longest
@@ -25,6 +27,8 @@ from seamark.storage.documents import require_folder
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 SHARE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(%?)")
+LINE_S = 2.0
+"""Least time between two lines of progress without a terminal."""
 DURATION_FORMS = "45s, 30m, 2h, 1d or 02:00:00"
 
 
@@ -111,6 +115,27 @@ def _names_scenario(word: str) -> bool:
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
+
+
+@contextmanager
+def said_beside() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows what a report has come to, on standard error: in one place of a terminal, else a
+    line every two seconds."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    last_s = time.monotonic()
+
+    def say(text: str) -> None:
+        nonlocal last_s
+        if console.is_terminal:
+            status.update(f"report: {text}")
+        elif time.monotonic() - last_s >= LINE_S:
+            last_s = time.monotonic()
+            click.echo(f"report: {text}", err=True)
+
+    with console.status("report") as status:
+        yield say
 
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 import click
 
-from seamark.cli.options import open_study, scenario_option
+from seamark.cli.options import open_study, said_beside, scenario_option
 from seamark.errors import UserError
 
 
@@ -35,5 +35,8 @@ def command(scenario: str | None, site: str | None) -> None:
     if why is not None:
         release(study.root)
         click.echo(why)
-        derive(study)
-    click.echo(f"Report: {write_report(folder.root, study.reports)}")
+        with said_beside() as say:
+            derive(study, say)
+    with said_beside() as say:
+        page = write_report(folder.root, study.reports, say)
+    click.echo(f"Report: {page}")

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from seamark.cli.options import (
+    LINE_S,
     json_option,
     lane_options,
     measure_anew_option,
@@ -33,11 +34,13 @@ from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.plan_text import plan_facts
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
+from seamark.services.runtimes.environments import installing, missing_environments
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
 from seamark.trials.failure_lines import failure_lines
 from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
+from seamark.trials.time_left import time_left
 from seamark.workflow.lanes import lanes_at_once
 from seamark.workflow.notify import notify
 from seamark.workflow.orphan_jobs import end_jobs_left
@@ -266,14 +269,21 @@ def _follow(
         TimeElapsedColumn(),
         TextColumn("{task.fields[now]}"),
     )
-    look_s = 0.5 if console.is_terminal else 2.0
+    look_s = 0.5 if console.is_terminal else LINE_S
+    said: dict[str, str] = {}
+
+    def say(what: str, text: str | None) -> None:
+        """Print a line where there is no bar, once for each text."""
+        if text and not console.is_terminal and said.get(what) != text:
+            said[what] = text
+            console.print(text, markup=False, soft_wrap=True)
+
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         seen: Seen = {}
         before = progress_of(study, seen)
-        tenths = before.done * 10 // len(study.plan.trials)
+        done, tenths, left = before.done, before.done * 10 // len(study.plan.trials), ""
         failed, notified = {state.trial for state in before.failed}, False
-        waiting: str | None = None
-        last_probe: str | None = None
+        environments, began_s, shown = missing_environments(study), time.time(), 0.0
         task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
         while process.poll() is None and not signals.count:
             beat(study.root, process.pid)
@@ -281,17 +291,35 @@ def _follow(
             if not notified and any(state.trial not in failed for state in now.failed):
                 notified = True
                 _notify(study, "failure", now, log)
-            if now.waiting and now.waiting != waiting and not console.is_terminal:
-                console.print(now.waiting, markup=False, soft_wrap=True)
-            waiting = now.waiting
-            bar.update(task, completed=now.done + now.part, now=_now(now, len(study.plan.trials)))
-            if not console.is_terminal and (probe := _searching(now)) not in (None, last_probe):
-                last_probe = probe
-                console.print(probe, markup=False, soft_wrap=True)
-            if not console.is_terminal and now.done * 10 // len(now.states) > tenths:
-                tenths = now.done * 10 // len(now.states)
-                console.print(f"{now.done} of {counted(len(now.states), 'trial')} done")
+            if now.done > done and (done == before.done or now.done * 10 // len(now.states) > tenths):
+                tenths, left = now.done * 10 // len(now.states), _left(study, now)
+                say("done", f"{now.done} of {counted(len(now.states), 'trial')} done{left}")
+            done = max(done, now.done)
+            shown = max(shown, now.done + now.part)  # a trial that ends may be in no file for a moment
+            beside = installing(study, environments) if environments else None
+            if beside is None and done == len(now.states):
+                beside = _figures(study, began_s)
+            say("waiting", now.waiting)
+            say("probe", _searching(now))
+            say("beside", beside)
+            bar.update(task, completed=shown, now=(beside or _now(now, len(study.plan.trials))) + left)
             _wait(process, look_s, signals)
+
+
+def _left(study: Study, now: Progress) -> str:
+    """Return the time that is left, by what this run has measured; "" when no trial is."""
+    left = time_left(study, now)
+    return "" if left is None else f"; {left.text(hours=False)}"
+
+
+def _figures(study: Study, since_unix_s: float) -> str | None:
+    """Return how many figures of the report are drawn, from the log of its job; None before it has begun."""
+    log = study.folder(study.scenario.name).root / "logs" / "report.log"
+    try:
+        lines = log.read_text(encoding="utf-8").split("\n") if log.stat().st_mtime >= since_unix_s else []
+    except OSError:
+        return None
+    return next((f"report: {line}" for line in reversed(lines) if line.endswith(" figures")), None)
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignals) -> None:

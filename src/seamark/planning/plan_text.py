@@ -71,6 +71,7 @@ class PlanFacts:
     workloads: Mapping[str, WorkloadFacts]
     loads_s: float
     estimated_least_s: float
+    estimated_typical_s: float
     estimated_most_s: float
     environments_to_make: tuple[str, ...]
     node_hours: float
@@ -129,6 +130,7 @@ def plan_facts(
         },
         loads_s=time.loads.most,
         estimated_least_s=time.whole.least,
+        estimated_typical_s=time.whole.typical,
         estimated_most_s=time.whole.most,
         environments_to_make=tuple(unmade),
         node_hours=sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
@@ -168,7 +170,8 @@ def describe(
         f" = {counted(facts.trials, 'trial')}{_of_parties(plan)} on {counted(facts.deployments, 'deployment')}"
         + (f" with {len(plan.deployments)} starts" if plan.divided and not virtual else "")
         + f"; seed {plan.seed}",
-        f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
+        f"  about {duration(facts.estimated_typical_s)} ({duration(facts.estimated_least_s)} to"
+        f" {duration(facts.estimated_most_s)}), of it"
         f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"
         + (f", {facts.gpu_hours:.2f} GPU-hours" if facts.gpu_hours else ""),
         "",

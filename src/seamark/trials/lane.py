@@ -105,7 +105,7 @@ def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
     return tuple(
         Unit(
             id=each.id,
-            estimated_s=(times.deployments[each.id].least + times.deployments[each.id].most) / 2,
+            estimated_s=times.deployments[each.id].typical,
             levels={name: _level(each, name) for name in factors},
         )
         for each in deployments

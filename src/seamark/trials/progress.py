@@ -17,7 +17,7 @@ from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
 from seamark.storage.documents import read, read_or_none
-from seamark.storage.paths import ScenarioFolder, TrialFolder
+from seamark.storage.paths import ScenarioFolder
 
 WAITING_STALE_S = 15.0
 
@@ -97,14 +97,18 @@ def progress(
 ) -> Progress:
     """Return the state of every trial of `plan`. With `servers` of its deployments, results on others are `other`,
     and failures on others are still planned. `seen` caches unchanged files between calls."""
+    # of a run that is watched: Snakemake removes a load.json before the job that publishes what a lane has measured
+    kept = {path.stem: path for path in folder.lanes.glob("*/loads/*.json")} if seen is not None else {}
     seen = {} if seen is None else seen
     waiting: dict[str, str | None] = {}
     states = []
     for trial in plan.trials:
         files = folder.trial(trial.id)
-        if stamp := _stamp(files):
+        source = files.load if files.load.exists() else kept.get(trial.id, files.load)
+        if stamp := _stamp(source, files.metrics):
             if trial.id not in seen or seen[trial.id][0] != stamp:
-                seen[trial.id] = stamp, _tried(trial, files, (servers or {}).get(trial.deployment))
+                server = (servers or {}).get(trial.deployment)
+                seen[trial.id] = stamp, _tried(trial, source, files.metrics, server)
             states.append(seen[trial.id][1])
             continue
         detail, part, state = None, 0.0, "running" if _at_work(files.parts) else "planned"
@@ -124,10 +128,10 @@ def progress_of(study: Study, seen: Seen | None = None) -> Progress:
     return progress(study.plan, study.folder(name), server_identities(study, name), seen)
 
 
-def _stamp(files: TrialFolder) -> tuple[int, ...]:
+def _stamp(*paths: Path) -> tuple[int, ...]:
     """Return sizes and times of load.json and metrics.json; empty without a load.json."""
     found: tuple[int, ...] = ()
-    for path in (files.load, files.metrics):
+    for path in paths:
         try:
             facts = path.stat()
         except OSError:
@@ -136,15 +140,15 @@ def _stamp(files: TrialFolder) -> tuple[int, ...]:
     return found
 
 
-def _tried(trial: Trial, files: TrialFolder, server: ServerIdentity | None) -> State:
-    """Return the state of a trial that has a load.json."""
+def _tried(trial: Trial, source: Path, derived: Path, server: ServerIdentity | None) -> State:
+    """Return the state of a trial that has a load.json, or a kept copy of it."""
     try:
-        load = read(files.load, LoadRecord)
+        load = read(source, LoadRecord)
         status, category, reason = load.status, load.category, load.reason
         if not belongs(load, trial.config_hash, server):
             status, category, reason = "other" if load.ok else "planned", None, None
-        elif load.ok and files.metrics.exists():
-            metrics = read(files.metrics, TrialMetrics)
+        elif load.ok and derived.exists():
+            metrics = read(derived, TrialMetrics)
             status, category, reason = metrics.status, metrics.category, metrics.reason
     except ValueError as cause:
         status, category, reason = "damaged", "damaged", str(cause)

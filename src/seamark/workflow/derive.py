@@ -3,7 +3,7 @@
 The same files as those of Snakemake's rules, by the same functions; only missing and outdated ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from seamark.analysis.prometheus_text import TrialFigures, figures_of, write_trial
@@ -20,10 +20,11 @@ from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived
 from seamark.trials.judge import judge_trial, needs_judging
 
 
-def derive(study: Study) -> list[str]:
+def derive(study: Study, say: Callable[[str], object] = lambda _: None) -> list[str]:
     """Update everything derived from the study's scenario; return the ids of its trials that were tried.
 
-    Without any, nothing is written. A damaged load.json is a failed trial in the summary, not an error.
+    Without any, nothing is written. A damaged load.json is a failed trial in the summary, not an error. `say` gets
+    the progress of the report.
     """
     name = study.scenario.name
     folder = study.folder(name)
@@ -38,7 +39,7 @@ def derive(study: Study) -> list[str]:
         if study.metrics:
             write_expositions(study, study.metrics)
         write_summary(study.plan, folder)
-        write_report(folder.root, study.reports)
+        write_report(folder.root, study.reports, say)
     return [trial.id for trial in tried]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,7 +190,7 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
     from seamark.report.page.render import write_report
 
     study = _study(scenario_file, site)
-    write_report(study.folder(scenario).root, study.reports)
+    write_report(study.folder(scenario).root, study.reports, partial(print, flush=True))
 
 
 class WithoutPandas(MetaPathFinder):

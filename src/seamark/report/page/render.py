@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -55,9 +55,10 @@ RUN, COMPARED, PREDICTED, FRONTS = "", "=", "~", "/"
 """Keys of the figures of the run, of comparisons, predictions and fronts, among those of the workloads."""
 
 
-def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
+def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str], object] = lambda _: None) -> Path:
     """Write index.html, report.md and figures/ of one scenario and return the path of index.html.
 
+    `say` gets `12 of 29 figures` as they are drawn.
     `scenario_folder` is the scenario's folder of results, with plan.json and summary.json in it; the report goes
     to a folder of the same name below `reports_folder`. No samples are read. Raises ValueError when plan or summary
     are damaged and FileNotFoundError when they are missing.
@@ -65,7 +66,7 @@ def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
     results = read_results(scenario_folder)
     folder = reports_folder / scenario_folder.name
     _emptied(folder / "figures")
-    sections = page(results, folder / "figures")
+    sections = page(results, folder / "figures", say)
     score = score_of(results.plan, results.folder)
     headline = headline_of(results.plan, results.summary, score)
     environment = _environment()
@@ -93,9 +94,9 @@ def _emptied(folder: Path) -> None:
             old.unlink()
 
 
-def page(results: Results, figures: Path) -> tuple[Section, ...]:
+def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple[Section, ...]:
     """Return the sections of a report; its figures are written below `figures`."""
-    drawn = _drawn(results, figures)
+    drawn = _drawn(results, figures, say)
     simulated = only_simulated(results.summary)  # no start, order or machine is in a figure
     found = (
         summary_section(results),
@@ -118,7 +119,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     return tuple(section for section in found if section is not None)
 
 
-def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
+def _drawn(results: Results, figures: Path, say: Callable[[str], object]) -> Mapping[str, Sequence[Block]]:
     """Draw every figure; return those of each workload by its stem, those of the run under RUN."""
     tasks: list[tuple[str, Task]] = []
     for service, workloads in results.services():
@@ -141,7 +142,7 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
     tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
     tasks.append((FRONTS, partial(front_blocks, results, figures)))
     drawn: dict[str, list[Block]] = {RUN: [], **{name: [] for name, _ in tasks}}
-    for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
+    for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks], say), strict=True):
         drawn[name] += blocks
     return drawn
 
@@ -244,15 +245,28 @@ Task = Callable[[], Sequence[Block]]
 _tasks: Sequence[Task] = ()
 
 
-def draw_in_parallel(tasks: Sequence[Task]) -> list[Sequence[Block]]:
-    """Run tasks in forked processes; return their results in order. Raises the first exception of a task."""
+def draw_in_parallel(tasks: Sequence[Task], say: Callable[[str], object] = lambda _: None) -> list[Sequence[Block]]:
+    """Run tasks in forked processes; return their results in order. Raises the first exception of a task.
+
+    `say` gets the number of drawn figures and of all; a task that is not done counts as one.
+    """
     many = min(len(tasks), len(os.sched_getaffinity(0)), MOST)
     if many < 2:
-        return [task() for task in tasks]
+        return _counted((task() for task in tasks), len(tasks), say)
     # forked, so that results and tasks are there and need not be sent
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(many, mp_context=fork, initializer=_take, initargs=(tasks, os.getpid())) as pool:
-        return list(pool.map(_run, range(len(tasks))))
+        return _counted(pool.map(_run, range(len(tasks))), len(tasks), say)
+
+
+def _counted(results: Iterable[Sequence[Block]], tasks: int, say: Callable[[str], object]) -> list[Sequence[Block]]:
+    drawn: list[Sequence[Block]] = []
+    figures = 0
+    for blocks in results:
+        drawn.append(blocks)
+        figures += sum(isinstance(block, Picture) for block in blocks)
+        say(f"{figures} of {figures + tasks - len(drawn)} figures")
+    return drawn
 
 
 def _take(tasks: Sequence[Task], parent: int) -> None:

@@ -18,7 +18,7 @@ from seamark.services.images.images import Image, LockEntry, client_lock, read_l
 from seamark.services.images.make_image import build, pull
 from seamark.services.images.registry import resolve_address
 from seamark.services.images.study_images import StudyImages
-from seamark.services.runtimes.environments import COMPLETE, environment_folder, prepare_environment
+from seamark.services.runtimes.environments import environment_folder, is_built, prepare_environment
 from seamark.storage.documents import write
 from seamark.storage.paths import expanded
 
@@ -200,14 +200,17 @@ def _environments(study: Study, *, make: bool, say: Callable[[str], None] = lamb
     if study.site.runtime == "apptainer" and study.site.images.client:
         return
     images = StudyImages(study=study)
+    licences: dict[str, str] = {}
     for service in _planned_services(study):
         lock = client_lock(service, images.of_server(service, study.plan.container))
-        if lock is None or not (study.locks / f"{lock}.lock").is_file():
-            continue
+        if lock is not None and (study.locks / f"{lock}.lock").is_file():
+            licences.setdefault(lock, service.licence)
+    unmade = [lock for lock in licences if not is_built(lock, study.locks, study.environments)]
+    for lock, licence in licences.items():
         folder = environment_folder(lock, study.locks, study.environments)
-        state, why = "there" if (folder / COMPLETE).exists() else "missing", None
-        if make and state == "missing":
-            say(f"making {folder.name}")
+        state, why = "missing" if lock in unmade else "there", None
+        if make and lock in unmade:
+            say(f"installing {lock}, {unmade.index(lock) + 1} of {len(unmade)}")
             try:
                 prepare_environment(lock, study.locks, study.environments)
                 state = "made"
@@ -219,7 +222,7 @@ def _environments(study: Study, *, make: bool, say: Callable[[str], None] = lamb
             source=f"envs/{lock}.lock",
             path=str(folder),
             digest=None,
-            licence=service.licence,
+            licence=licence,
             state=state,
             why=why,
         )

@@ -56,6 +56,15 @@ def missing_environments(study: Study) -> tuple[str, ...]:
     return tuple(name for name in sorted(locked) if not is_built(name, study.locks, study.environments))
 
 
+def installing(study: Study, names: Sequence[str]) -> str | None:
+    """Return what is installed now of a run's environments, as `installing s3, 2 of 4`; None when all are made."""
+    unmade = [name for name in names if not is_built(name, study.locks, study.environments)]
+    begun = [name for name in unmade if environment_folder(name, study.locks, study.environments).is_dir()]
+    if not unmade:
+        return None
+    return f"installing {' and '.join(begun or unmade[:1])}, {len(names) - len(unmade) + 1} of {len(names)}"
+
+
 def prepare_environment(name: str, locks: Path, root: Path) -> Path:
     """Return the environment of lock `name`, built first if it is not complete.
 
