@@ -22,6 +22,7 @@ def test_the_meluxina_profile_plans_with_account_partition_and_qos(study):
     study.write(site="meluxina", partition="cpu", account="p200000", qos="default", resources={"cpus_per_task": 4})
     done = study.snakemake("--profile", "meluxina", "-n", "--verbose")
     assert done.returncode == 0, done.stderr
+    assert "Scenario try (config/scenarios/try.yaml), site meluxina" in done.stderr
     assert "slurm_account=p200000" in done.stdout + done.stderr
     assert "slurm_partition=cpu" in done.stdout + done.stderr
 
