@@ -700,3 +700,22 @@ def test_reading_holds_one_row_group_and_not_the_file(folder):
         assert len(batch.due) <= 10_000
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 400_000 * 9 * 8 / 8
+
+
+@pytest.mark.parametrize(("rate_rps", "is_saturated"), [(0.5, True), (0.05, False)])
+def test_a_simulated_cluster_that_is_offered_more_than_it_serves_is_saturated(folder, rate_rps, is_saturated):
+    """One server of 10 s a request: it serves 0.1 a second, whatever arrives."""
+    due = np.arange(200) / rate_rps
+    last = np.empty(200)
+    for number, due_s in enumerate(due):
+        last[number] = max(due_s, last[number - 1] if number else 0.0) + 10
+    write_samples(folder.samples, samples_of(due, None, last))
+    settings = {"arrivals": "timestamps", "arrivals_rps": rate_rps, "warmup_s": None}
+    load = a_load(origin="simulated", kind="program")
+    document = metrics_of(a_trial(settings), load, folder, scenario="s")
+    assert document["saturated"] == is_saturated
+    assert document["offered_rps"] == pytest.approx(rate_rps)
+    assert ("saturated" in codes(document), document["verdict"] == "SUSPECT") == (is_saturated, is_saturated)
+    assert not {"outage", "no_steady_state"} & codes(document)
+    at_once = metrics_of(a_trial(settings | {"arrivals": "all-at-zero"}), load, folder, scenario="s")
+    assert not at_once["saturated"]

@@ -49,7 +49,7 @@ def saturated(inputs: CheckInputs) -> VerdictReason | None:
         severity="suspect",
         text=f"{inputs.offered_rps:.4g} requests/s were offered and {inputs.achieved_rps:.4g} served: "
         "response times grow with the length of the trial",
-        remedy="Lower rate_rps below what was served.",
+        remedy=f"Lower {'arrivals_rps' if inputs.kind == 'program' else 'rate_rps'} below what was served.",
     )
 
 

@@ -49,12 +49,20 @@ def _ratio(part: float, whole: float) -> float | None:
 def saturated(inputs: MetricInputs) -> bool:
     """Whether more was offered than served: waiting requests grew over the window by more than 5 % of those offered
     and by more than chance would explain (the number in a queue of mean L varies by about sqrt(2 L))."""
-    counts = inputs.counts
-    if not inputs.open_loop or not counts.due:
+    counts, has_rate = inputs.counts, inputs.window.offered_until_ns is not None
+    if not (inputs.open_loop or has_rate) or not counts.due:
         return False
-    growth = counts.due - counts.served
+    growth = counts.due - (counts.served_as_offered if has_rate else counts.served)
     waiting = max(0.0, counts.waiting_at_start + growth / 2)
     return bool(growth > max(0.05 * counts.due, 3 * (2 * waiting) ** 0.5, 1))
+
+
+def offered_rps(inputs: MetricInputs) -> float | None:
+    """Requests due a second: in the window, or between the first and the last arrival where it goes on after that."""
+    window, due = inputs.window, inputs.counts.due
+    if window.offered_until_ns is None:
+        return _rate(due, inputs)
+    return (due - 1) * 1e9 / (window.offered_until_ns - window.start_ns) if due > 1 else None
 
 
 def goodput_ranges(inputs: MetricInputs) -> dict[str, tuple[float, float | None]]:
@@ -295,7 +303,7 @@ METRICS: tuple[Metric, ...] = (
         unit="requests/s",
         better="neither",
         meaning="requests that were due inside the window, a second",
-        value=lambda e: _rate(e.counts.due, e),
+        value=offered_rps,
     ),
     Metric(
         path="achieved_rps",

@@ -20,12 +20,15 @@ RULE_OF_PARTIES = "all due while every party was sending, after the warm-ups"
 class Window:
     """The measured part of a load, [start_ns, end_ns) from the start of load, and the rule that it follows. Replies,
     units and bytes that arrive in it count, or with `own` only those of requests that were due in it: where the load
-    ends with its work, no reply after the end makes up for those before the start."""
+    ends with its work, no reply after the end makes up for those before the start. `offered_until_ns` is the last
+    arrival of a process with a rate where the window goes on until its work is done: what is offered is judged up to
+    there."""
 
     start_ns: int
     end_ns: int
     rule: str = RULE
     own: bool = False
+    offered_until_ns: int | None = None
 
     @property
     def length_s(self) -> float:
@@ -43,11 +46,14 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS, own=True)
 
 
-def window_of_arrivals(samples: Samples) -> Window:
-    """Return the measured window of a simulation: from the first time at which a request was due, to the last end."""
+def window_of_arrivals(samples: Samples, *, has_rate: bool = False) -> Window:
+    """Return the measured window of a simulation: from the first time at which a request was due, to the last end.
+    `has_rate`: its requests arrive at a rate, not at once."""
     batches = [(int(each.due.min()), int(each.last.max())) for each in samples.batches() if each.due.size]
     start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
-    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True)
+    latest_ns = max((int(each.due.max()) for each in samples.batches() if each.due.size), default=0)
+    until_ns = latest_ns if has_rate and latest_ns > start_ns else None
+    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True, offered_until_ns=until_ns)
 
 
 def window_of_simulation(
@@ -57,7 +63,8 @@ def window_of_simulation(
     the end of its `duration_s`, else to the last request; `sending_ended_ns` as in `find_window`."""
     warmup_s, duration_s = settings.get("warmup_s"), settings.get("duration_s")
     if not isinstance(warmup_s, (int, float)):
-        return window_of_arrivals(samples)
+        rate = settings.get("arrivals_rps") if settings.get("arrivals") == "timestamps" else None
+        return window_of_arrivals(samples, has_rate=rate is not None)
     if isinstance(duration_s, (int, float)):
         return find_window(warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=sending_ended_ns)
     due_ns = max((int(each.due.max()) for each in samples.batches() if each.due.size), default=0)

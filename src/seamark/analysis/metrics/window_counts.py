@@ -60,6 +60,7 @@ class WindowCounts:
     cancelled: int = 0
     failures: dict[Failure, int] = field(default_factory=dict)
     served: int = 0
+    served_as_offered: int = 0
     waiting_at_start: int = 0
     replies: int = 0
     units: int = 0
@@ -230,6 +231,8 @@ def _arrivals(counted: WindowCounts, batch: Batch) -> None:
     counted.bytes_received += int(batch.bytes_received[good].sum())
     unserved = np.isin(batch.failure, UNSERVED)
     counted.served += int((inside & ~unserved & sent).sum())
+    if (until_ns := counted.window.offered_until_ns) is not None:
+        counted.served_as_offered += int((inside & ~unserved & sent & (batch.last <= until_ns)).sum())
     finished_before = complete & ~unserved & (batch.last <= start)
     counted.waiting_at_start += int((batch.due < start).sum()) - int(finished_before.sum())
     until = np.minimum(np.where(complete, batch.last, end), end)
