@@ -457,3 +457,22 @@ def test_an_invalid_load_does_not_pass_the_gate(echo, tmp_path):
     done = bench_load(tmp_path, f"http://127.0.0.1:{echo.server_port}/none", "--requests", 20, "--strict")
     assert done.returncode == 1
     assert "Gate not passed: INVALID (none of the " in done.stderr
+
+
+@pytest.mark.services
+def test_a_load_sends_other_prompts_than_the_one_before_unless_asked_for(echo, tmp_path):
+    def prompts(*words: object) -> list[bytes]:
+        echo.seen.clear()
+        done = bench_load(
+            tmp_path,
+            f"http://127.0.0.1:{echo.server_port}/v1/completions",
+            *("--model", "m", "--no-stream", "--requests", 3, "--concurrency", 1, "--duration", 5, *words),
+        )
+        assert ("--prompt-seed" in done.stderr) == (not words)
+        return [body for _, path, _, body in echo.seen if path.endswith("/completions") and b"prompt" in body]
+
+    first, second = prompts(), prompts()
+    assert first
+    assert not set(first) & set(second)
+    again = prompts("--prompt-seed", 5), prompts("--prompt-seed", 5)
+    assert set(again[0]) == set(again[1])

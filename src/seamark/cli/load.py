@@ -2,6 +2,7 @@
 
 import json
 import re
+import secrets
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +51,8 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--mix", help="OpenAI API: classes with weights, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
 @click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting of a load or its driver.")
 @click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of arrivals and bodies.")
+@click.option("--seed", type=int, help="Seed of arrivals and bodies. Default: 1, and new prompts each time.")
+@click.option("--prompt-seed", type=int, help="OpenAI API: seed of the prompts, to send the same again.")
 @click.option("--output", type=click.Path(), help="Keep the raw samples in this Parquet file.")
 @strict_option
 @json_option
@@ -119,7 +121,12 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
         port=port_of(url),
         service="openai" if api else "http",
     )
-    request = first_request(target, arguments["seed"])
+    seed = 1 if arguments["seed"] is None else arguments["seed"]
+    prompt_seed = arguments["seed"] if arguments["prompt_seed"] is None else arguments["prompt_seed"]
+    if api and prompt_seed is None:  # those of the load before would be in the server's prefix cache
+        prompt_seed = secrets.randbelow(1_000_000_000) + 1
+        click.echo(f"Prompts of seed {prompt_seed}: --prompt-seed {prompt_seed} sends them again.", err=True)
+    request = first_request(target, prompt_seed or seed)
     if here:
         look(url, tls, arguments["timeout_s"])
     others = None
@@ -143,7 +150,8 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
                     settings,
                     folder,
                     slos=slos,
-                    seed=arguments["seed"],
+                    seed=seed,
+                    prompt_seed=prompt_seed,
                     ceiling=ceiling_of(Path("results"), client),
                     on_progress=LiveLine(line),
                     launcher=launcher,

@@ -74,13 +74,15 @@ def run_quick_load(
     on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
     launcher: WorkerLauncher | None = None,
     others_before: float | None = None,
+    prompt_seed: int | None = None,
 ) -> DerivedMetrics:
     """Run the load and return what was measured; its samples lie in `folder`.
 
     `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
     many requests each worker has recorded; a worker records what it has once a second or so. Secrets of settings are
     sent, and stand in nothing that is written or returned. `others_before` is what others used of this machine's
-    processors just before. `launcher` starts the workers (None: on this machine).
+    processors just before. `prompt_seed` is that of the prompts, None for `seed`.
+    `launcher` starts the workers (None: on this machine).
     Raises LoadError for a load that cannot begin, or whose workers all died.
     """
     own = own_settings([load_settings.get("pattern")])
@@ -91,6 +93,7 @@ def run_quick_load(
         workers="wire",
         settings={**settings, **address.settings},
         seed=seed,
+        bodies_seed=prompt_seed,
         data=folder.root,
         host=address.host,
         ports={"http": address.port},

@@ -36,7 +36,7 @@ class LoadJob:
 
     With `keep_busy`, a load whose work runs out before that of the loads beside it begins anew: it has no request
     limit, a trace is replayed, and the items of a work list are sent again (work_list.py). Raises ValueError for a
-    program with it: a program runs once.
+    program with it: a program runs once. `bodies_seed` is that of the bodies alone, None for `seed`.
     """
 
     driver: str
@@ -60,10 +60,16 @@ class LoadJob:
     simulated: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     keep_busy: bool = False
+    bodies_seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.keep_busy and self.kind == "program":
             raise ValueError("keep_busy: a program runs once, it cannot begin anew")
+
+    @property
+    def seed_of_bodies(self) -> int:
+        """The seed of what is sent; `seed` is that of when."""
+        return self.seed if self.bodies_seed is None else self.bodies_seed
 
     @cached_property
     def load(self) -> LoadProfile:

@@ -157,7 +157,7 @@ def make_driver(assignment: WorkerAssignment, events: EventFile | None) -> AnyDr
 def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body] | RowBodies:
     """Return the bodies that this worker sends, by request index: the same for all workers, except for rows of a
     trace."""
-    job, seed = assignment.job, seed_for(assignment.job.seed, "bodies")
+    job, seed = assignment.job, seed_for(assignment.job.seed_of_bodies, "bodies")
     worker, workers = assignment.worker, assignment.workers
     rows = row_bodies(driver, job.load, seed=seed, worker=worker, workers=workers, repeated=job.keep_busy)
     counts = (driver.body_count, driver.work_count, job.bodies)
@@ -166,7 +166,7 @@ def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body]
 
 def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
     """Return the quality of the answers by the driver module's hook."""
-    driver, target, seed = assignment.job.driver, assignment.job.target(), assignment.job.seed
+    driver, target, seed = assignment.job.driver, assignment.job.target(), assignment.job.seed_of_bodies
     if target.load.mix:
         from seamark.load.engine.mix import classes_of, mixed_quality
 
