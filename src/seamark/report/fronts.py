@@ -24,6 +24,11 @@ def front_title(front: Front, several: bool) -> str:
     )
 
 
+def front_place(front: Front, several: bool) -> str:
+    """Return where a front is without what it shows: `short: task passkey`; `several` workloads are named."""
+    return ": ".join(filter(None, (front.workload if several else "", _fixed(front)))) or front.workload
+
+
 def _fixed(front: Front) -> str:
     """Return the levels of the other factors: `task passkey, model small`."""
     return ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())

@@ -1,17 +1,29 @@
-"""Quality against a cost: a point for each level, the front as a line through those that no other dominates."""
+"""Quality against a cost: a point for each level, the front as a line through those that no other dominates.
 
-from collections.abc import Sequence
+Points are numbered, as names of twenty methods fit in no panel; one legend below all panels says which is which.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox
 
 from seamark.model.results.front import Front, FrontPoint
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, plain_numbers, written
-from seamark.report.fronts import front_title, share
+from seamark.report.fronts import front_place
 from seamark.report.numbers import level, unit_words
 from seamark.report.page.content import Picture
 
-MOST_FRONTS, MOST_COLUMNS, MOST_NAMED = 9, 3, 12
+MOST_FRONTS, MOST_COLUMNS, MOST_NAMED = 12, 3, 40
+TITLE_WIDTH, NAME_WIDTH = 36, 34
+"""Characters of a line of a title, and of a name in the legend."""
+RADII_PX, ANGLES = (9, 16, 24, 34, 46, 60, 76), 16
 
 
 def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
@@ -20,30 +32,58 @@ def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
     if not shown:
         return None
     columns = min(MOST_COLUMNS, len(shown))
-    rows = -(-len(shown) // columns)
-    several = len({each.workload for each in fronts}) > 1
-    with drawing(max(4.6, 3.4 * columns), 3.1 * rows) as figure:
-        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for axis in axes[len(shown) :]:
-            axis.set_visible(False)
-        for axis, front in zip(axes, shown, strict=False):
-            _draw(axis, front)
-            axis.set_title(front_title(front, several), fontsize=8.5)
+    legend = -(-len(_numbers(shown)) // (columns + 1))
+    with drawing(max(5.2, 3.4 * columns), 2.9 * -(-len(shown) // columns) + 0.2 * legend + 0.3) as figure:
+        draw_fronts(figure, shown, several=len({each.workload for each in fronts}) > 1)
         more = len(fronts) - len(shown)
         return written(
             figure,
             folder,
             "fronts",
             alt=f"{shown[0].quality} against {', '.join(dict.fromkeys(each.cost for each in shown))}",
-            caption="Each point is a level: mean score over the common items, median cost of its trials. Filled"
-            " points and the line are the front; beside a point stands the probability that it is on it. The band"
-            " reaches from the baseline (square) to the margin, where one is stated."
+            caption="Each point is a level, by its number in the legend: mean score over the common items, median"
+            " cost of its trials. Filled points and the line are the front; tables have the probability that a point"
+            " is on it. The band reaches from the baseline (square) to the margin, where one is stated."
             f"{f' Not drawn: {more} more.' if more > 0 else ''}",
         )
 
 
+def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> None:
+    """Draw a panel for each front, and the legend; with `several` workloads a title names its own."""
+    columns = min(MOST_COLUMNS, len(fronts))
+    numbers = _numbers(fronts)
+    axes = list(figure.subplots(-(-len(fronts) // columns), columns, squeeze=False).flat)
+    for axis in axes[len(fronts) :]:
+        axis.set_visible(False)
+    for axis, front in zip(axes, fronts, strict=False):
+        _draw(axis, front)
+        axis.set_title(fill(front_place(front, several), TITLE_WIDTH), fontsize=8.5)
+    names = [f"{number}  {_short(name)}" for name, number in numbers.items()]
+    handles = [Line2D([], [], ls="", label=name) for name in names[:MOST_NAMED]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns + 1, handlelength=0, fontsize=7.5)
+    engine = figure.get_layout_engine()
+    if engine is not None:  # numbers are placed in pixels, so the panels must not move any more
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+    for axis, front in zip(axes, fronts, strict=False):
+        _place_numbers(axis, front, numbers)
+
+
+def _numbers(fronts: Sequence[Front]) -> dict[str, int]:
+    names = dict.fromkeys(level(each.level, front.factor) for front in fronts for each in _known(front))
+    return {name: number for number, name in enumerate(names, 1)}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+
+
+def _known(front: Front) -> list[FrontPoint]:
+    return [each for each in front.points if each.cost is not None and each.quality is not None]
+
+
 def _draw(axis: Axes, front: Front) -> None:
-    known = [each for each in front.points if each.cost is not None and each.quality is not None]
+    known = _known(front)
     base = front.points[0]
     if front.margin is not None and base.quality is not None:
         worst = base.quality + (-front.margin if front.better == "higher" else front.margin)
@@ -56,13 +96,49 @@ def _draw(axis: Axes, front: Front) -> None:
         face = colour if each.on_front else "white"
         marker = "s" if each is base else "o"
         axis.plot([x], [y], marker=marker, ms=6, ls="", color=colour, markerfacecolor=face, zorder=3)
-    for each in known[:MOST_NAMED]:
-        text = f"{level(each.level, front.factor)} ({share(each.probability)})"
-        axis.annotate(text, _place(each), xytext=(5, 4), textcoords="offset points", fontsize=7.5, color=INK)
-    axis.margins(x=0.4, y=0.18)
-    axis.set_xlabel(f"{front.cost} ({unit_words(front.cost_unit)})" if front.cost_unit else front.cost)
-    axis.set_ylabel(front.quality)
+    axis.margins(x=0.12, y=0.18)
+    if all(x >= 0 for x, _ in map(_place, known)):  # no cost is below 0
+        axis.set_xlim(left=max(0.0, axis.get_xlim()[0]))
+    cost = f"{front.cost} ({unit_words(front.cost_unit)})" if front.cost_unit else front.cost
+    axis.set_xlabel(fill(cost, TITLE_WIDTH))
+    axis.set_ylabel(fill(front.quality, TITLE_WIDTH // 2))
+    axis.xaxis.set_major_locator(MaxNLocator(3))
+    axis.yaxis.set_major_locator(MaxNLocator(5))
     plain_numbers(axis.xaxis)
+
+
+def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None:
+    """Write the number of each point beside it, with a line to it where the next free place is further away."""
+    known = _known(front)
+    inside = axis.get_window_extent()
+    points = [tuple(axis.transData.transform(_place(each))) for each in known]
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
+    for each, (x, y) in zip(known, points, strict=True):
+        text = str(numbers[level(each.level, front.factor)])
+        size = 6 + 6 * len(text), 11
+        for radius, angle in _around():
+            left, low = x + radius * math.cos(angle) - size[0] / 2, y + radius * math.sin(angle) - size[1] / 2
+            box = Bbox.from_bounds(left, low, *size)
+            within = inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1)
+            if within and not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(box)
+        middle = axis.transData.inverted().transform(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2))
+        line = (
+            {"arrowstyle": "-", "lw": 0.5, "color": MUTED, "shrinkA": 3, "shrinkB": 2}
+            if radius > RADII_PX[1]
+            else None
+        )
+        axis.annotate(
+            text, _place(each), xytext=tuple(middle), ha="center", va="center", fontsize=7, color=INK, arrowprops=line
+        )
+
+
+def _around() -> Iterator[tuple[int, float]]:
+    """Yield places around a point, the near ones first, from its upper right on."""
+    for radius in RADII_PX:
+        for step in range(ANGLES):
+            yield radius, math.pi / 4 + 2 * math.pi * step / ANGLES
 
 
 def _place(point: FrontPoint) -> tuple[float, float]:
