@@ -13,10 +13,11 @@ from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PA
 from planted_study import planted_results
 
 from seamark.config.read import Recipes
-from seamark.model.results.capacity_plan import CapacityPlan
+from seamark.model.results.capacity_plan import BreaksFirst, CapacityPlan
 from seamark.model.results.fitted_model import FittedServer, InputRange
 from seamark.model.results.prediction_score import PredictionScore
 from seamark.planning.study import Study
+from seamark.report.capacity import plan_lines
 from seamark.storage.codec import parse
 from seamark.trials.simulation.capacity_layouts import choices_of
 
@@ -87,12 +88,16 @@ def test_the_first_sentence_is_the_fewest_servers_with_their_probability(study):
     first = said.splitlines()[0]
     assert first.startswith("2 servers of known meet latency_mean_s <= 0.03 at 150 requests/s with probability 1.00")
     assert "over 40 simulated trials" in first
-    assert "Breaks first: queue." in said
+    assert "Breaks first: queue. At " in said
     assert "Simulated, not measured: Poisson arrivals, 20 s a trial" in said
 
 
 def test_the_document_has_the_answer_the_question_and_every_number_that_was_judged(study):
     code, plan = plan_of(*ASKED, "--price", "price.yaml", "--confidence", "0.9")
+    less = BreaksFirst(
+        part="queue", replicas=1, rate_rps=150.0, objective="latency_mean_s <= 0.03", value_s=0.2, without_s=0.005
+    )
+    assert any("With one server less, 1, at 150" in line for line in plan_lines(replace(plan, breaks_first=less)))
     assert code == 0
     [layout] = plan.layouts
     assert (plan.origin, plan.answer, layout.status, layout.replicas, layout.gpus) == (
@@ -183,7 +188,9 @@ def test_without_an_answer_it_names_the_trial_that_would_tell_most(study, tmp_pa
     assert "has 50 requests/s on one server of known" in said.splitlines()[0]
     code, said = run("--fit", "known.fit.json", "--rate", "60", "--slo", "latency_mean_s <= 0.001", *QUICK)
     assert code == 1
-    assert "No trial would help: every layout misses it by far" in said
+    assert "No number of replicas helps" in said.splitlines()[0]
+    assert "a replica more" not in said
+    assert "Allow more GPUs" not in said
     assert "Breaks first: service time." in said
 
 

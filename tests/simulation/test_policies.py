@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from exhaustive_schedule import shortest_makespan_s
+from optimum import optimum
 from random_workflows import documents, nouns
 
 from seamark.simulation.bounds import lower_bounds
@@ -12,7 +13,6 @@ from seamark.simulation.checker import check_log, check_rules
 from seamark.simulation.engine import simulate
 from seamark.simulation.execution_log import execution_log
 from seamark.simulation.machine import Machine
-from seamark.simulation.optimum import optimum
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.schedule_metrics import schedule_metrics
 from seamark.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode

@@ -18,10 +18,11 @@ SERVICE = "service time"
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """What breaks first at a load: the objective that is missed, by a value in seconds, and that value without the
-    limit `part`."""
+    """What breaks first at a load on some `replicas`: the objective that is missed, by a value in seconds, and that
+    value without the limit `part`."""
 
     part: str
+    replicas: int
     rate_rps: float
     objective: str
     value_s: float
@@ -52,6 +53,7 @@ def bottleneck(
         without_s, part = least(service.without_costs())
     return Bottleneck(
         part=part if without_s <= NOTICED * value_s else SERVICE,
+        replicas=replicas,
         rate_rps=load.rate_rps,
         objective=worst.name,
         value_s=value_s,

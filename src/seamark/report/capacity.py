@@ -35,8 +35,11 @@ def plan_lines(plan: CapacityPlan) -> list[str]:
         )
     if (broken := plan.breaks_first) is not None:
         without = f", without it {number(broken.without_s)} s" if broken.part != "service time" else ""
+        fewer = chosen is not None and 0 < broken.replicas < (chosen.replicas or 0)
+        less = f"With one server less, {broken.replicas}," if fewer else "At"
+        less += " at" if fewer else ""
         lines.append(
-            f"  Breaks first: {broken.part}. At {number(broken.rate_rps)} requests/s {broken.objective} is missed"
+            f"  Breaks first: {broken.part}. {less} {number(broken.rate_rps)} requests/s {broken.objective} is missed"
             f" with {number(broken.value_s)} s{without}"
         )
     elif chosen is not None:

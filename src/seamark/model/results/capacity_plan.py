@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.results.values import Count, Moment, Number, Word
+from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
 
 Status = Literal["meets", "misses", "does_not_fit", "not_fitted", "outside_range"]
 """Of a layout: it meets the objectives with the wanted probability, no number of replicas does, the memory of its GPUs
@@ -63,10 +63,11 @@ class LargestLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class BreaksFirst:
-    """The part of a service that breaks first at a rate: an objective is missed by `value_s`, which would be
-    `without_s` without the limit of that part."""
+    """The part of a service that breaks first at a rate on some `replicas`: an objective is missed by `value_s`, which
+    would be `without_s` without the limit of that part. Plans of an earlier version do not name the replicas."""
 
     part: str
+    replicas: int = field(default=0, metadata=OPTIONAL)
     rate_rps: float
     objective: str
     value_s: float

@@ -9,6 +9,9 @@ from seamark.model.plurals import counted
 from seamark.model.results.capacity_plan import CapacityQuestion, PlannedLayout
 from seamark.trials.simulation.capacity_layouts import NOT_THIS_GPU, Choice
 
+ONE_EACH, OF_THE_LARGEST, HALF = 64, 4, 0.5
+"""Replicas at which no request waits: so many, or so many times those that were judged. A load that still misses in
+half of its trials misses by its service time, and a longer load only makes that surer."""
 CLOSE = 0.02
 """A layout whose probability is above this may meet the objectives, for all that is known."""
 
@@ -77,6 +80,13 @@ def next_trial(
             counted = {"trials": question.trials, "seed": question.seed}
             return judge(service, load, replicas, objectives, fixed=fixed, **counted)
 
+        many = max(ONE_EACH, OF_THE_LARGEST * max(each.replicas for each in layout.judged))
+        alone = odds(many, frozenset(("parameters", "repeats"))).odds.probability
+        if alone <= HALF:
+            return (
+                f"No number of replicas helps: with {many} the queue is gone, and the service time alone misses it"
+                f" (probability {alone:.2f}). Another limit would, or a faster server."
+            )
         last = max(each.replicas for each in layout.judged)
         most = question.most_gpus // max(1, layout.gpus_per_replica)
         if most > last and service.outside(load, last + 1) and odds(most).odds.probability >= question.confidence:
@@ -85,7 +95,8 @@ def next_trial(
                 f" {load.rate_rps / (last + 1):.4g} requests/s on one server of {layout.name}."
             )
         if layout.chosen.probability > CLOSE:
-            return _against(largest_uncertainty(lambda fixed: odds(count, fixed)), layout, load)
+            source = largest_uncertainty(lambda fixed: odds(count, fixed))
+            return _against(source, layout, load, more_help=alone >= question.confidence)
     unfitted = [each for _, each in planned if each.status == "not_fitted"]
     if unfitted:
         first = min(unfitted, key=lambda each: (each.why != NOT_THIS_GPU, each.gpus_per_replica))
@@ -100,8 +111,8 @@ def next_trial(
     return "No trial would help: every layout misses it by far. Allow more GPUs (--most-gpus), or another limit."
 
 
-def _against(source: Source, layout: PlannedLayout, load: PlannedLoad) -> str:
-    """Return a trial that makes the largest uncertainty smaller."""
+def _against(source: Source, layout: PlannedLayout, load: PlannedLoad, *, more_help: bool) -> str:
+    """Return a trial that makes the largest uncertainty smaller; `more_help`: more replicas meet the objectives."""
     count = layout.replicas or 1
     at = f"{load.rate_rps / count:.4g} requests/s on one server of {layout.name}"
     if source == "repeats":
@@ -115,6 +126,6 @@ def _against(source: Source, layout: PlannedLayout, load: PlannedLoad) -> str:
             f" ones at {at}."
         )
     return (
-        f"Arrivals and service times alone decide it, as {count} are at the limit: no trial would tell more, and a"
-        " replica more or a longer load (--duration-s) would."
+        f"Arrivals and service times alone decide it, as {count} are at the limit: no trial would tell more, and"
+        f" {'a replica more or ' if more_help else ''}a longer load (--duration-s) would."
     )
