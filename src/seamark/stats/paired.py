@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from seamark.stats.paired_scores import Labels, Scores, Units, pairs, standard_error, t_quantile, units_of
+from seamark.stats.paired_scores import Labels, Scores, pairs, standard_error, t_quantile, units_of
 from seamark.stats.ranks import Values
 
 CONFIDENCE = 0.95
@@ -71,18 +71,6 @@ class MeanDifference:
     difference: float
     standard_error: float | None
     interval: Limits | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bootstrap:
-    """Mean difference with a percentile interval from `resamples` of whole units; None with fewer than two units."""
-
-    difference: float
-    interval: Limits | None
-    method: Literal["cluster percentile", "item percentile"]
-    units: int
-    resamples: int
-    seed: int
 
 
 def mcnemar(base: Scores, new: Scores) -> McNemar:
@@ -164,44 +152,6 @@ def mean_difference(
     )
 
 
-def bootstrap(
-    base: Scores,
-    new: Scores,
-    *,
-    seed: int,
-    clusters: Labels | None = None,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-) -> Bootstrap:
-    """Return the mean difference with the percentile interval of resamples of whole clusters.
-
-    Each resample draws as many clusters as there are, with replacement, and its mean is over their items (Davison and
-    Hinkley, Bootstrap Methods and their Application, 1997, sections 3.8 and 5.3). It covers less than `confidence`
-    with fewer than about 50 units: `mean_difference` is preferable there. Memory is bounded at about 30 MB, whatever
-    the number of resamples. ValueError for a `confidence` outside (0, 1) and fewer than 2 / (1 - `confidence`)
-    resamples: less than one lies beyond each limit then.
-    """
-    _check_confidence(confidence)
-    if resamples * (1 - confidence) < 2 - 1e-9:
-        raise ValueError(
-            f"resamples is {resamples}; confidence {confidence} needs {2 / (1 - confidence):.0f} or more"
-        )
-    units = units_of(base, new, clusters)
-    interval = None
-    if len(units.sums) > 1:
-        means = _resampled_means(units, resamples, np.random.default_rng(seed))
-        low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-        interval = Limits(low=float(low), high=float(high), confidence=confidence)
-    return Bootstrap(
-        difference=units.mean,
-        interval=interval,
-        method="item percentile" if clusters is None else "cluster percentile",
-        units=len(units.sums),
-        resamples=resamples,
-        seed=seed,
-    )
-
-
 def _signed_sums(sums: Values) -> Values:
     """Return the sums under all sign patterns with a positive first sign; the others are their negatives."""
     signed = sums[:1] if len(sums) else np.zeros(1)
@@ -217,14 +167,6 @@ def _as_extreme(sums: Values, least: float, resamples: int, rng: np.random.Gener
         positive = rng.integers(0, 2, size=(rows, len(sums)), dtype=np.bool_)
         count += int(np.count_nonzero(np.abs(2 * (positive @ sums) - sums.sum()) >= least))
     return count
-
-
-def _resampled_means(units: Units, resamples: int, rng: np.random.Generator) -> Values:
-    count, means = len(units.sums), []
-    for rows in _rows(resamples, count):
-        picked = rng.integers(0, count, size=(rows, count))
-        means.append(units.sums[picked].sum(axis=1) / units.sizes[picked].sum(axis=1))
-    return np.concatenate(means)
 
 
 def _rows(total: int, width: int) -> list[int]:
