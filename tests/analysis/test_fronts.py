@@ -15,6 +15,7 @@ from seamark.model.service import Quality
 from seamark.model.trial import Deployment, Plan
 from seamark.report.comparison import comparison_lines
 from seamark.report.fronts import choice_sentence, front_sentence, share
+from seamark.stats.paired_proportions import score_limits
 from seamark.stats.range import Range
 
 QUALITIES = {"score": RIGHT, "kv_bytes_read": Quality(better="lower")}
@@ -203,6 +204,22 @@ def test_however_many_tasks_there_are_each_has_its_front_of_the_first_cost_and_w
     said = str(choice_sentence(kept))
     assert said.endswith("(task t19); and 14 more."), "19 tasks on which it loses"
     assert not said.startswith("Take")
+
+
+@pytest.mark.parametrize(("by", "kept"), [(-1e-6, False), (1e-6, True)])
+def test_a_front_calls_not_worse_what_the_comparison_of_the_pair_shows_by_its_interval(by, kept):
+    """Four tasks, a method each: one family of four, wider than the two levels of a front alone would need."""
+    trials, seen = [], {}
+    for method, task in product(("dense", "fast"), range(4)):
+        name = f"d--{method}-{task}"
+        trials.append(a_trial({"method": method, "task": f"t{task}"}, id=f"{name}--r1", deployment="d", group="w"))
+        seen[name] = costing(name, SAME if method == "dense" else LOST, (10.0,))
+    edge = -score_limits(500, 40, 0, 1 - 0.1 / 4)[0]
+    comparing = Comparing(quality_margin=edge + by, metrics=("score",), family=("method",), costs=("ttft_ms.p50",))
+    found = compared_factors(plan_of(trials), seen, comparing, QUALITIES)
+    assert found.family == 4
+    assert {each.answers.not_worse for each in found.judged} == {kept}
+    assert {each.points[1].not_worse for each in found.fronts} == {kept}
 
 
 def with_memory(trials):

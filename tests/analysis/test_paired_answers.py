@@ -12,6 +12,7 @@ from seamark.model.scenario import Comparing
 from seamark.model.service import Quality
 from seamark.report.comparison import comparison_lines
 from seamark.stats.compare import compare
+from seamark.stats.paired_proportions import score_limits
 from seamark.stats.range import Range
 
 RIGHT = Quality(range=(0, 1))
@@ -174,3 +175,30 @@ def test_items_that_were_scored_by_other_references_are_not_paired():
     assert found.reason == "the two sides were scored by other references of the same items"
     assert one([answered("a", SAME, key="one")], [answered("b", LOST, key="one")]).comparisons[0].reason is None
     assert one([answered("a", SAME, key="one")], [answered("b", LOST)]).comparisons[0].reason is None
+
+
+@pytest.mark.covers("E-FR29")
+def test_the_printed_interval_is_the_one_that_decides_in_its_family():
+    """Eight methods: a loss of 40 of 500 against margins on both sides of the end of the interval at 1 - 0.1 / 8."""
+    contrasts = tuple(Contrast(workload="w", factor="method", base="a", new=f"b{n}", new_level=n) for n in range(8))
+    seen = {"a": [answered("a", SAME)]} | {f"b{n}": [answered(f"b{n}", LOST)] for n in range(8)}
+
+    def found(margin):
+        comparing = Comparing(metrics=("score",), quality_margin=margin)
+        asked = Question(contrasts=contrasts, comparing=comparing, qualities={"score": RIGHT})
+        return compared(asked, seen)
+
+    first = found(0.1).comparisons[0]
+    assert first.confidence == pytest.approx(1 - 0.1 / 8)
+    assert (first.shift.low, first.shift.high) == pytest.approx(score_limits(500, 40, 0, 1 - 0.1 / 8))
+    edge = -first.shift.low
+    assert [found(edge + by).comparisons[0].answers.not_worse for by in (-1e-6, 1e-6)] == [False, True]
+    assert "intervals at 98.75%" in "\n".join(comparison_lines(found(0.1)))
+
+
+def test_a_level_that_is_not_worse_is_not_called_just_inconclusive():
+    base, new = [1.0] * 80 + [0.0] * 20, [1.0] * 83 + [0.0] * 17
+    [line, *_] = comparison_lines(found := one([answered("a", base)], [answered("b", new)], margin=0.05))
+    assert (found.comparisons[0].verdict, found.comparisons[0].answers.not_worse) == ("inconclusive", True)
+    assert "not worse, else inconclusive" in line
+    assert "a gain of more than" in found.comparisons[0].reason
