@@ -29,7 +29,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = make_results(tmp_path_factory.mktemp("m"), services=(made,), repetitions=1, fail=(), suspect=())
     folder = ScenarioFolder(root=root)
     found = read_json(folder.trial(read_json(folder.plan)["trials"][0]["id"]).metrics)
-    lag = {"p50": 0.1, "p99": 0.2, "max": 0.3}
+    lag = {"ranges": {}, "p50": 0.1, "p99": 0.2, "max": 0.3}
     return found | {"schedule_lag_ms": lag, "offered_rps": 10.0}
 
 
