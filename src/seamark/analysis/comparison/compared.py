@@ -307,7 +307,7 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
             record,
             reason="the verdict depends on how long requests without an answer would have taken: the effect is"
             f" {found.ends[0]:.3g} or {found.ends[1]:.3g}",
-            remedy="the note `percentile_lower_bound` of the trials names why requests had no answer, and what helps.",
+            remedy="the note `percentile_lower_bound` of the trials says why requests had no answer.",
         )
     needed = repetitions_for(alpha, family)
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
