@@ -1,6 +1,7 @@
 """The driver of servers with the OpenAI API: what it asks, what a whole reply is worth, and real loads."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -10,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from samples import a_load, a_trial, write_samples
 from service_environment import ROOT
 
 import seamark
+from seamark.analysis.metrics import derive_metrics
 from seamark.config.read import read_services
 from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.drivers.openai.replies import WholeDecoder
@@ -24,6 +27,8 @@ from seamark.load.driver import Target
 from seamark.load.engine.event_loop import encode_all
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import CHUNK, MISSING_NS, Failure
+from seamark.storage.codec import encode
+from seamark.storage.paths import TrialFolder
 from seamark.testservers.truth import read_truth
 
 ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
@@ -296,6 +301,32 @@ def test_tokens_and_chunks_of_a_load_are_those_of_the_known_answer(served, asks,
     assert set(np.bincount(chunks["index"], chunks["events"])) == {per_choice * many}
     assert (samples["first_ns"] != MISSING_NS).all()
     assert outcome.quality == {"prompt_tokens_ratio": 1.0, "prompt_tokens_right_ratio": 1.0}
+
+
+MIX = '{"long": {"weight": 3, "gen_tokens": 24}, "short": {"weight": 1, "gen_tokens": 6}}'
+SHORT = (
+    ({"gen_tokens": 12, "batch": 2}, [24], True),
+    ({"mix": MIX}, [24, 6], True),
+    ({"gen_tokens": 6}, [6], False),
+    ({"gen_tokens": 12, "ignore_eos": False}, [0], False),
+)
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR09")
+@pytest.mark.parametrize(("asks", "tokens", "short"), SHORT, ids=["half", "a mix", "all", "an end of its own"])
+def test_replies_shorter_than_asked_are_suspect_by_what_each_request_asked_for(asks, tokens, short, known, tmp_path):
+    """A server that ends each reply after 6 tokens."""
+    outcome, samples, _ = loaded(known("--chunks=6"), tmp_path, shards=2, **asks)
+    asked = sum(tokens[kind] for kind in samples["kind"])
+    assert sum(report.asked_units for report in outcome.reports) == asked
+    folder = TrialFolder(root=tmp_path / "trial")
+    write_samples(folder.samples, samples)
+    load = a_load(unit="token", kinds=list(outcome.kinds), workers=encode(outcome.reports))
+    reasons = derive_metrics(a_trial(), load, folder, scenario="s").metrics.reasons
+    said = [re.findall(r"[\d.]+%?", reason.text) for reason in reasons if reason.code == "replies_short"]
+    mean = 6 * asks.get("batch", 1)
+    assert said == ([[f"{mean}", f"{200 * mean / asked:.0%}", f"{asked / 200:.4g}"]] if short else [])
 
 
 @pytest.mark.services

@@ -202,6 +202,9 @@ class Wire(Driver):
     most_units: int = 0
     """Units of the largest reply that the requests encoded so far allow; 0 if requests do not state it."""
 
+    asked_units: int = 0
+    """Units that the reply to the request encoded last has to have; 0 if it may end sooner."""
+
     @abstractmethod
     def address(self) -> tuple[str, int]:
         """Return host and port of the service."""

@@ -63,6 +63,7 @@ class CheckInputs:
     `stalled_s` and `longest_stall_s`: how long the worst worker stood still inside the window, in all and at once.
     Of all requests, good or not, `ended_per_s` inside the window; those sent inside it took `stay_mean_s`.
     Of `uncounted` of all good `replies` the service did not say how many units they have; `counts_units`: few enough.
+    The others have `counted_units` of `asked_units` that their requests asked for, 0 where a reply may end sooner.
     `first_chunk_tokens`: mean tokens of a chunk where those of the first are not known, which makes TPOT too low by
     `tpot_low_ratio`.
     `held_open` streams were still open after their last content, on average, each for `held_open_mean_s`.
@@ -137,6 +138,8 @@ class CheckInputs:
     uncounted: int = 0
     counts_units: bool = True
     replies: int = 0
+    counted_units: int = 0
+    asked_units: int = 0
     first_chunk_tokens: float | None = None
     tpot_low_ratio: float = 0.0
     slos_missed: Sequence[str] = ()

@@ -61,6 +61,7 @@ CHECKS: tuple[Check, ...] = (
     result.extrapolated,
     result.quality_floor,
     result.slo_missed,
+    result.replies_short,
     result.tokens_not_counted,
     result.first_chunk_not_counted,
     result.percentile_lower_bound,

@@ -13,6 +13,10 @@ LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
 """Ratios by which a time per token may be too low, without any reason and without doubt about it."""
 
 
+SHORT_REPLIES = 0.9
+"""Ratio of the units asked for below which replies are another load than the one that was asked for."""
+
+
 def trial_failed(inputs: CheckInputs) -> VerdictReason | None:
     """There are no metrics at all."""
     if inputs.status == "ok":
@@ -268,6 +272,21 @@ def slo_missed(inputs: CheckInputs) -> VerdictReason | None:
         severity="note",
         text=f"objective missed: {'; '.join(inputs.slos_missed)}",
         remedy="Lower the load, or change the deployment.",
+    )
+
+
+def replies_short(inputs: CheckInputs) -> VerdictReason | None:
+    """Good replies with less than 90 % of the tokens asked for are a lighter load, unless `ignore_eos` is false."""
+    replies = inputs.replies - inputs.uncounted
+    if replies <= 0 or inputs.counted_units >= SHORT_REPLIES * inputs.asked_units:
+        return None
+    mean, asked = inputs.counted_units / replies, inputs.asked_units / replies
+    return VerdictReason(
+        code="replies_short",
+        severity="suspect",
+        text=f"good replies have {mean:.4g} {inputs.unit}s (mean), {mean / asked:.0%} of the {asked:.4g} asked for",
+        remedy="Ask for what the server sends (gen_tokens), or set ignore_eos to false where replies may end by "
+        "themselves.",
     )
 
 

@@ -107,6 +107,8 @@ def check_inputs(
         uncounted=counts.uncounted,
         counts_units=counts.counts_units,
         replies=counts.whole_good,
+        counted_units=counts.counted_units,
+        asked_units=_asked_units(load),
         first_chunk_tokens=counts.first_chunk.tokens_in_chunk if counts.first_chunk else None,
         tpot_low_ratio=counts.first_chunk.too_low_ratio if counts.first_chunk else 0.0,
         slos_missed=[_missed(slo) for slo in missed if slo.metric not in quality],
@@ -250,6 +252,12 @@ def _worker_cpu(workers: Iterable[WorkerReport]) -> float | None:
 def _held_open(workers: Iterable[WorkerReport]) -> float:
     """Return the mean number of streams that were open after their last content."""
     return float(sum((worker.held_open_s or 0.0) / worker.wall_s for worker in workers if worker.wall_s))
+
+
+def _asked_units(load: LoadRecord) -> int:
+    """Return the units that the good replies were to have; 0 where not all of these are in the workers' reports."""
+    asked = [worker.asked_units if worker.ok else None for worker in load.workers]
+    return 0 if len(load.sessions) > 1 or None in asked else sum(units or 0 for units in asked)
 
 
 def _held_open_mean_s(workers: Sequence[WorkerReport]) -> float | None:

@@ -41,7 +41,7 @@ class WindowCounts:
     which they arrived.
 
     Of `whole_good` good replies, warm-up and all, the service did not say of `uncounted` how many units they have:
-    `units` then counts their chunks.
+    `units` then counts their chunks. `counted_units` are those of all others.
 
     `good` requests meet every objective on a single one; `perhaps_good` were cut off or never sent before they
     missed any.
@@ -85,6 +85,7 @@ class WindowCounts:
     inter_chunk: TimeDistribution = field(default_factory=TimeDistribution)
     whole_good: int = 0
     uncounted: int = 0
+    counted_units: int = 0
     streamed_units: float | None = None
     first_chunk: FirstChunk | None = None
     reads: int = 0
@@ -208,6 +209,7 @@ def _whole(counted: WindowCounts, batch: Batch) -> None:
     counted.whole_units += int(batch.units[good].sum())
     counted.whole_good += int(good.sum())
     counted.uncounted += int((good & (batch.uncounted != 0)).sum())
+    counted.counted_units += int(batch.units[good & (batch.uncounted == 0)].sum())
     if len(batch.last):
         counted.whole_end_ns = max(counted.whole_end_ns, int(batch.last.max()))
     sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS

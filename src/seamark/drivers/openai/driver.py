@@ -76,7 +76,9 @@ class OpenAi(Wire):
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request on the wire; in pieces where its blocks of ids are those of other requests."""
         ask: Ask = body.content
-        self.most_units = max(self.most_units, len(ask.prompts) * ask.gen_tokens * self._choices)
+        units = len(ask.prompts) * ask.gen_tokens * self._choices
+        self.most_units = max(self.most_units, units)
+        self.asked_units = units if self._fields.get("ignore_eos") else 0
         return self._in_pieces(ask) if ask.blocks else self._request(compact(self._document(ask)))
 
     def decoder(self) -> StreamDecoder | WholeDecoder:

@@ -13,11 +13,13 @@ from seamark.model.sample import MISSING_NS, Failure
 
 
 class Outgoing(NamedTuple):
-    """One request ready for the wire: whole or in pieces as the owner's `in_pieces` says, its size and kind."""
+    """One request ready for the wire: whole or in pieces as the owner's `in_pieces` says, its size, kind, and the
+    units that its reply has to have, 0 if any."""
 
     data: Any
     size_bytes: int
     kind: int
+    asked_units: int = 0
 
 
 class ConnectionOwner(Protocol):

@@ -44,7 +44,8 @@ def encode_all(driver: Wire, bodies: Bodies) -> list[Request]:
     rows = bodies if isinstance(bodies, (RowBodies, WorkList)) else None
     limit_bytes = LARGEST_BODIES_BYTES if rows is None else LARGEST_BYTES
     for body in bodies:
-        request = NOT_OURS if body is None else Request(data=driver.encode(body), kind=body.kind)
+        data = b"" if body is None else driver.encode(body)
+        request = NOT_OURS if body is None else Request(data=data, kind=body.kind, asked_units=driver.asked_units)
         for piece in request.pieces:
             total_bytes += 0 if id(piece) in seen else len(piece)
             seen.add(id(piece))
@@ -156,6 +157,7 @@ async def _run(
         stalls_ns=generator.stalls.longest(),
         spin_s=flow.spin_ns / 1e9,
         held_open_s=generator.held_open_ns / 1e9,
+        asked_units=generator.asked_units,
         network=room.after(generator.connected_anew, (end_ns - epoch_ns) / 1e9),
         ran_out=flow.ran_out,
         ran_out_s=None if flow.ran_out_ns is None else (flow.ran_out_ns - epoch_ns) / 1e9,

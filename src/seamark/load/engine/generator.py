@@ -48,10 +48,11 @@ NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """An encoded request: its bytes, whole or in pieces, and its kind."""
+    """An encoded request: its bytes, whole or in pieces, its kind, and the driver's `asked_units`."""
 
     data: bytes | tuple[bytes, ...]
     kind: int
+    asked_units: int = 0
 
     @property
     def pieces(self) -> tuple[bytes, ...]:
@@ -62,7 +63,7 @@ class Request:
         pieces = self.pieces
         if len(pieces) > MOST_PIECES:
             pieces = (b"".join(pieces),)
-        return Outgoing(pieces if in_pieces else pieces[0], sum(map(len, pieces)), self.kind)
+        return Outgoing(pieces if in_pieces else pieces[0], sum(map(len, pieces)), self.kind, self.asked_units)
 
 
 class LoadLoop(ABC):
@@ -138,6 +139,7 @@ class Generator:
         self.check_ns = NEVER_NS
         self.completed = 0
         self.held_open_ns = 0
+        self.asked_units = 0
         self.connected_anew = 0
         self.survivors: int | None = None
         self.loop_lag = Accumulator()
@@ -224,6 +226,8 @@ class Generator:
             failure = TIMEOUT
         del self._in_flight[connection]
         self.completed += 1
+        if not failure and not connection.uncounted:
+            self.asked_units += request[3]
         if self._replies is not None and connection.pieces:
             self._replies.add(connection.index, connection.pieces)
             connection.pieces.clear()

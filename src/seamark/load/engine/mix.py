@@ -100,6 +100,7 @@ class Part:
     number: int
     body: Body
     wire: bytes | tuple[bytes, ...] | None = None
+    asked_units: int = 0
 
 
 class _Mixed(Driver, Generic[AnyDriver]):
@@ -205,7 +206,9 @@ class MixedWire(_Mixed[Wire], Wire):
         """Return a request on the wire; the same bytes for the same body of a class."""
         part: Part = body.content
         if part.wire is None:
-            part.wire = self.drivers[part.number].encode(part.body)
+            part.wire = (driver := self.drivers[part.number]).encode(part.body)
+            part.asked_units = driver.asked_units
+        self.asked_units = part.asked_units
         return part.wire
 
     def decoder(self) -> Decoder:

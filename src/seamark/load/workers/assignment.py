@@ -192,8 +192,8 @@ class WorkerCounters:
     `scheduled` - `sent` requests were due and never sent; `written_off` threads hung in a call; `ran_out`: the
     request limit, not the end of the load, ended the sessions; `ran_out_s`: see WorkerReport, None in an open loop,
     where the samples tell it; `spin_s`: CPU time spent in exact waits rather than in work; `held_open_s`: total time
-    that streams stayed open after their last content; `stalls_ns`: see schedule_share.py, `network`: see
-    connection_limits.py. A program has a `category` of its failure, and `quality`.
+    that streams stayed open after their last content; `asked_units`: see WorkerReport; `stalls_ns`: see
+    schedule_share.py, `network`: see connection_limits.py. A program has a `category` of its failure, and `quality`.
     """
 
     scheduled: int
@@ -205,6 +205,7 @@ class WorkerCounters:
     stalls_ns: Sequence[tuple[int, int]] = ()
     spin_s: float = 0.0
     held_open_s: float = 0.0
+    asked_units: int = 0
     network: Mapping[str, Any] | None = None
     written_off: int = 0
     ran_out: bool = False

@@ -51,7 +51,8 @@ class WorkerReport(WorkerPlace):
     """Counters of one worker of a load. `ok` is false for one that failed, with a `reason`; of one that died most
     counters are None. `ran_out`: it ended at the limit of requests, or its arrivals did; `survivors` connections outlived the load;
     `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`: streams were open for
-    so long after their last content, together; `stalls_ns` are times from and until which its loop stood still.
+    so long after their last content, together; `asked_units`: what good replies with counted units were to have of
+    them, together, 0 where requests ask for none; `stalls_ns` are times from and until which its loop stood still.
 
     `ran_out_s` is when its requests, trace or items had run out, since the start of load: in a closed loop the first
     time that a user had nothing left to send, in an open loop the last send, of a program its end. None if they
@@ -82,6 +83,7 @@ class WorkerReport(WorkerPlace):
     quality_error: Word = field(default=None, metadata=OPTIONAL)
     category: Word = field(default=None, metadata=OPTIONAL)
     ran_out_s: Seconds = field(default=None, metadata=OPTIONAL)
+    asked_units: Count = field(default=None, metadata=OPTIONAL)
 
     @property
     def place(self) -> WorkerPlace:
