@@ -120,12 +120,7 @@ def test_a_summary_names_the_factors_that_have_one_start_for_each_level(folder):
         ("metrics", "{}", "damaged"),
         ("metrics", '{"status": "ok"}', "damaged"),
         ("metrics", "\x00\x00", "damaged"),
-        ("histogram", None, "damaged"),
-        ("histogram", '{"histograms": {"response_ns": {}}}', "damaged"),
-        ("histogram", "{}", "damaged"),
-        ("histogram", '{"histograms": {}}', "damaged"),
         ("metrics", '{"status": "failed", "reasons": [1]}', "damaged"),
-        ("histogram", '{"histogra', "damaged"),
     ],
 )
 def test_a_missing_or_damaged_file_is_named_and_changes_nothing_else(folder, name, content, status):
@@ -141,6 +136,23 @@ def test_a_missing_or_damaged_file_is_named_and_changes_nothing_else(folder, nam
     assert treatment["latency_ms"]["n"] == 15_000
     assert treatment["throughput"]["min"] == approx(500, rel=0.001)
     assert treatment["verdict"] == "SUSPECT", "fewer repetitions than planned"
+
+
+@pytest.mark.covers("E-NFR04")
+@pytest.mark.parametrize(
+    "content", [None, '{"histograms": {"response_ns": {}}}', "{}", '{"histograms": {}}', '{"histogra']
+)
+def test_a_trial_without_a_readable_histogram_is_in_every_figure_but_pooled_times_and_suspect(folder, content):
+    trials = three_repetitions(folder)
+    path = folder.trial(trials[2].id).histogram
+    path.unlink() if content is None else path.write_text(content)
+    summary = encode(write_summary(a_plan(trials), folder))
+    assert (summary["ok"], summary["failed"]) == (3, [])
+    treatment = summary["treatments"][0]
+    assert (treatment["repetitions"], treatment["latency_ms"]["n"]) == (3, 15_000)
+    assert treatment["throughput"]["min"] == approx(100, rel=0.001)
+    assert treatment["trial_verdicts"][2] == "SUSPECT"
+    assert ("damaged_file", 1) in [(reason["code"], reason["count"]) for reason in treatment["reasons"]]
 
 
 @pytest.mark.covers("E-NFR04", "E-CLI05")
@@ -168,6 +180,7 @@ def test_samples_that_cannot_be_read_fail_their_trial_only(folder):
     trials = three_repetitions(folder)
     own = folder.trial(trials[0].id)
     own.samples.write_bytes(own.samples.read_bytes()[:500])
+    own.metrics.unlink()
     write_metrics(trials[0], own)
     summary = encode(summarise(a_plan(trials), folder))
     assert (summary["ok"], summary["failed"][0]["category"]) == (2, "no_samples")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.metric import own_marks
+from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.summary import is_older, write_metrics, write_metrics_of_whole
+from seamark.analysis.summary.trial_result import SAMPLES_MISSING, read_histograms
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial, whole_of
@@ -16,6 +18,7 @@ from seamark.telemetry.cut import Beside, cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial
 from seamark.trials.simulation.execution_file import schedule_of_trial
+from seamark.trials.trial_files import commit_mark
 
 
 def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> TrialMetrics:
@@ -82,7 +85,8 @@ def derive_telemetry(scenario: ScenarioFolder, trial: TrialFolder, planned: str)
 
 def is_derived(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether telemetry and metrics are newer than their sources, of this version or without samples, and have
-    the trial's current objectives and the user's own metrics and checks."""
+    the trial's current objectives and the user's own metrics and checks; and, of good ones, whether histograms and
+    samples can be read. Samples that were pruned are not missed."""
     newer = _is_newer(folder.telemetry, folder.load) and _is_newer(folder.metrics, folder.telemetry)
     newer &= not folder.answers_record.exists() or _is_newer(folder.metrics, folder.answers_record)
     for party in trial.parties:
@@ -90,8 +94,24 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
     metrics = read_or_none(folder.metrics, TrialMetrics) if newer else None
     if metrics is None or (metrics.metrics_version < VERSION and folder.samples.exists()):
         return False
+    if metrics.ok and not trial.parties and not _is_whole(folder, metrics):
+        return False
     judged, planned = ([(slo.metric, slo.op, slo.limit) for slo in slos] for slos in (metrics.slos, trial.slos))
     return (judged == planned or not metrics.ok) and metrics.own_marks == own_marks(trial)
+
+
+def _is_whole(folder: TrialFolder, metrics: TrialMetrics) -> bool:
+    """Return whether the histograms and samples of good metrics can be read, or metrics say that samples are missing
+    that are not there. Samples that were changed since are read again."""
+    said = any(reason.code == SAMPLES_MISSING for reason in metrics.reasons)
+    if not folder.samples.exists():
+        return said or ((mark := commit_mark(folder)) is not None and mark.pruned_at is not None)
+    try:
+        read_histograms(folder)
+        open_samples(folder.samples)
+    except (OSError, ValueError):
+        return False
+    return not said and _is_newer(folder.metrics, folder.samples)
 
 
 def can_be_newer(folder: TrialFolder) -> bool:

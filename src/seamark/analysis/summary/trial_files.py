@@ -11,7 +11,7 @@ from seamark.analysis.metrics.document import DerivedMetrics, metrics_of_whole
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import TIMES
 from seamark.analysis.metrics.timeline import Second
-from seamark.analysis.summary.trial_result import record_of
+from seamark.analysis.summary.trial_result import record_of, without_samples
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
@@ -69,6 +69,8 @@ def write_metrics(
 ) -> TrialMetrics:
     """Derive and write the four files of a trial and return its metrics; a failed trial gets all four too.
 
+    Where the samples of a good load cannot be read any more, its figures stay, with the reason `samples_missing`.
+
     `scenario` is what load.json says when it is not given, and the name of the folder around the trial's after that.
     `schedule` as that of `derive_metrics`.
     """
@@ -76,22 +78,23 @@ def write_metrics(
         load = read(folder.load, LoadRecord)
     except (ValueError, OSError) as damage:
         load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
-    return _write(
+    derived = derive_metrics(
         trial,
+        load,
         folder,
-        derive_metrics(
-            trial,
-            load,
-            folder,
-            scenario=scenario or load.scenario or folder.root.parent.name,
-            deployment=deployment,
-            client_is_server=client_is_server,
-            ceiling=ceiling,
-            answers=read_or_none(folder.answers_record, AnswersRecord),
-            schedule=schedule,
-            gpu_hz=gpu_clock_hz(read_or_none(folder.meta, TrialMeta)),
-        ),
+        scenario=scenario or load.scenario or folder.root.parent.name,
+        deployment=deployment,
+        client_is_server=client_is_server,
+        ceiling=ceiling,
+        answers=read_or_none(folder.answers_record, AnswersRecord),
+        schedule=schedule,
+        gpu_hz=gpu_clock_hz(read_or_none(folder.meta, TrialMeta)),
     )
+    if load.ok and not derived.metrics.ok:
+        was = read_or_none(folder.metrics, TrialMetrics)
+        if was is not None and was.ok and was.timestamp == derived.metrics.timestamp:
+            return _write_figures(folder, without_samples(was, str(derived.metrics.reason)))
+    return _write(trial, folder, derived)
 
 
 def gpu_clock_hz(meta: TrialMeta | None) -> float | None:
@@ -120,10 +123,14 @@ def _write(trial: Trial, folder: TrialFolder, derived: DerivedMetrics) -> TrialM
         {name: record_of(times) for name, times in part.items()} for part in (derived.histograms, derived.censored)
     )
     write(folder.histogram, Histograms(trial=trial.id, histograms=histograms, censored=censored))
-    row = flat(derived.metrics)
+    return _write_figures(folder, derived.metrics)
+
+
+def _write_figures(folder: TrialFolder, metrics: TrialMetrics) -> TrialMetrics:
+    row = flat(metrics)
     write_text(folder.metrics_csv, csv_text(list(row), [row]))
-    write(folder.metrics, derived.metrics)
-    return derived.metrics
+    write(folder.metrics, metrics)
+    return metrics
 
 
 def flat(metrics: TrialMetrics) -> dict[str, object]:

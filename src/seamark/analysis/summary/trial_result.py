@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seamark.analysis.checks import worst
+from seamark.analysis.checks import gravest_first, worst
 from seamark.analysis.metrics import VERSION
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import HistogramRecord, Histograms, TrialMetrics, Verdict, VerdictReason
@@ -71,15 +71,18 @@ def read_trial_result(trial: Trial, folder: TrialFolder) -> TrialResult:
                 category=metrics.category,
                 reason=metrics.reason,
             )
-        histograms, censored = read_histograms(folder)
-    except FileNotFoundError as missing:
-        name = str(missing.filename or folder.metrics).rsplit("/", 1)[-1]
-        status = "missing" if name == folder.metrics.name else "damaged"
-        reason = f"no {name}: the trial was not measured" if status == "missing" else f"{name} is missing"
-        return TrialResult(trial=trial, status=status, category=f"{status}_file", reason=reason)
+    except FileNotFoundError:
+        reason = f"no {folder.metrics.name}: the trial was not measured"
+        return TrialResult(trial=trial, status="missing", category="missing_file", reason=reason)
     except (ValueError, OSError) as damage:
         reason = " ".join(str(damage).split())
         return TrialResult(trial=trial, status="damaged", category="damaged_file", reason=reason)
+    try:
+        histograms, censored = read_histograms(folder)
+    except (ValueError, OSError) as damage:
+        text = "histogram.json is missing" if isinstance(damage, FileNotFoundError) else " ".join(str(damage).split())
+        remedy = "`bench collect` derives it again from the samples; pooled percentiles are without it until then."
+        return TrialResult(trial=trial, metrics=suspect(metrics, "damaged_file", text, remedy), status="ok")
     return TrialResult(trial=trial, metrics=metrics, histograms=histograms, censored=censored, status="ok")
 
 
@@ -140,6 +143,22 @@ def is_older(path: Path, noun: type[TrialMetrics] | type[Summary]) -> bool:
         return False
 
 
+SAMPLES_MISSING = "samples_missing"
+
+
+def without_samples(metrics: TrialMetrics, damage: str) -> TrialMetrics:
+    """Return the figures of a trial whose samples cannot be read any more, with a reason. `damage` names the file."""
+    text = f"{damage.rstrip('.')}: the figures stand as they were, and cannot be checked or derived again"
+    return suspect(metrics, SAMPLES_MISSING, text, "Put the file back, or measure it again with `bench retry`.")
+
+
+def suspect(metrics: TrialMetrics, code: str, text: str, remedy: str) -> TrialMetrics:
+    """Return metrics that are SUSPECT at best, with one more reason, in place of one of its code."""
+    reason = VerdictReason(code=code, severity="suspect", text=text, remedy=remedy)
+    reasons = gravest_first([*(one for one in metrics.reasons if one.code != code), reason])
+    return replace(metrics, reasons=reasons, verdict=worst([metrics.verdict, reason.verdict]))
+
+
 def marked(metrics: TrialMetrics) -> TrialMetrics:
     """Return metrics with the reason `older_rule` where an older version made them."""
     if not metrics.ok or metrics.metrics_version >= VERSION:
@@ -148,11 +167,5 @@ def marked(metrics: TrialMetrics) -> TrialMetrics:
     text = f"figures by the rule '{window.rule}' of version {metrics.metrics_version or None} of the metrics"
     if window.start_s is not None:
         text += f": what was due before {window.start_s:.3g} s is in none of them"
-    reason = VerdictReason(
-        code="older_rule",
-        severity="suspect",
-        text=text,
-        remedy="Its samples are gone: do not compare it with others, or measure it again with `bench retry`.",
-    )
-    verdict = worst([metrics.verdict, reason.verdict])
-    return replace(metrics, reasons=(*metrics.reasons, reason), verdict=verdict)
+    remedy = "Its samples are gone: do not compare it with others, or measure it again with `bench retry`."
+    return suspect(metrics, "older_rule", text, remedy)
