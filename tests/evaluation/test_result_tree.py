@@ -5,10 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from samples import a_load, a_metrics
 
 from seamark.errors import UserError
-from seamark.evaluation.evaluated_trial import evaluated
-from seamark.evaluation.result_tree import FILES, folders_of, is_current, is_of_another
+from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated
+from seamark.evaluation.result_tree import FILES, config_of, folders_of, is_current, is_of_another
+from seamark.model.results.answers import AnswersRecord, Score
 from seamark.planning.study import SHIPPED, Study
 from seamark.storage.paths import TrialFolder
 
@@ -51,3 +53,25 @@ def test_a_folder_is_current_for_the_trial_that_it_names_alone_and_only_while_th
     assert not is_current(folder, evaluated(first, own))
     (folder / "config.json").write_text("[]")
     assert not is_of_another(folder, evaluated(first, own)), "a folder that names no trial is left alone"
+
+
+@pytest.mark.covers("B10")
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "{}", "\0" * 400])
+def test_a_folder_whose_figures_are_damaged_is_not_current_and_so_is_written_again(
+    tmp_path: Path, content: str
+) -> None:
+    [first, *_] = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml").plan.trials
+    own, folder = TrialFolder(root=tmp_path / "trial"), tmp_path / "tree"
+    for each in (own.root, folder):
+        each.mkdir()
+    own.metrics.write_text("{}")
+    answers = AnswersRecord(status="ok", answers=2, answered=2, scores={"score": Score(mean=0.5, scored=2)})
+    trial = EvaluatedTrial(trial=first, folder=own, load=a_load(items=2), metrics=a_metrics(), answers=answers)
+    assert trial.whole
+    for name in FILES:
+        (folder / name).write_text(json.dumps(config_of(trial)))
+    (folder / "metrics.json").write_text(json.dumps(trial.document(), indent=1))
+    assert is_current(folder, trial)
+    (folder / "metrics.json").write_text(content)
+    assert not is_current(folder, trial)
+    assert not is_of_another(folder, trial)

@@ -133,7 +133,8 @@ class BenchmarkExecutor:
                 print(f"Scoring {stub.title} again - what it is scored by has changed", flush=True)
             elif trial.whole:
                 done.append(stub)
-                print(f"Skipping {stub.title} - results exist", flush=True)
+                more = "" if is_current(Path(stub.result_dir), trial) else ", and its files are written"
+                print(f"Skipping {stub.title} - results exist{more}", flush=True)
         return done
 
     def _export(self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], written: frozenset[str]) -> None:

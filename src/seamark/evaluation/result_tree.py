@@ -19,6 +19,7 @@ from seamark.errors import UserError
 from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows, micro_metrics, setting_name
 from seamark.evaluation.matrix import path_name
 from seamark.model.trial import Trial
+from seamark.storage.codec import parse_object
 from seamark.storage.documents import write_text
 
 OUT_OF_CSV = ("context", "reply", "facts")
@@ -39,13 +40,17 @@ def is_whole(folder: Path) -> bool:
 
 
 def is_current(folder: Path, trial: EvaluatedTrial) -> bool:
-    """Return whether a folder of the tree is whole, is this trial's, and is not older than the trial's figures."""
+    """Return whether a folder of the tree is whole, is this trial's, is not older than the trial's figures, and has
+    them: a damaged file counts as missing."""
     if not is_whole(folder) or _holder(folder) != _identity(trial):
         return False
+    figures = folder / "metrics.json"
     try:
-        return (folder / "metrics.json").stat().st_mtime_ns >= trial.folder.metrics.stat().st_mtime_ns
-    except FileNotFoundError:
+        said = parse_object(figures.read_text(encoding="utf-8"))
+        older = figures.stat().st_mtime_ns < trial.folder.metrics.stat().st_mtime_ns
+    except (OSError, ValueError):
         return False
+    return not older and (not trial.whole or said == json.loads(json.dumps(trial.document())))
 
 
 def is_of_another(folder: Path, trial: EvaluatedTrial) -> bool:
