@@ -1,11 +1,12 @@
 """Two results that were not measured in turns: no p, and a verdict that knows how far results differ."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
-from test_comparison import HIGH, LOW, one, trials
+from test_comparison import HIGH, LOW, PATH, one, trials
 
 from seamark.analysis.comparison import TwoResults, spread_of
 from seamark.analysis.comparison.two_results import widening
@@ -83,6 +84,24 @@ def test_one_trial_a_side_is_judged_by_a_history_and_by_no_assumption():
     assumed = apart(base, new)
     assert (assumed.verdict, assumed.ratio.low) == ("inconclusive", None)
     assert "`repetitions: 4`" in assumed.remedy
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_two_results_with_ranges_are_judged_by_both_ends(count):
+    """100 to any rate against 200: twice as much by the lower ends, and perhaps far less."""
+    base, new = trials("a", LOW[:count]), trials("b", [2 * value for value in LOW[:count]])
+    open_ended = [replace(each, figures={PATH: replace(each.figure(PATH), high=None)}) for each in base]
+    history = spread_at(0.03, 8)
+    assert apart(base, new, history).verdict == "better"
+    found = apart(open_ended, new, history)
+    assert (found.verdict, found.ratio.value) == ("inconclusive", pytest.approx(2.0))
+    assert apart(new, open_ended, history).verdict == "inconclusive"
+    half = [
+        replace(each, figures={PATH: replace(each.figure(PATH), high=1.1 * each.figure(PATH).low)}) for each in new
+    ]
+    assert apart(base, half, history).verdict == "better"
+    no_limit = [replace(each, figures={PATH: replace(each.figure(PATH), high=None)}) for each in new]
+    assert (apart(open_ended, no_limit, history).ratio, apart(base, no_limit, history).verdict) == (None, "better")
 
 
 def test_a_remedy_that_would_not_help_is_not_given():

@@ -9,7 +9,7 @@ before any value is used.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb
+from math import comb, inf, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -45,9 +45,8 @@ class Comparison:
     family needs.
 
     `pairs` is the number of common blocks. `reachable_p` is the smallest unadjusted p of `method` for groups of these
-    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios. The margin is held
-    against `equivalence`, one of the two, None where so few values attain none of its confidence. `ends` are the two
-    ratios (shifts without a ratio) of values that are ranges, where these give different verdicts.
+    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios. `ends` are the two
+    ratios (shifts without a ratio) of values that are ranges, which `agree` where both give one verdict.
     """
 
     method: Method
@@ -58,12 +57,12 @@ class Comparison:
     new_median: float
     shift: Interval
     ratio: Interval | None
-    equivalence: Interval | None
     p: float
     p_adjusted: float
     reachable_p: float
     verdict: Verdict
     ends: tuple[float, float] | None = None
+    agree: bool = True
 
     @property
     def effect(self) -> float:
@@ -95,7 +94,7 @@ def compare_family(
     """
     size = len(pairs) + len(beside)
     margins = {name: margin if isinstance(margin, Margin) else margin[name] for name in pairs}
-    unadjusted = {name: _compared(base, new, size, alpha, margins[name].of) for name, (base, new) in pairs.items()}
+    unadjusted = {name: _compared(base, new, size, alpha) for name, (base, new) in pairs.items()}
     adjusted = holm([*(comparison.p for comparison in unadjusted.values()), *beside])
     comparisons = {}
     for (name, comparison), p in zip(unadjusted.items(), adjusted[: len(pairs)], strict=True):
@@ -109,29 +108,28 @@ def of_both_ends(one: Comparison, other: Comparison) -> Comparison:
     """Return what comparisons of a pair of groups give together: `one` of the lower ends of the base's ranges and the
     upper ones of the new values', `other` the reverse. A verdict that both give, the larger p, intervals around both.
     """
-    same = one.verdict == other.verdict
+    agree = one.verdict == other.verdict
     effects = [found.shift.estimate if found.ratio is None else found.ratio.estimate for found in (one, other)]
     return replace(
         one,
         new_median=other.new_median,
         shift=_around(one.shift, other.shift),
-        ratio=None if one.ratio is None or other.ratio is None else _around(one.ratio, other.ratio),
-        equivalence=None
-        if one.equivalence is None or other.equivalence is None
-        else _around(one.equivalence, other.equivalence),
+        ratio=None if one.ratio is None or other.ratio is None else _around(one.ratio, other.ratio, least=0.0),
         p=max(one.p, other.p),
         p_adjusted=max(one.p_adjusted, other.p_adjusted),
-        verdict=one.verdict if same else "inconclusive",
-        ends=None if same else (min(effects), max(effects)),
+        verdict=one.verdict if agree else "inconclusive",
+        ends=(min(effects), max(effects)),
+        agree=agree,
     )
 
 
-def _around(one: Interval, other: Interval) -> Interval:
-    """Return the interval around two, with the estimate in their middle, or the finite one of them."""
-    known = [found.estimate for found in (one, other) if np.isfinite(found.estimate)]
+def _around(one: Interval, other: Interval, *, least: float = -inf) -> Interval:
+    """Return the interval around two, with the estimate in their middle, or the one that is limited: an end without a
+    limit makes an estimate infinite, or `least`. NaN where neither is."""
+    known = [found.estimate for found in (one, other) if least < found.estimate < inf]
     return replace(
         one,
-        estimate=sum(known) / len(known) if known else 0.0,
+        estimate=sum(known) / len(known) if known else nan,
         low=min(one.low, other.low),
         high=max(one.high, other.high),
     )
@@ -199,9 +197,7 @@ def signed_rank_p(differences: Values) -> float:
     return float(stats.wilcoxon(differences, zero_method="pratt", method=method).pvalue)
 
 
-def _compared(
-    base: Group, new: Group, family: int, alpha: float, margin_of: Literal["ratio", "difference"]
-) -> Comparison:
+def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
     one, other = _values(base), _values(new)
     if not len(one) or not len(other):
         raise ValueError("each group needs at least one value")
@@ -213,11 +209,10 @@ def _compared(
         assert isinstance(base, Mapping)
         assert isinstance(new, Mapping)
         one, other = (np.array([group[block] for block in blocks], dtype=float) for group in (base, new))
-    confidence = max(1 - alpha, 1 - 2 * alpha / family)
+    confidence = _confidence(family, alpha)
     shift = _interval(method, one, other, confidence)
     logs = (np.log(one), np.log(other)) if positive else (one, other)
     ratio = _exponential(_interval(method, logs[0], logs[1], confidence)) if positive else None
-    decides = ratio if ratio is not None and margin_of == "ratio" else shift
     p = signed_rank_p(logs[1] - logs[0]) if method == "signed-rank" else rank_sum_p(logs[0], logs[1])
     return Comparison(
         method=method,
@@ -228,12 +223,16 @@ def _compared(
         new_median=medians[1],
         shift=shift,
         ratio=ratio,
-        equivalence=decides if decides.confidence >= confidence - ROUNDING else None,
         p=p,
         p_adjusted=p,
         reachable_p=reachable_p(method, len(one), len(other)),
         verdict="inconclusive",
     )
+
+
+def _confidence(family: int, alpha: float) -> float:
+    """Return the confidence of intervals: no test of a family is at less than what two one-sided ones need."""
+    return max(1 - alpha, 1 - 2 * alpha / family)
 
 
 def _values(group: Group) -> Values:
@@ -265,8 +264,9 @@ def _exponential(log: Interval) -> Interval:
 
 
 def _verdict(comparison: Comparison, family: int, better: Direction, margin: Margin, alpha: float) -> Verdict:
-    """Return equivalent if the whole interval of `equivalence` lies within the margin, else better or worse for a
-    significant difference, else inconclusive. A design that can show no difference shows no equivalence either.
+    """Return equivalent if the whole interval lies within the margin, else better or worse for a significant
+    difference, else inconclusive. A design that can show no difference shows no equivalence either, nor do so few
+    values that their interval has less confidence than the family needs.
 
     Without a ratio a margin of it has no meaning: only values without any difference are equivalent then.
     """
@@ -274,9 +274,10 @@ def _verdict(comparison: Comparison, family: int, better: Direction, margin: Mar
         least, most = -margin.value, margin.value
     else:
         least, most = (0.0, 0.0) if comparison.ratio is None else (1 / (1 + margin.value), 1 + margin.value)
-    within = comparison.equivalence
+    within = comparison.shift if comparison.ratio is None or margin.of == "difference" else comparison.ratio
     can_show = comparison.reachable_p * family <= alpha
-    if can_show and within is not None and least <= within.low and within.high <= most:
+    is_sure = within.confidence >= _confidence(family, alpha) - ROUNDING
+    if can_show and is_sure and least <= within.low and within.high <= most:
         return "equivalent"
     if comparison.p_adjusted > alpha or comparison.effect == 0:
         return "inconclusive"

@@ -126,9 +126,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
                 one = replace(record.base, units=1), replace(record.new, units=1)
                 record = replace(record, base=one[0], new=one[1])
                 if record.in_family and record.reason is None:
-                    spread = question.apart.between(record, test.path)
-                    can_alternate = question.apart.can_alternate
-                    record = judged_apart(record, test.margin, spread, can_alternate=can_alternate)
+                    record = judged_apart(record, test.margin, question.apart, test.path, alone.ends)
             records.append(record)
         else:
             records.append(test.record)
@@ -302,12 +300,12 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
     record = replace(_estimated(record, found), p=found.p, p_adjusted=found.p_adjusted, verdict=found.verdict)
     if found.verdict != "inconclusive":
         return record
-    if found.ends is not None:
+    if not found.agree and found.ends is not None:
         return replace(
             record,
             reason="the verdict depends on how long requests without an answer would have taken: the effect is"
             f" {found.ends[0]:.3g} or {found.ends[1]:.3g}",
-            remedy="the note `percentile_lower_bound` of the trials says why requests had no answer.",
+            remedy="the note `percentile_lower_bound` of the trials says why requests had no answer, and what helps.",
         )
     needed = repetitions_for(alpha, family)
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
@@ -381,9 +379,8 @@ def _estimated(record: Compared, found: Comparison) -> Compared:
 
 
 def _effect(interval: Interval | None) -> Effect | None:
-    """Return an estimate with its limits; with one value a side there are none."""
-    if interval is None:
+    """Return an estimate with its limits, of which one value a side has none; None where nothing limits it."""
+    if interval is None or not isfinite(interval.estimate):
         return None
-    ends = (end if interval.confidence > 0 and isfinite(end) else None for end in (interval.low, interval.high))
-    low, high = ends
+    low, high = (end if interval.confidence > 0 and isfinite(end) else None for end in (interval.low, interval.high))
     return Effect(value=interval.estimate, low=low, high=high)

@@ -41,14 +41,17 @@ def widening(spread: Between) -> float:
     return quantile * math.sqrt(2) * spread.sd
 
 
-def judged_apart(record: Compared, margin: Margin, spread: Between, *, can_alternate: bool) -> Compared:
+def judged_apart(
+    record: Compared, margin: Margin, apart: TwoResults, path: str, ends: tuple[float, float] | None
+) -> Compared:
     """Return the record of a family with its verdict: better or worse if the whole interval within the results lies
     beyond the margin and the widening, equivalent if it lies within the margin by the widening.
 
-    Without an interval, one trial a side, the estimate is judged by a spread of the history, as that has the noise of
-    trials in it. A margin that is a difference is widened in proportion to the baseline.
+    Without an interval, one trial a side, the estimate, of ranges both its `ends`, is judged by a spread of the
+    history, as that has the noise of trials in it. A margin that is a difference is widened in proportion to the
+    baseline.
     """
-    of_ratio = margin.of == "ratio"
+    of_ratio, spread = margin.of == "ratio", apart.between(record, path)
     effect, wide = (record.ratio if of_ratio else record.shift), widening(spread)
     if effect is None:
         same = record.shift is not None and (record.shift.value, record.shift.low, record.shift.high) == (0, 0, 0)
@@ -60,16 +63,17 @@ def judged_apart(record: Compared, margin: Margin, spread: Between, *, can_alter
     limit = math.exp(own + more) if of_ratio else own + more
     record = replace(record, between=replace(spread, limit=limit))
     low, high = effect.low, effect.high
-    if spread.results is not None and low is None:
-        low = high = effect.value
-    if low is None or high is None:
-        return replace(record, reason="one trial a side has no interval", remedy=REPEAT)
+    if low is None and high is None:
+        if spread.results is None:
+            return replace(record, reason="one trial a side has no interval", remedy=REPEAT)
+        low, high = ends or (effect.value, effect.value)
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
     if of_ratio:
-        low, high = math.log(low), math.log(high)
+        low, high = math.log(low) if low > 0 else -math.inf, math.log(high)
     if more - own <= low and high <= own - more:
         return replace(record, verdict="equivalent")
     if low > own + more or high < -own - more:
         better = (low > 0) == (record.better == "higher")
         return replace(record, verdict="better" if better else "worse")
     reason = "two results that were not measured in turns may differ by so much without a cause"
-    return replace(record, reason=reason, remedy=IN_TURNS if can_alternate else None)
+    return replace(record, reason=reason, remedy=IN_TURNS if apart.can_alternate else None)
