@@ -14,8 +14,9 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from seamark.analysis.metrics.distribution import STATISTICS
 from seamark.analysis.metrics.metric import Metric
-from seamark.analysis.metrics.table import METRICS, STATISTICS
+from seamark.analysis.metrics.table import METRICS
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import TrialMetrics

@@ -1,7 +1,7 @@
 """Distribution of the times of one window's requests: known times, and lower bounds of unknown ones. Opens no
 file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ EXTREMES: Mapping[str, Callable[[Histogram, Histogram], Range | None]] = {
     "min": censored.minimum,
     "max": censored.maximum,
 }
+STATISTICS = (*QUANTILES, *EXTREMES)
 
 
 class TimeDistribution:
@@ -32,6 +33,14 @@ class TimeDistribution:
 
     def __init__(self) -> None:
         self._known, self._bounds = _Part(), _Part()
+
+    @classmethod
+    def of_histograms(cls, known: Histogram, bounds: Histogram) -> "TimeDistribution":
+        """Return the distribution of merged histograms; its percentiles have their error."""
+        merged = cls()
+        merged._known.histogram, merged._bounds.histogram = known, bounds
+        merged._known.pieces = merged._bounds.pieces = None
+        return merged
 
     def add(self, times: Times, bounds: Times | None = None) -> None:
         """Add times in ns, and lower bounds; a negative one (sent slightly early) counts as zero."""
@@ -69,7 +78,8 @@ class TimeDistribution:
 
     def statistic(self, name: str) -> Range | None:
         """Return both ends of `p99`, `mean`, `min` and the like in ns, None if unknown."""
-        return statistic_of(self.histogram, self.bounds, name) if name in EXTREMES else self.quantile(QUANTILES[name])
+        extreme = EXTREMES.get(name)
+        return self.quantile(QUANTILES[name]) if extreme is None else extreme(self.histogram, self.bounds)
 
     def statistic_ms(self, name: str) -> float | None:
         """Return a statistic in ms, None where it is not known or withheld: a percentile with few samples beyond it
@@ -81,22 +91,14 @@ class TimeDistribution:
         found = self.statistic(name)
         return None if found is None else found.low / 1e6
 
-    def ranges_ms(self) -> dict[str, tuple[float, float | None]]:
+    def ranges_ms(self, names: Iterable[str] = STATISTICS) -> dict[str, tuple[float, float | None]]:
         """Return the ends in ms of the statistics that are no number, or one of unequal ends."""
-        found = {name: one.times(1e-6) for name in (*QUANTILES, *EXTREMES) if (one := self.statistic(name))}
+        found = {name: one.times(1e-6) for name in names if (one := self.statistic(name))}
         return {
             name: (one.low, one.high)
             for name, one in found.items()
             if one.low != one.high or self.statistic_ms(name) is None
         }
-
-
-def statistic_of(known: Histogram, bounds: Histogram, name: str) -> Range | None:
-    """Return both ends of a statistic of merged histograms, None if unknown."""
-    if extreme := EXTREMES.get(name):
-        return extreme(known, bounds)
-    ranks = ranks_of(QUANTILES[name], known.count + bounds.count)
-    return None if ranks is None else censored.quantile(known, bounds, ranks)
 
 
 class _Part:

@@ -339,8 +339,7 @@ def _bounded(times: TimeDistribution) -> BoundedKindTimes:
 
 def _quantiles(times: TimeDistribution) -> dict[str, Any]:
     names = ("mean", *QUANTILES)
-    ranges = {name: ends for name, ends in times.ranges_ms().items() if name in names}
-    return {name: times.statistic_ms(name) for name in names} | {"ranges": ranges}
+    return {name: times.statistic_ms(name) for name in names} | {"ranges": times.ranges_ms(names)}
 
 
 def _rounded(value: Value) -> Value:

@@ -56,7 +56,7 @@ def figures_of(counts: WindowCounts) -> PartFigures:
         latency_ms=PartTimes(
             **{name: response.statistic_ms(name) for name in (*SHOWN, "mean")},
             censored=response.bounds.count,
-            ranges={name: ends for name, ends in response.ranges_ms().items() if name in (*SHOWN, "mean")},
+            ranges=response.ranges_ms((*SHOWN, "mean")),
         ),
     )
 

@@ -5,7 +5,7 @@ The document, its JSON Schema, metrics.csv and the reference are derived from ME
 
 from collections.abc import Callable, Mapping
 
-from seamark.analysis.metrics.distribution import QUANTILES, TimeDistribution
+from seamark.analysis.metrics.distribution import STATISTICS, TimeDistribution
 from seamark.analysis.metrics.metric import Metric, MetricInputs
 from seamark.analysis.metrics.resources import ENERGY, RESOURCES
 from seamark.analysis.metrics.window_counts import WindowCounts
@@ -19,7 +19,6 @@ intended send. 2: the window begins at the end of the warm-up; time-outs are low
 actual send; TPOT leaves out the tokens of the first chunk. 3: what was not seen makes ranges.
 """
 
-STATISTICS = (*QUANTILES, "mean", "min", "max")
 
 BOUNDED: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
     "latency_ms": lambda counts: counts.response,

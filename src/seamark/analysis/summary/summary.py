@@ -7,7 +7,7 @@ from dataclasses import replace
 from seamark.analysis.checks import gravest_first, worst
 from seamark.analysis.comparison import Observation, comparisons_of_summary, observation, table_paths
 from seamark.analysis.metrics import VERSION
-from seamark.analysis.metrics.distribution import EXTREMES, QUANTILES, statistic_of
+from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDistribution
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
@@ -42,7 +42,6 @@ from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, levels_of
 from seamark.stats.histogram import RELATIVE_ERROR, merge
-from seamark.stats.quantiles import samples_needed
 from seamark.stats.range import Range
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder
@@ -176,31 +175,22 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
 def _pooled(results: Sequence[TrialResult], name: str, *, streams: bool = False) -> PooledTimes | None:
     """Return the statistics of all requests of the trials together, None for those that these are too few for;
     None for times of streams without any."""
-    times = merge(result.histograms[name] for result in results if name in result.histograms)
-    bounds = merge(result.censored[name] for result in results if name in result.censored)
-    count = times.count + bounds.count
-    if streams and not count:
+    times = TimeDistribution.of_histograms(
+        merge(result.histograms[name] for result in results if name in result.histograms),
+        merge(result.censored[name] for result in results if name in result.censored),
+    )
+    if streams and not times.count:
         return None
-    names = (*QUANTILES, *EXTREMES)
-    found = {name: one for name in names if (one := statistic_of(times, bounds, name)) is not None}
-    numbers: dict[str, float | None] = {
-        name: one.low for name, one in found.items() if count >= samples_needed(QUANTILES.get(name, 0.5))
-    }
-    numbers |= {"mean": times.mean} | {name: found[name].low for name in ("min", "max") if name in found}
     return PooledTimes(
-        **{name: None if value is None else _ms(value) for name, value in numbers.items()},
-        n=count,
-        censored=bounds.count,
-        ranges={
-            name: (_ms(one.low), None if one.high is None else _ms(one.high))
-            for name, one in found.items()
-            if one.low != one.high or name not in numbers
-        },
+        **{name: _rounded(times.statistic_ms(name)) for name in STATISTICS},
+        n=times.count,
+        censored=times.bounds.count,
+        ranges={name: (_rounded(low), _rounded(high)) for name, (low, high) in times.ranges_ms().items()},
     )
 
 
-def _ms(value_ns: float) -> float:
-    return float(f"{value_ns / 1e6:.9g}")
+def _rounded(value_ms: float | None) -> float | None:
+    return None if value_ms is None else float(f"{value_ms:.9g}")
 
 
 def _span(ranges: Iterable[Range | None]) -> tuple[float, float | None] | None:
