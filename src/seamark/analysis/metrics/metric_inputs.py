@@ -131,8 +131,8 @@ def metric_inputs(
     finite = profile.finite and not is_simulated_load(profile, load)
     asked = Asked(
         response=counted.response.histogram,
-        users=profile.concurrency if profile.closed or finite else None,
-        thinks=profile.think_time_s > 0,
+        closed=profile.closed or finite,
+        think=profile.think_time_s > 0,
         changing=changing,
         virtual=load.origin == "simulated",
     )

@@ -32,7 +32,8 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Arrivals:
-    """Requests due, good replies and failures of a window, in bins of `bin_s` from `start_s` on."""
+    """Requests due, good replies and failures of a window before each of its bins, of `bin_s` from `start_s` on, and
+    before its end."""
 
     start_s: float
     bin_s: float
@@ -40,76 +41,74 @@ class Arrivals:
     good: Counts
     failed: Counts
 
+    @property
+    def bins(self) -> int:
+        return len(self.due) - 1
+
 
 def arrivals_of(samples: Samples, window: Window) -> Arrivals:
     """Count the samples of a window. A failure without an end counts where it was due."""
     length_ns = max(1, window.end_ns - window.start_ns)
     bin_ns = max(FINEST_NS, -(-length_ns // MOST_BINS))
-    due, good, failed = np.zeros((3, -(-length_ns // bin_ns)), dtype=np.int64)
+    due, good, failed = counts = np.zeros((3, 1 - (-length_ns // bin_ns)), dtype=np.int64)
     for batch in samples.batches():
         bad = (batch.failure != 0) & (batch.sent != MISSING_NS)
         ends = np.where(batch.last == MISSING_NS, batch.due, batch.last)
         for into, times_ns in ((due, batch.due), (good, batch.last[batch.good]), (failed, ends[bad])):
             inside = times_ns[(times_ns >= window.start_ns) & (times_ns < window.end_ns)]
-            into += np.bincount((inside - window.start_ns) // bin_ns, minlength=len(into))
+            into += np.bincount(1 + (inside - window.start_ns) // bin_ns, minlength=len(into))
+    due, good, failed = counts.cumsum(axis=1)
     return Arrivals(start_s=window.start_ns / 1e9, bin_s=bin_ns / 1e9, due=due, good=good, failed=failed)
 
 
 def outages(
-    arrivals: Arrivals, timeline: RunTimeline | None, response: Histogram, *, users: int | None, thinks: bool = False
+    arrivals: Arrivals, timeline: RunTimeline | None, response: Histogram, *, closed: bool, think: bool = False
 ) -> tuple[Outage, ...]:
     """Return the outages of a load.
 
     `timeline` shows times with more failures than good replies, None where it is too short for that; `response` has
-    the response times of good replies, in ns; `users` is the concurrency of a closed loop, None for an open one, and
-    `thinks` whether they wait between a reply and the next request.
+    the response times of good replies, in ns. In a `closed` loop users send the next request after a reply, and if
+    they `think` later than that.
     """
     if not response.count:
         return ()
     typical_ns = response.quantile(0.5) or 0.0
-    if users is not None:  # users in step: their mean is the time of a round
+    if closed:  # users in step: their mean is the time of a round
         typical_ns = max(typical_ns, response.mean or 0.0)
-    down = _quiet(arrivals, typical_ns / 1e9, closed=users is not None, thinks=thinks)
+    down = _quiet(arrivals, typical_ns / 1e9, closed=closed, think=think)
     if timeline is not None:
         down = _joined([*down, *_failing(arrivals, timeline)])
-    if sum(end - start for start, end in down) > MOST_SHARE * len(arrivals.due):
+    if sum(end - start for start, end in down) > MOST_SHARE * arrivals.bins:
         return ()
-    due, failed = _sums(arrivals.due), _sums(arrivals.failed)
-    usual = _usual(arrivals, down)
+    due, failed, usual = arrivals.due, arrivals.failed, _usual(arrivals, down)
     return tuple(
         Outage(
             start_s=arrivals.start_s + start * arrivals.bin_s,
             end_s=arrivals.start_s + end * arrivals.bin_s,
-            missed=round(usual * (end - start)) if users is not None else int(due[end] - due[start]),
+            missed=round(usual * (end - start)) if closed else int(due[end] - due[start]),
             failed=int(failed[end] - failed[start]),
         )
         for start, end in down
     )
 
 
-def _quiet(arrivals: Arrivals, typical_s: float, *, closed: bool, thinks: bool) -> list[tuple[int, int]]:
+def _quiet(arrivals: Arrivals, typical_s: float, *, closed: bool, think: bool) -> list[tuple[int, int]]:
     """Return the bins of the gaps between good replies that are outages.
 
     A gap counts from the first request that waits in it: where nothing is asked for, nothing is missed. Half of those
     that are missed have waited for a typical reply: a burst at the end of a gap is no outage.
     """
-    replies = np.flatnonzero(arrivals.good)
-    starts, ends = np.append(0, replies + 1), np.append(replies, len(arrivals.good))
-    due, failed = _sums(arrivals.due), _sums(arrivals.failed)
-    begins = starts
-    asked = np.append(np.flatnonzero(arrivals.due), len(arrivals.due))
-    if not closed or thinks:
-        begins = np.minimum(asked[np.searchsorted(asked, starts)], ends)
+    due, good, failed = arrivals.due, arrivals.good, arrivals.failed
+    replies, asked = np.flatnonzero(np.diff(good)), np.append(np.flatnonzero(np.diff(due)), arrivals.bins)
+    starts, ends = np.append(0, replies + 1), np.append(replies, arrivals.bins)
+    begins = np.minimum(asked[np.searchsorted(asked, starts)], ends) if think or not closed else starts
     if closed:  # a user that has a request under way is not due before its reply
-        held = _sums(arrivals.due)[starts] > _sums(arrivals.good)[starts] + failed[starts]
-        begins = np.where(held, starts, begins)
+        begins = np.where(due[starts] > good[starts] + failed[starts], starts, begins)
     length_s = (ends - begins) * arrivals.bin_s
     fails = failed[ends] - failed[starts]
     long = (length_s >= LEAST_S) & ((length_s >= TYPICAL * typical_s) | (fails >= LEAST_MISSED))
     if closed:
-        usual = _usual(
-            arrivals, [(int(begin), int(end)) for begin, end in zip(begins[long], ends[long], strict=True)]
-        )
+        usual = _usual(arrivals, list(zip(begins[long].tolist(), ends[long].tolist(), strict=True)))
         missed = usual * (ends - begins)
         waited = missed - usual * typical_s / arrivals.bin_s
     else:
@@ -131,8 +130,8 @@ def _longest(lengths: Series) -> float:
     """Return the length that a gap like some others, in rising order, exceeds with probability BY_CHANCE at most.
 
     Their tail is that of a Weibull distribution, log x = c + theta log log(1 / P), with theta of the longest ones
-    (Gardes and Girard, Communications in Statistics 34, 2005). It holds for exponential and lognormal gaps; 0 for too
-    few to tell.
+    (Gardes and Girard, Communications in Statistics 34, 2005). It holds for exponential and lognormal gaps. It is too
+    short for Pareto ones, as a rule that holds for these misses stalls of the others. 0 for too few gaps.
     """
     count = len(lengths)
     tail = min(MOST_TAIL, max(LEAST_TAIL, count // 10))
@@ -155,7 +154,7 @@ def _failing(arrivals: Arrivals, timeline: RunTimeline) -> list[tuple[int, int]]
             and (end - begin) * timeline.part_s >= LEAST_S
             and timeline.failures[begin:end].sum() >= LEAST_MISSED
         ):
-            found.append((round(begin * bins), min(round(end * bins), len(arrivals.due))))
+            found.append((round(begin * bins), min(round(end * bins), arrivals.bins)))
         begin = end
     return found
 
@@ -173,12 +172,7 @@ def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _usual(arrivals: Arrivals, down: list[tuple[int, int]]) -> float:
     """Return the good replies of a bin outside of some spans."""
-    good = _sums(arrivals.good)
+    good = arrivals.good
     lost = sum(end - start for start, end in down)
     answered = int(good[-1]) - sum(int(good[end] - good[start]) for start, end in down)
-    return answered / max(1, len(arrivals.good) - lost)
-
-
-def _sums(counts: Counts) -> Counts:
-    """Return how many of some counts lie before a bin, for all bins and their end."""
-    return np.append(0, np.cumsum(counts))
+    return answered / max(1, arrivals.bins - lost)

@@ -1,4 +1,4 @@
-"""Timeline of the measured window in equal parts: requests due, replies, failures, response times."""
+"""Timeline of the measured window in equal parts: replies, failures, response times."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,14 @@ REPLIES_A_PART = 5
 
 class RunTimeline:
     """Timeline of a load over `parts` equal parts of its measured window. Replies and failures count where they
-    ended, requests where they were due."""
+    ended."""
 
     def __init__(self, samples: Samples, window: Window, parts: int) -> None:
         self.start_ns, self.part_ns, self.parts = window.start_ns, (window.end_ns - window.start_ns) / parts, parts
-        self.due, self.replies, self.failures, self._response_ns = (np.zeros(parts) for _ in range(4))
+        self.replies, self.failures, self._response_ns = (np.zeros(parts) for _ in range(3))
         for batch in samples.batches():
             good, ended = batch.good, batch.last != MISSING_NS
             failed = (batch.failure != 0) & (batch.sent != MISSING_NS)
-            self._add(self.due, batch.due)
             self._add(self.replies, batch.last[good])
             self._add(self._response_ns, batch.last[good], (batch.last - batch.due)[good])
             self._add(self.failures, np.where(ended, batch.last, batch.due)[failed])

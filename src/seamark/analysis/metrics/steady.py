@@ -58,14 +58,14 @@ class SteadyState:
 class Asked:
     """What of a load decides whether it was steady.
 
-    `response`: response times of the good replies, in ns. `users`: those of a closed loop, None for an open one;
-    `thinks`: they wait between a reply and the next request. `changing`: the rate is meant to change. `virtual`: the
-    load is simulated, and its server cannot be away.
+    `response`: response times of the good replies, in ns. `closed`: users send the next request after a reply, and if
+    they `think` later than that. `changing`: the rate is meant to change. `virtual`: the load is simulated, and its
+    server cannot be away.
     """
 
     response: Histogram
-    users: int | None = None
-    thinks: bool = False
+    closed: bool = False
+    think: bool = False
     changing: bool = False
     virtual: bool = False
 
@@ -103,7 +103,8 @@ def state_of_items(samples: Samples, window: Window, asked: Asked) -> SteadyStat
 def _outages(samples: Samples, window: Window, timeline: RunTimeline | None, asked: Asked) -> tuple[Outage, ...]:
     if asked.virtual:
         return ()
-    return outages(arrivals_of(samples, window), timeline, asked.response, users=asked.users, thinks=asked.thinks)
+    arrivals = arrivals_of(samples, window)
+    return outages(arrivals, timeline, asked.response, closed=asked.closed, think=asked.think)
 
 
 def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0) -> str | None:
