@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.plurals import counted
-from seamark.model.results.summary import ObjectiveSummary, Summary, SummaryRow
+from seamark.model.results.summary import ObjectiveSummary, Summary
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, VerdictReason
 from seamark.stats.quantiles import FEWEST, samples_needed
 from seamark.stats.range import Range
@@ -54,13 +54,18 @@ class _Objective:
     """An objective over `of` trials: how many miss it, and in how many it is not known. `value` has the least and the
     greatest end of its values."""
 
-    metric: str
-    text: str
+    slo: ObjectiveSummary | ObjectiveResult
     of: int
     missed: int
     unknown: int
-    value: Range | None
-    op: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.slo.metric} {self.slo.op} {self.slo.limit:g}"
+
+    @property
+    def value(self) -> Range | None:
+        return self.slo.known
 
 
 def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
@@ -81,7 +86,10 @@ def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
         )
         if invalid or (row.verdict == "INVALID" and row.repetitions):
             reasons.append(f"{name}: INVALID{_in(invalid, row.repetitions)} ({_gravest(row.reasons)})")
-        objectives = [_of_summary(slo, row) for slo in row.slos]
+        objectives = [
+            _Objective(slo=slo, of=row.repetitions, missed=slo.of - slo.met, unknown=row.repetitions - slo.of)
+            for slo in row.slos
+        ]
         reasons += [f"{name}: {reason}" for reason in _against(objectives, row.reasons)]
     return Gate(
         trials=summary.trials,
@@ -95,36 +103,16 @@ def gate_of_trial(metrics: TrialMetrics) -> Gate:
     """Return the gate of one trial, as `bench load` measures it."""
     reasons = [f"INVALID ({_gravest(metrics.reasons)})"] if metrics.verdict == "INVALID" else []
     if metrics.ok:
-        reasons += _against([_of_trial(slo) for slo in metrics.slos], metrics.reasons)
+        objectives = [
+            _Objective(slo=slo, of=1, missed=int(slo.met is False), unknown=int(slo.met is None))
+            for slo in metrics.slos
+        ]
+        reasons += _against(objectives, metrics.reasons)
     return Gate(
         trials=1,
         objectives=len(metrics.slos),
         suspect=int(metrics.verdict == "SUSPECT"),
         reasons=tuple(reasons),
-    )
-
-
-def _of_summary(slo: ObjectiveSummary, row: SummaryRow) -> _Objective:
-    return _Objective(
-        metric=slo.metric,
-        text=f"{slo.metric} {slo.op} {slo.limit:g}",
-        of=row.repetitions,
-        missed=slo.of - slo.met,
-        unknown=row.repetitions - slo.of,
-        value=slo.known,
-        op=slo.op,
-    )
-
-
-def _of_trial(slo: ObjectiveResult) -> _Objective:
-    return _Objective(
-        metric=slo.metric,
-        text=f"{slo.metric} {slo.op} {slo.limit:g}",
-        of=1,
-        missed=int(slo.met is False),
-        unknown=int(slo.met is None),
-        value=slo.known,
-        op=slo.op,
     )
 
 
@@ -143,14 +131,15 @@ def _missed(one: _Objective) -> str:
         return f"{one.text} missed{_in(one.missed, one.of)}"
     if one.of == 1:
         return f"{one.text} missed, is {one.value.text}"
-    worst = one.value.low if one.op == ">=" else one.value.high
+    worst = one.value.low if one.slo.op == ">=" else one.value.high
     said = f"at least {one.value.low:.4g}" if worst is None else f"{worst:.4g}"
     return f"{one.text} missed{_in(one.missed, one.of)}, at worst {said}"
 
 
 def _unknown(one: _Objective, *, withheld: bool) -> str:
-    statistic = one.metric.removesuffix("_s").rpartition("_")[2]
-    probability = QUANTILES.get(statistic, QUANTILES["p99"] if one.metric in REQUEST_OBJECTIVES else None)
+    metric = one.slo.metric
+    statistic = metric.removesuffix("_s").rpartition("_")[2]
+    probability = QUANTILES.get(statistic, QUANTILES["p99"] if metric in REQUEST_OBJECTIVES else None)
     if one.value is not None:
         why = f"its value is {one.value.text}"
         if withheld and probability is not None:

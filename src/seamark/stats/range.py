@@ -1,6 +1,7 @@
 """A statistic of which the data give two ends, because some of what it is of was not seen. Imports nothing heavy."""
 
 from dataclasses import dataclass
+from math import inf
 
 NARROW_RATIO = 0.0101
 """A range of less than 1 %, or of two neighbouring bins of a histogram (1.005 % apart), prints as a number."""
@@ -19,9 +20,14 @@ class Range:
         return cls(low=value, high=value)
 
     @property
+    def most(self) -> float:
+        """The upper end, infinite where nothing limits it."""
+        return inf if self.high is None else self.high
+
+    @property
     def is_narrow(self) -> bool:
         """Whether it prints as a number."""
-        return self.high is not None and self.high - self.low <= NARROW_RATIO * abs(self.low)
+        return self.most - self.low <= NARROW_RATIO * abs(self.low)
 
     @property
     def text(self) -> str:
@@ -36,9 +42,6 @@ class Range:
 
     def meets(self, op: str, limit: float) -> bool | None:
         """Return whether the statistic is `<=` or `>=` a limit; None where its ends lie on both sides."""
-        ends = [(end <= limit if op == "<=" else end >= limit) for end in (self.low, _infinite(self.high))]
-        return ends[0] if ends[0] == ends[1] else None
-
-
-def _infinite(high: float | None) -> float:
-    return float("inf") if high is None else high
+        ends = (self.low, self.most)
+        low, high = (end <= limit if op == "<=" else end >= limit for end in ends)
+        return low if low == high else None

@@ -22,7 +22,6 @@ from seamark.model.service import Quality
 from seamark.stats.compare import (
     ALPHA,
     Comparison,
-    Direction,
     Margin,
     Method,
     compare_family,
@@ -93,9 +92,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     }
     scored = {place: test for place, test in enumerate(tests) if test.items is not None}
     size = len(family) + sum(test.record.in_family for test in scored.values())
-    named = {place: test.units for place, test in family.items() if test.units}
-    better = {place: test.record.better for place, test in family.items()}
-    margins, alpha = {place: test.margin for place, test in family.items()}, question.alpha
+    alpha = question.alpha
     paired = {
         place: answers_test(
             test.items, largest=test.largest, family=size if test.record.in_family else 1, alpha=alpha
@@ -105,7 +102,7 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     }
     judged = [place for place in paired if tests[place].record.in_family]
     ps = [paired[place].p for place in judged]
-    results = _by_both_ends(named, better=better, margin=margins, alpha=alpha, beside=ps)
+    results = _by_both_ends(family, alpha, ps)
     adjusted = dict(zip(judged, holm([*ps, *(each.p for each in results.values())]), strict=False))
     records = []
     for place, test in enumerate(tests):
@@ -119,19 +116,17 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         elif test.record.exact:
             records.append(_exact(test.record, test.margin))
         elif test.units is not None:
-            pair, direction, margin = {0: test.units}, {0: test.record.better}, {0: test.margin}
-            alone = _by_both_ends(pair, better=direction, margin=margin, alpha=alpha)[0]
+            alone = _by_both_ends({place: test}, alpha)[place]
             record = _estimated(test.record, alone)
             if question.apart is not None and test.units.kind == "result":
-                one = replace(record.base, units=1), replace(record.new, units=1)
-                record = replace(record, base=one[0], new=one[1])
+                record = replace(record, base=replace(record.base, units=1), new=replace(record.new, units=1))
                 if record.in_family and record.reason is None:
                     record = judged_apart(record, test.margin, question.apart, test.path, alone.ends)
             records.append(record)
         else:
             records.append(test.record)
     if not question.declared:
-        records = [_asked_by_nobody(record, size, alpha) for record in records]
+        records = [_undeclared(record, size, alpha) for record in records]
         size = size if any(record.p is not None for record in records) else 0
     return Comparisons(
         declared=question.declared,
@@ -143,16 +138,12 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     )
 
 
-def _by_both_ends(
-    pairs: Mapping[int, Units],
-    *,
-    better: Mapping[int, Direction],
-    margin: Mapping[int, Margin],
-    alpha: float,
-    beside: Sequence[float] = (),
-) -> dict[int, Comparison]:
+def _by_both_ends(tests: Mapping[int, _Test], alpha: float, beside: Sequence[float] = ()) -> dict[int, Comparison]:
     """Compare a family; one with ranges with its baselines at the lower and the other sides at the upper ends, and
     the reverse."""
+    pairs = {place: test.units for place, test in tests.items() if test.units is not None}
+    better = {place: test.record.better for place, test in tests.items()}
+    margin = {place: test.margin for place, test in tests.items()}
     family = partial(compare_family, better=better, margin=margin, alpha=alpha, beside=beside)
     first: dict[int, Comparison] = family({place: (units.base, units.new_high) for place, units in pairs.items()})
     if not any(units.has_ranges for units in pairs.values()):
@@ -325,11 +316,8 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
 
 def _too_few(number: int, record: Compared, family: int) -> str:
     noun = "start" if record.unit_of_inference == "start" else "repetition"
-    verb, of = (
-        "is" if number == 1 else "are",
-        f" in a family of {counted(family, 'comparison')}" if family > 1 else "",
-    )
-    return f"{counted(number, noun)} {verb} too few to compare levels{of}"
+    of = f" in a family of {counted(family, 'comparison')}" if family > 1 else ""
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'} too few to compare levels{of}"
 
 
 def _exact(record: Compared, margin: Margin) -> Compared:
@@ -355,7 +343,7 @@ def _exact(record: Compared, margin: Margin) -> Compared:
     )
 
 
-def _asked_by_nobody(record: Compared, family: int, alpha: float) -> Compared:
+def _undeclared(record: Compared, family: int, alpha: float) -> Compared:
     """Return a record without its verdict where none could be given, whatever was measured."""
     method: Method = "signed-rank" if record.method == "signed-rank" else "rank-sum"
     reachable = record.p is not None and reachable_p(method, record.base.units, record.new.units) * family <= alpha

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from statistics import median
 
 import numpy as np
@@ -21,7 +20,7 @@ where all of one side came first it is all but one of them."""
 @dataclass(frozen=True, kw_only=True)
 class Units:
     """The values of two treatments that a test may use, of ranges the lower ends; equal keys are a pair. `base_high`
-    and `new_high` have the upper ends, infinite where there is none.
+    and `new_high` have the upper ends, infinite for none.
 
     `kind` says what is counted, `starts` how many starts of a server each side has. `unmatched` are how many trials
     of each side were left out because the other side has none in their block on their start, `apart` how many pairs
@@ -143,12 +142,10 @@ def _units(kind: UnitOfInference, base: Side, new: Side, path: str, starts: tupl
 
 
 def _ends(side: Side, path: str) -> tuple[Values, Values]:
-    """Return the medians of the lower and of the upper ends, infinite where there is none."""
+    """Return the medians of the lower and of the upper ends."""
     found = {key: [_value(trial, path) for trial in trials] for key, trials in side.items()}
     low = {key: median(one.low for one in ranges) for key, ranges in found.items()}
-    return low, {
-        key: median(inf if one.high is None else one.high for one in ranges) for key, ranges in found.items()
-    }
+    return low, {key: median(one.most for one in ranges) for key, ranges in found.items()}
 
 
 def _value(each: Observation, path: str) -> Range:

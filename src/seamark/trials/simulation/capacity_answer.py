@@ -9,9 +9,11 @@ from seamark.model.plurals import counted
 from seamark.model.results.capacity_plan import CapacityQuestion, PlannedLayout
 from seamark.trials.simulation.capacity_layouts import NOT_THIS_GPU, Choice
 
-ONE_EACH, OF_THE_LARGEST, HALF = 64, 4, 0.5
-"""Replicas at which no request waits: so many, or so many times those that were judged. A load that still misses in
-half of its trials misses by its service time, and a longer load only makes that surer."""
+MANY_REPLICAS, MANY_TIMES = 64, 4
+"""Replicas at which no request waits: the first number, or that many times the most that were judged."""
+HALF = 0.5
+"""A load on so many replicas that misses in this share of its trials misses by its service time, and a longer load
+only makes that surer."""
 CLOSE = 0.02
 """A layout whose probability is above this may meet the objectives, for all that is known."""
 
@@ -80,7 +82,7 @@ def next_trial(
             counted = {"trials": question.trials, "seed": question.seed}
             return judge(service, load, replicas, objectives, fixed=fixed, **counted)
 
-        many = max(ONE_EACH, OF_THE_LARGEST * max(each.replicas for each in layout.judged))
+        many = max(MANY_REPLICAS, MANY_TIMES * max(judged.replicas for judged in layout.judged))
         alone = odds(many, frozenset(("parameters", "repeats"))).odds.probability
         if alone <= HALF:
             return (
