@@ -1,7 +1,7 @@
 """Which treatments of two results are compared: those with equal settings, but for what differs everywhere. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from seamark.analysis.comparison.contrasts import Contrast, key, key_of, ordered, sorted_levels
 from seamark.errors import UserError, did_you_mean
@@ -45,27 +45,27 @@ def matched(base: Source, new: Source) -> Matched:
     notes, reasons = [], []
     for workload, one, other in _workloads(base, new):
         varying = _varying(one) | _varying(other)
-        differing = _differing(one, other, varying)
-        for each in differing:
-            told = settings.get(each.fact, Difference(fact=each.fact))
-            values = (dict.fromkeys((*told.base, *each.base)), dict.fromkeys((*told.new, *each.new)))
-            settings[each.fact] = replace(told, base=tuple(values[0]), new=tuple(values[1]))
+        for found in _differing(one, other, varying):
+            known = settings.get(found.fact, found)
+            sides = ((*known.base, *found.base), (*known.new, *found.new))
+            ours, theirs = (tuple(dict.fromkeys(values)) for values in sides)
+            settings[found.fact] = Difference(fact=found.fact, base=ours, new=theirs)
         names = [name for name in _names(one, other) if name in varying]
-        theirs = {key_of(levels, names): treatment for treatment, levels in other.items()}
+        places = {key_of(levels, names): treatment for treatment, levels in other.items()}
         pairs = {
-            treatment: theirs[at] for treatment, levels in one.items() if (at := key_of(levels, names)) in theirs
+            treatment: places[at] for treatment, levels in one.items() if (at := key_of(levels, names)) in places
         }
         shown = [name for name in names if len({key(one[each].get(name)) for each in pairs}) > 1]
         ranks = _ranks(base.plan, one, shown)
-        in_order = sorted(pairs, key=lambda mine: [ranks[name][key(one[mine].get(name))] for name in shown])
+        by_level = sorted(pairs, key=lambda mine: [ranks[name][key(one[mine].get(name))] for name in shown])
         contrasts += [
             Contrast(
                 workload=workload,
                 base=f"base: {mine}",
-                new=f"new: {its}",
+                new=f"new: {pairs[mine]}",
                 fixed={name: one[mine].get(name) for name in shown},
             )
-            for mine, its in ((mine, pairs[mine]) for mine in in_order)
+            for mine in by_level
         ]
         for source, count in ((base, len(one) - len(pairs)), (new, len(other) - len(pairs))):
             if pairs and count:

@@ -9,7 +9,7 @@ from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.stages import read_stages
 from seamark.analysis.metrics.startup import StartUp, find_start_up
-from seamark.analysis.metrics.steady import Asked, SteadyState, state_of_items, steady_state
+from seamark.analysis.metrics.steady import LoadFacts, SteadyState, state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
@@ -129,14 +129,14 @@ def metric_inputs(
     )
     lost = lost_of(load, counted)
     finite = profile.finite and not is_simulated_load(profile, load)
-    asked = Asked(
+    facts = LoadFacts(
         response=counted.response.histogram,
         closed=profile.closed or finite,
         think=profile.think_time_s > 0,
         changing=changing,
         virtual=load.origin == "simulated",
     )
-    steady = (state_of_items if finite else steady_state)(samples, window, asked)
+    steady = (state_of_items if finite else steady_state)(samples, window, facts)
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return MetricInputs(

@@ -55,7 +55,7 @@ class SteadyState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LoadFacts:
     """What of a load decides whether it was steady.
 
     `response`: response times of the good replies, in ns. `closed`: users send the next request after a reply, and if
@@ -70,17 +70,17 @@ class Asked:
     virtual: bool = False
 
 
-def steady_state(samples: Samples, window: Window, asked: Asked) -> SteadyState:
+def steady_state(samples: Samples, window: Window, facts: LoadFacts) -> SteadyState:
     """Judge the measured window of a load.
 
     It is not steady when there was an outage, and when throughput or mean response time changed, by a step at any
     place or by a trend (stats/change.py). A start-up after which nothing changes ends where MSER-5 truncates.
     """
     timeline = run_timeline(samples, window)
-    down = _outages(samples, window, timeline, asked)
+    down = _outages(samples, window, timeline, facts)
     if timeline is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
         return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell", outages=down)
-    if asked.changing:
+    if facts.changing:
         return SteadyState(steady=None, reason="the rate is meant to change", outages=down)
     if timeline is None:
         reason = f"{samples.rows} requests are too few to tell: it takes {LEAST_PARTS * REPLIES_A_PART}"
@@ -94,17 +94,17 @@ def steady_state(samples: Samples, window: Window, asked: Asked) -> SteadyState:
     return _after_start_up(series, timeline, window, SteadyState(steady=False, reason=text, rule=rule))
 
 
-def state_of_items(samples: Samples, window: Window, asked: Asked) -> SteadyState:
+def state_of_items(samples: Samples, window: Window, facts: LoadFacts) -> SteadyState:
     """Return the outages of a finite load. It has no steady state: it ends when its items are done."""
-    down = _outages(samples, window, run_timeline(samples, window), asked)
+    down = _outages(samples, window, run_timeline(samples, window), facts)
     return SteadyState(steady=None, reason="a finite load ends when its items are done", outages=down)
 
 
-def _outages(samples: Samples, window: Window, timeline: RunTimeline | None, asked: Asked) -> tuple[Outage, ...]:
-    if asked.virtual:
+def _outages(samples: Samples, window: Window, timeline: RunTimeline | None, facts: LoadFacts) -> tuple[Outage, ...]:
+    if facts.virtual:
         return ()
     arrivals = arrivals_of(samples, window)
-    return outages(arrivals, timeline, asked.response, closed=asked.closed, think=asked.think)
+    return outages(arrivals, timeline, facts.response, closed=facts.closed, think=facts.think)
 
 
 def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0) -> str | None:

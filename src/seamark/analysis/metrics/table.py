@@ -101,8 +101,8 @@ def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
         path=f"{prefix}.censored",
         unit="requests",
         better="lower",
-        meaning="requests that timed out or were cut off at the end of the load: they "
-        "make ranges of percentiles, and are not in the mean",
+        meaning="requests that timed out or were cut off at the end of the load: they make ranges of percentiles, "
+        "and are not in the mean",
         value=lambda inputs: found.bounds.count if (found := pick(inputs.counts)).count else None,
     )
     return (*statistics, censored)
@@ -172,14 +172,8 @@ METRICS: tuple[Metric, ...] = (
     *_times("latency_ms", "response time: from the intended send to the end of the reply"),
     *_times("service_time_ms", "service time: from the actual send to the end of the reply"),
     *_times("ttft_ms", "time to first token: from the actual send to the first content"),
-    *_times(
-        "ttft_response_ms",
-        "time to first token: from the intended send to the first content",
-    ),
-    *_times(
-        "ttfo_ms",
-        "time to first output: from the actual send to the first content that is no reasoning",
-    ),
+    *_times("ttft_response_ms", "time to first token: from the intended send to the first content"),
+    *_times("ttfo_ms", "time to first output: from the actual send to the first content that is no reasoning"),
     *_times(
         "tpot_ms",
         "time per output token: (last - first content) / (tokens - those of the first chunk, 1 where not known); "
