@@ -68,6 +68,11 @@ def test_results_with_nothing_against_them_pass_and_the_line_says_what_was_judge
             id="missed",
         ),
         pytest.param(
+            with_row(**with_objective(met=1, value=Spread(min=0.02, max=0.31), range=(0.02, None))),
+            "null concurrency=1: latency_p99_s <= 0.1 missed in 1 of 2 trials, at worst at least 0.31",
+            id="missed by a range without an upper end",
+        ),
+        pytest.param(
             with_row(**with_objective(metric="throughput", op=">=", limit=90, met=0, value=Spread(min=7, max=80))),
             "null concurrency=1: throughput >= 90 missed in 2 of 2 trials, at worst 7",
             id="missed from below",

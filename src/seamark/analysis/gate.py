@@ -129,11 +129,12 @@ def _against(objectives: Sequence[_Objective], reasons: Iterable[VerdictReason])
 def _missed(one: _Objective) -> str:
     if one.value is None:
         return f"{one.text} missed{_in(one.missed, one.of)}"
-    if one.of == 1:
+    if one.of == 1 or isinstance(one.slo, ObjectiveResult):
         return f"{one.text} missed, is {one.value.text}"
     worst = one.value.low if one.slo.op == ">=" else one.value.high
-    said = f"at least {one.value.low:.4g}" if worst is None else f"{worst:.4g}"
-    return f"{one.text} missed{_in(one.missed, one.of)}, at worst {said}"
+    if worst is None and one.slo.value is not None:  # no end above: the greatest of the lower ones
+        return f"{one.text} missed{_in(one.missed, one.of)}, at worst at least {one.slo.value.max:.4g}"
+    return f"{one.text} missed{_in(one.missed, one.of)}, at worst {worst:.4g}"
 
 
 def _unknown(one: _Objective, *, withheld: bool) -> str:

@@ -13,7 +13,6 @@ from seamark.model.results.fitted_model import InputRange
 from seamark.simulation.llm.replica import LlmReplica, StepCost
 
 DRAWS = 60
-UNSIZED = StepCost(base_s=0.0, prompt_token_s=0.0, sequence_s=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
