@@ -6,10 +6,11 @@ from typing import Protocol
 from seamark.analysis.metrics.energy import energy_of
 from seamark.analysis.metrics.lost import lost_in_window, lost_of
 from seamark.analysis.metrics.metric import MetricInputs
+from seamark.analysis.metrics.outages import LoadFacts
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.stages import read_stages
 from seamark.analysis.metrics.startup import StartUp, find_start_up
-from seamark.analysis.metrics.steady import LoadFacts, SteadyState, state_of_items, steady_state
+from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds

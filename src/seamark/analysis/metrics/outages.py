@@ -31,6 +31,22 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoadFacts:
+    """What of a load decides whether it was steady, and its server away.
+
+    `response`: response times of the good replies, in ns. `closed`: users send the next request after a reply, and if
+    they `think` later than that. `changing`: the rate is meant to change. `virtual`: the load is simulated, and its
+    server cannot be away.
+    """
+
+    response: Histogram
+    closed: bool = False
+    think: bool = False
+    changing: bool = False
+    virtual: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Arrivals:
     """Requests due, good replies and failures of a window before each of its bins, of `bin_s` from `start_s` on, and
     before its end."""
@@ -46,7 +62,7 @@ class Arrivals:
         return len(self.due) - 1
 
 
-def arrivals_of(samples: Samples, window: Window) -> Arrivals:
+def _arrivals(samples: Samples, window: Window) -> Arrivals:
     """Count the samples of a window. A failure without an end counts where it was due."""
     length_ns = max(1, window.end_ns - window.start_ns)
     bin_ns = max(FINEST_NS, -(-length_ns // MOST_BINS))
@@ -61,21 +77,15 @@ def arrivals_of(samples: Samples, window: Window) -> Arrivals:
     return Arrivals(start_s=window.start_ns / 1e9, bin_s=bin_ns / 1e9, due=due, good=good, failed=failed)
 
 
-def outages(
-    arrivals: Arrivals, timeline: RunTimeline | None, response: Histogram, *, closed: bool, think: bool = False
-) -> tuple[Outage, ...]:
-    """Return the outages of a load.
-
-    `timeline` shows times with more failures than good replies, None where it is too short for that; `response` has
-    the response times of good replies, in ns. In a `closed` loop users send the next request after a reply, and if
-    they `think` later than that.
-    """
-    if not response.count:
+def outages(samples: Samples, window: Window, timeline: RunTimeline | None, facts: LoadFacts) -> tuple[Outage, ...]:
+    """Return the outages of a load. `timeline` shows times with more failures than good replies, None where it is too
+    short for that."""
+    if facts.virtual or not facts.response.count:
         return ()
-    typical_ns = response.quantile(0.5) or 0.0
-    if closed:  # users in step: their mean is the time of a round
-        typical_ns = max(typical_ns, response.mean or 0.0)
-    down = _quiet(arrivals, typical_ns / 1e9, closed=closed, think=think)
+    arrivals, typical_ns = _arrivals(samples, window), facts.response.quantile(0.5) or 0.0
+    if facts.closed:  # users in step: their mean is the time of a round
+        typical_ns = max(typical_ns, facts.response.mean or 0.0)
+    down = _quiet(arrivals, typical_ns / 1e9, facts)
     if timeline is not None:
         down = _joined([*down, *_failing(arrivals, timeline)])
     if sum(end - start for start, end in down) > MOST_SHARE * arrivals.bins:
@@ -85,14 +95,14 @@ def outages(
         Outage(
             start_s=arrivals.start_s + start * arrivals.bin_s,
             end_s=arrivals.start_s + end * arrivals.bin_s,
-            missed=round(usual * (end - start)) if closed else int(due[end] - due[start]),
+            missed=round(usual * (end - start)) if facts.closed else int(due[end] - due[start]),
             failed=int(failed[end] - failed[start]),
         )
         for start, end in down
     )
 
 
-def _quiet(arrivals: Arrivals, typical_s: float, *, closed: bool, think: bool) -> list[tuple[int, int]]:
+def _quiet(arrivals: Arrivals, typical_s: float, facts: LoadFacts) -> list[tuple[int, int]]:
     """Return the bins of the gaps between good replies that are outages.
 
     A gap counts from the first request that waits in it: where nothing is asked for, nothing is missed. Half of those
@@ -101,13 +111,13 @@ def _quiet(arrivals: Arrivals, typical_s: float, *, closed: bool, think: bool) -
     due, good, failed = arrivals.due, arrivals.good, arrivals.failed
     replies, asked = np.flatnonzero(np.diff(good)), np.append(np.flatnonzero(np.diff(due)), arrivals.bins)
     starts, ends = np.append(0, replies + 1), np.append(replies, arrivals.bins)
-    begins = np.minimum(asked[np.searchsorted(asked, starts)], ends) if think or not closed else starts
-    if closed:  # a user that has a request under way is not due before its reply
+    begins = np.minimum(asked[np.searchsorted(asked, starts)], ends) if facts.think or not facts.closed else starts
+    if facts.closed:  # a user that has a request under way is not due before its reply
         begins = np.where(due[starts] > good[starts] + failed[starts], starts, begins)
     length_s = (ends - begins) * arrivals.bin_s
     fails = failed[ends] - failed[starts]
     long = (length_s >= LEAST_S) & ((length_s >= TYPICAL * typical_s) | (fails >= LEAST_MISSED))
-    if closed:
+    if facts.closed:
         usual = _usual(arrivals, list(zip(begins[long].tolist(), ends[long].tolist(), strict=True)))
         missed = usual * (ends - begins)
         waited = missed - usual * typical_s / arrivals.bin_s
@@ -123,7 +133,7 @@ def _quiet(arrivals: Arrivals, typical_s: float, *, closed: bool, think: bool) -
     while len(found) and length_s[found[0]] <= _longest(usual_s[usual_s > 0]):
         usual_s, found = np.append(usual_s, length_s[found[0]]), found[1:]  # as long as others: so is this service
     chosen = np.sort(np.append(found, np.flatnonzero(failing)))
-    return [(int(starts[gap] if closed else begins[gap]), int(ends[gap])) for gap in chosen]
+    return [(int(starts[gap] if facts.closed else begins[gap]), int(ends[gap])) for gap in chosen]
 
 
 def _longest(lengths: Series) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.metrics.outages import arrivals_of, outages
+from seamark.analysis.metrics.outages import LoadFacts, outages
 from seamark.analysis.metrics.run_timeline import (
     LEAST_PARTS,
     REPLIES_A_PART,
@@ -22,7 +22,6 @@ from seamark.analysis.metrics.timeline import SECOND_NS
 from seamark.analysis.metrics.window import Window
 from seamark.model.results.trial_metrics import Outage
 from seamark.stats.change import Change, change
-from seamark.stats.histogram import Histogram
 from seamark.stats.steady import mser
 
 Series = NDArray[np.float64]
@@ -54,22 +53,6 @@ class SteadyState:
         return self.part.start_ns / SECOND_NS
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadFacts:
-    """What of a load decides whether it was steady.
-
-    `response`: response times of the good replies, in ns. `closed`: users send the next request after a reply, and if
-    they `think` later than that. `changing`: the rate is meant to change. `virtual`: the load is simulated, and its
-    server cannot be away.
-    """
-
-    response: Histogram
-    closed: bool = False
-    think: bool = False
-    changing: bool = False
-    virtual: bool = False
-
-
 def steady_state(samples: Samples, window: Window, facts: LoadFacts) -> SteadyState:
     """Judge the measured window of a load.
 
@@ -77,7 +60,7 @@ def steady_state(samples: Samples, window: Window, facts: LoadFacts) -> SteadySt
     place or by a trend (stats/change.py). A start-up after which nothing changes ends where MSER-5 truncates.
     """
     timeline = run_timeline(samples, window)
-    down = _outages(samples, window, timeline, facts)
+    down = outages(samples, window, timeline, facts)
     if timeline is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
         return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell", outages=down)
     if facts.changing:
@@ -96,15 +79,8 @@ def steady_state(samples: Samples, window: Window, facts: LoadFacts) -> SteadySt
 
 def state_of_items(samples: Samples, window: Window, facts: LoadFacts) -> SteadyState:
     """Return the outages of a finite load. It has no steady state: it ends when its items are done."""
-    down = _outages(samples, window, run_timeline(samples, window), facts)
+    down = outages(samples, window, run_timeline(samples, window), facts)
     return SteadyState(steady=None, reason="a finite load ends when its items are done", outages=down)
-
-
-def _outages(samples: Samples, window: Window, timeline: RunTimeline | None, facts: LoadFacts) -> tuple[Outage, ...]:
-    if facts.virtual:
-        return ()
-    arrivals = arrivals_of(samples, window)
-    return outages(arrivals, timeline, facts.response, closed=facts.closed, think=facts.think)
 
 
 def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0) -> str | None:
