@@ -95,6 +95,7 @@ def test_two_results_with_ranges_are_judged_by_both_ends(count):
     assert apart(base, new, history).verdict == "better"
     found = apart(open_ended, new, history)
     assert (found.verdict, found.ratio.value) == ("inconclusive", pytest.approx(2.0))
+    assert "percentile_lower_bound" in found.remedy
     assert apart(new, open_ended, history).verdict == "inconclusive"
     half = [
         replace(each, figures={PATH: replace(each.figure(PATH), high=1.1 * each.figure(PATH).low)}) for each in new

@@ -13,7 +13,7 @@ from seamark.analysis.comparison.metric_names import ComparedMetric, default_met
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.paired_answers import answers_test, paired_judged, paired_record
 from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
-from seamark.analysis.comparison.two_results import TwoResults, judged_apart
+from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, units_of
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import EXACT, Compared, ComparedSide, ComparedVerdict, Comparisons, Effect
@@ -296,7 +296,7 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
             record,
             reason="the verdict depends on how long requests without an answer would have taken: the effect is"
             f" {found.ends[0]:.3g} or {found.ends[1]:.3g}",
-            remedy="the note `percentile_lower_bound` of the trials says why requests had no answer, and what helps.",
+            remedy=UNANSWERED,
         )
     needed = repetitions_for(alpha, family)
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""

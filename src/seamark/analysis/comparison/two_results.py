@@ -13,6 +13,7 @@ ASSUMED_SD = 0.05
 FEWEST_RESULTS = 5
 """Results of a history whose spread is used instead of an assumption."""
 IN_TURNS = "measure both in turns, as levels of one factor in one scenario: then smaller differences have a p."
+UNANSWERED = "the note `percentile_lower_bound` of the trials says why requests had no answer, and what helps."
 REPEAT = "`repetitions: 4` or more give an interval within each result."
 
 
@@ -75,5 +76,9 @@ def judged_apart(
     if low > own + more or high < -own - more:
         better = (low > 0) == (record.better == "higher")
         return replace(record, verdict="better" if better else "worse")
+    if math.isinf(low) or math.isinf(high):
+        return replace(
+            record, reason="requests without an answer leave the effect without a limit", remedy=UNANSWERED
+        )
     reason = "two results that were not measured in turns may differ by so much without a cause"
     return replace(record, reason=reason, remedy=IN_TURNS if apart.can_alternate else None)
