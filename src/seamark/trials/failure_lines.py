@@ -9,7 +9,7 @@ from seamark.storage.paths import ScenarioFolder
 from seamark.trials.progress import Progress, State
 from seamark.trials.repeated_failures import NOT_TRIED
 
-OF_SERVER = ("server_died", "server_never_healthy", "setup_failed", "port_taken")
+SERVER_CATEGORIES = ("server_died", "server_never_healthy", "setup_failed", "port_taken")
 LONGEST_LINE = 200
 MOST = 20
 
@@ -44,7 +44,7 @@ def _end_of_log(state: State, folder: ScenarioFolder, root: Path) -> str:
     if last is None:
         return ""
     deployment = folder.deployment(state.deployment)
-    file = deployment.server_log if state.category in OF_SERVER else folder.trial(state.trial).log
+    file = deployment.server_log if state.category in SERVER_CATEGORIES else folder.trial(state.trial).log
     if not file.exists():
         file = folder.root / "logs" / "load" / f"{state.trial}.log"
     shown = last if len(last) <= LONGEST_LINE else f"{last[:LONGEST_LINE]}..."
