@@ -6,17 +6,15 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import Number, named_by_option, share_of
-from seamark.errors import Mistake, UserError
+from seamark.cli.options import names_argument, share_of
+from seamark.errors import UserError
 
 FAILURES = ("worse", "inconclusive")
 TABLES = (".csv", ".parquet")
 
 
 @click.command("compare")
-@named_by_option("base", "new")
-@click.argument("base", metavar="SCENARIO|BASE", required=False)
-@click.argument("new", metavar="[NEW]", required=False)
+@names_argument("SCENARIO|BASE [NEW]", most=2, needed="a scenario or a folder of results")
 @click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
 @click.option(
     "--baseline",
@@ -33,11 +31,11 @@ TABLES = (".csv", ".parquet")
     " is known by.",
 )
 @click.option(
-    "--margin", type=Number(), metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
+    "--margin", type=float, metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
 )
 @click.option(
     "--quality-margin",
-    type=Number(),
+    type=float,
     metavar="SCORE",
     help="Scores of the same items are equivalent if surely within this of each other. Default: the scenario's.",
 )
@@ -68,8 +66,7 @@ TABLES = (".csv", ".parquet")
     help="Exit with code 1 if a comparison of the family has this verdict; may be repeated.",
 )
 def command(
-    base: str | None,
-    new: str | None,
+    names: tuple[str, ...],
     site: str | None,
     baseline: tuple[str, ...],
     metrics: tuple[str, ...],
@@ -108,6 +105,7 @@ def command(
     from seamark.report.comparison import comparison_lines, comparison_markdown
     from seamark.storage.codec import encode
 
+    base, new = names[0], names[1] if len(names) > 1 else None
     if margin is not None and not (math.isfinite(margin) and 0 < margin < 1):
         raise UserError(f"--margin {margin:g}: give a ratio between 0 and 1, such as 0.05 for 5 %.")
     if quality_margin is not None and not (math.isfinite(quality_margin) and quality_margin > 0):
@@ -117,8 +115,6 @@ def command(
         raise UserError(f"--between {between}: give a share below 1, such as 5%, with two results.")
     if changed is not None and changed.suffix not in TABLES:
         raise UserError(f"--changed {changed}: name a file that ends in {' or '.join(TABLES)}.")
-    if base is None:
-        raise UserError(Mistake(code="missing", path="SCENARIO|BASE", text="name a scenario or a folder of results."))
     one = results_named(Path.cwd(), base, site)
     sides = (one, one)
     if new is None:

@@ -4,19 +4,12 @@ from pathlib import Path
 
 import click
 
-from seamark.errors import Mistake, UserError
+from seamark.cli.options import names_argument
+from seamark.errors import UserError
 
 
 @click.command("fit")
-@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1)
-@click.option(
-    "-c",
-    "--config",
-    "more",
-    multiple=True,
-    metavar="SCENARIO",
-    help="Scenario, its file or its folder of results; may be repeated.",
-)
+@names_argument("[SCENARIO]...", needed="a scenario or a folder of results")
 @click.option(
     "-o",
     "--output",
@@ -33,14 +26,7 @@ from seamark.errors import Mistake, UserError
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of resampling.")
 @click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
-def command(
-    scenarios: tuple[str, ...],
-    more: tuple[str, ...],
-    output: Path,
-    servers: int | None,
-    seed: int,
-    site: str | None,
-) -> None:
+def command(names: tuple[str, ...], output: Path, servers: int | None, seed: int, site: str | None) -> None:
     """Fit a queueing model to each server that open loads were measured on, and say how wrong it is.
 
     A model is a station: equal servers behind one queue, first come, first served, with a distribution of service
@@ -59,11 +45,9 @@ def command(
     from seamark.trials.simulation.fit_inputs import fit_inputs
     from seamark.trials.simulation.fitting import fitted_models
 
-    if not (*more, *scenarios):
-        raise UserError(Mistake(code="missing", path="--config", text="name a scenario or a folder of results."))
     if output.is_dir() or not output.absolute().parent.is_dir():
         raise UserError(f"-o {output}: no file can be written there. Name a file in a folder that exists.")
-    results = [results_named(Path.cwd(), name, site) for name in (*more, *scenarios)]
+    results = [results_named(Path.cwd(), name, site) for name in names]
     found = fitted_models(fit_inputs((each.plan, each.folder) for each in results), servers=servers, seed=seed)
     write(output, found)
     click.echo("\n".join([*fitted_lines(found), f"Models: {output}"]))

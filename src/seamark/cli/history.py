@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import Number, moment, named_by_option, share_of
+from seamark.cli.options import Number, moment, names_argument, share_of
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
@@ -26,8 +26,7 @@ PRESENT = "present"
 
 
 @click.command("history")
-@named_by_option("scenario")
-@click.argument("scenario", metavar="[SCENARIO]", required=False)
+@names_argument("[SCENARIO]", most=1)
 @click.option("--metric", "metrics", multiple=True, metavar="METRIC", help="Path, as latency_ms.p99. Repeatable.")
 @click.option("--treatment", metavar="T", help="Only this one: its id, its workload, or levels as concurrency=1.")
 @click.option("--since", metavar="TIME", help="Only runs since then: 2026-01-31T12:00, or 30d for thirty days ago.")
@@ -58,7 +57,7 @@ PRESENT = "present"
 @click.option("--rebuild", is_flag=True, help="Make the index anew from the results.")
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 def command(
-    scenario: str | None,
+    names: tuple[str, ...],
     metrics: tuple[str, ...],
     treatment: str | None,
     since: str | None,
@@ -91,7 +90,7 @@ def command(
     from seamark.history.series import judge, metric_named, require_baseline
     from seamark.history.text import as_text, document, failures, notes
 
-    scenario = scenario and scenario_name(Path.cwd(), scenario)
+    scenario = scenario_name(Path.cwd(), names[0]) if names else None
     results, start = results_of(Path.cwd(), site), moment("since", since)
     roots = roots_of(results, others, PRESENT)
     with open_index(results, rebuild=rebuild) as index:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option, moment, named_by_option
-from seamark.errors import Mistake, UserError, did_you_mean
+from seamark.cli.options import json_option, moment, names_argument
+from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def command() -> None:
 
 
 @command.command("get")
-@named_by_option("name")
-@click.argument("name", metavar="SCENARIO|ID", required=False)
+@names_argument("SCENARIO|ID", most=1, needed="a scenario or a persistent server")
 @click.option(
     "--component", "components", multiple=True, help="Only this component: server, load, supervisor, serve, run, ..."
 )
@@ -36,7 +35,7 @@ def command() -> None:
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option
 def get(
-    name: str | None,
+    names: tuple[str, ...],
     components: tuple[str, ...],
     since: str | None,
     until: str | None,
@@ -57,8 +56,7 @@ def get(
     """
     from seamark.housekeeping.logs import LogFilter, check_components, collect
 
-    if name is None:
-        raise UserError(Mistake(code="missing", path="SCENARIO|ID", text="name a scenario or a persistent server."))
+    [name] = names
     if output is not None and not output.parent.is_dir():
         raise UserError(f"--output {output}: there is no folder {output.parent}.")
     if output is not None and (output.is_dir() or not output.name):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +88,26 @@ def scenario_among(words: str) -> Callable[[Command], Command]:
     return add
 
 
-def named_by_option(*arguments: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds -c SCENARIO, the same as the first of these arguments, before those that are given
-    without it."""
+def names_argument(metavar: str, *, most: int = sys.maxsize, needed: str = "") -> Callable[[Command], Command]:
+    """Return a decorator that adds the argument `names` of at most so many words, and -c SCENARIO for the first of
+    them. Where one is `needed`, that is what to name."""
 
     def add(function: Command) -> Command:
         @wraps(function)
         def command(**given: Any) -> Any:
-            words = [word for name in ("config", *arguments) if (word := given.pop(name)) is not None]
-            if len(words) > len(arguments) or not all(word.strip() for word in words):
-                text = f"expected at most {counted(len(arguments), 'name')}, none of them empty."
+            names = given["names"] = (*given.pop("config"), *given["names"])
+            if len(names) > most or not all(name.strip() for name in names):
+                limit = f"at most {counted(most, 'name')}" if most < sys.maxsize else "names"
+                text = f"expected {limit}, none of them empty."
                 raise UserError(Mistake(code="no_value", path="--config", text=text))
-            return function(**given, **dict(zip_longest(arguments, words)))
+            if needed and not names:
+                raise UserError(Mistake(code="missing", path="--config", text=f"name {needed}."))
+            return function(**given)
 
-        option = click.option("-c", "--config", "config", metavar="SCENARIO", help="The scenario, as the argument.")
-        return option(command)
+        option = click.option(
+            "-c", "--config", multiple=True, metavar="SCENARIO", help="The same as the argument, and before it."
+        )
+        return click.argument("names", metavar=metavar, nargs=-1)(option(command))
 
     return add
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import Number, json_option
+from seamark.cli.options import Number, json_option, names_argument
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name, site_of
 from seamark.storage.paths import HISTORY
 
 
 @click.command("prune")
-@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1)
-@click.option("-c", "--config", "more", multiple=True, metavar="SCENARIO", help="The same as the argument.")
+@names_argument("[SCENARIO]...")
 @click.option("--logs-days", type=Number(0), metavar="N", help="Keep logs for N days.")
 @click.option("--attempts-days", type=Number(0), metavar="N", help="Keep earlier attempts for N days.")
 @click.option("--standing-days", type=Number(0), metavar="N", help="Keep ended persistent servers for N days.")
@@ -23,9 +22,7 @@ from seamark.storage.paths import HISTORY
 @click.option("--apply", "really", is_flag=True, help="Remove them; without this they are only listed.")
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option
-def command(
-    scenarios: tuple[str, ...], more: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None
-) -> None:
+def command(names: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
     """List files older than the site's `retention`, also of kept runs; with --apply, remove them.
 
     The default for logs, earlier attempts and ended persistent servers is 30 days. Raw samples are removed only when
@@ -43,7 +40,7 @@ def command(
     results, keep = results_of(Path.cwd(), site), site_of(Path.cwd(), site).retention
     known = [path.parent.name for path in results.glob("*/plan.json")]
     known += sorted({path.parent.name for path in results.glob(f"{HISTORY}/*/*/") if path.parent.name not in known})
-    scenarios = tuple(scenario_name(Path.cwd(), word) for word in (*scenarios, *more))
+    scenarios = tuple(scenario_name(Path.cwd(), word) for word in names)
     for name in scenarios:
         if name not in known:
             raise UserError(

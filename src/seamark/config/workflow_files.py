@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from seamark.config.decode import WRONG, decode, hints, is_mapping, known_keys, required
+from seamark.config.decode import WRONG, decode, hints, is_mapping, known_keys
 from seamark.config.json_source import NoJsonError, json_tree
 from seamark.config.yaml_source import Item, Mistakes, holds_mapping, read_text, shown, yaml_tree
 from seamark.errors import UserError, did_you_mean
@@ -60,10 +60,7 @@ BASE_MODEL = "base_model"
 def read_system(path: Path) -> System:
     """Return the system of a file. Raises UserError with every mistake."""
     mistakes = Mistakes()
-    models: dict[str, Model | None] = {}
-    workflows: dict[str, Workflow | None] = {}
-    if (tree := load_document(path, mistakes)) is not None:
-        models, workflows = _system(tree, mistakes, {})
+    models, workflows = _system(load_document(path, mistakes), mistakes)
     mistakes.raise_any()
     return _whole(models, workflows)
 
@@ -79,24 +76,16 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
     """Return the system and the requests of two files, and a note of keys in them that were passed over. Raises
     UserError with every mistake in both."""
     mistakes = Mistakes()
-    passed: PassedOver = {}
-    models: dict[str, Model | None] = {}
-    workflows: dict[str, Workflow | None] = {}
-    if (tree := load_document(system_path, mistakes)) is not None:
-        models, workflows = _system(tree, mistakes, passed)
-    found = load_document(requests_path, mistakes)
-    requests = None if found is None else _requests(found, workflows, mistakes, passed)
+    models, workflows = _system(load_document(system_path, mistakes), mistakes)
+    tree = load_document(requests_path, mistakes)
+    requests = None if tree is None else _requests(tree, workflows, mistakes)
     mistakes.raise_any()
     assert requests is not None
-    keys = ", ".join(f"{key} ({where})" for key, where in sorted(passed.items()))
-    return _whole(models, workflows), requests, (f"Keys that change nothing here: {keys}.",) if passed else ()
+    keys = ", ".join(f"{key} ({where})" for key, where in sorted(mistakes.passed_over.items()))
+    return _whole(models, workflows), requests, (f"Keys that change nothing here: {keys}.",) if keys else ()
 
 
-PassedOver = dict[str, str]
-"""Unknown keys of files that other programs wrote, with the first place of each."""
-
-
-def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes, passed: PassedOver) -> Item:
+def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> Item:
     """Return a mapping without keys that are not allowed. One that is like an allowed key is a mistake, any other is
     passed over: the files of schedulers have keys of their own."""
     if not isinstance(item.value, dict):
@@ -107,7 +96,7 @@ def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes, passed: 
         if did_you_mean(key, allowed):
             mistakes.unknown_key(entry, allowed)
         else:
-            passed.setdefault(key, f"{entry.file}:{entry.line}")
+            mistakes.passed_over.setdefault(key, f"{entry.file}:{entry.line}")
     return replace(item, value={key: entry for key, entry in item.items() if key in allowed})
 
 
@@ -135,16 +124,14 @@ def load_document(path: Path, mistakes: Mistakes) -> Item | None:
     return yaml_tree(text, path, mistakes, MOST_PARTS)
 
 
-def _system(
-    tree: Item, mistakes: Mistakes, passed: PassedOver
-) -> tuple[dict[str, Model | None], dict[str, Workflow | None]]:
+def _system(tree: Item | None, mistakes: Mistakes) -> tuple[dict[str, Model | None], dict[str, Workflow | None]]:
     """Return models and workflows; None in the place of one that has a mistake."""
-    tree = _own_keys(tree, ("models", "workflows"), mistakes, passed)
+    if tree is None:
+        return {}, {}
+    tree = _own_keys(tree, ("models", "workflows"), mistakes)
     items = dict(_entries(tree, "models", mistakes))
-    models = {key: _model(key, _with_base(key, items, mistakes), mistakes, passed) for key in items}
-    workflows = {
-        key: _workflow(key, item, models, mistakes, passed) for key, item in _entries(tree, "workflows", mistakes)
-    }
+    models = {key: _model(key, _with_base(key, items, mistakes), mistakes) for key in items}
+    workflows = {key: _workflow(key, item, models, mistakes) for key, item in _entries(tree, "workflows", mistakes)}
     return models, workflows
 
 
@@ -167,23 +154,23 @@ def _with_base(key: str, items: Mapping[str, Item], mistakes: Mistakes) -> Item:
     while isinstance(item.value, dict):
         values = {**item.value, **values}
         named = item.value.get(BASE_MODEL)
-        if named is None or named.value is None:
+        if named is None or named.value is None or (base := decode(named, str, mistakes)) is WRONG:
             break
-        if named.value not in items:
-            _unknown(named, "model", str(named.value), items, mistakes)
+        if base not in items:
+            _unknown(named, "model", base, items, mistakes)
             break
-        if named.value in seen:
-            mistakes.add(named, f"a circle of base models: {' -> '.join([*seen, named.value])}. Remove one.")
+        if base in seen:
+            mistakes.add(named, f"a circle of base models: {' -> '.join([*seen, base])}. Remove one.")
             break
-        seen.append(named.value)
-        item = items[named.value]
+        seen.append(base)
+        item = items[base]
     return replace(items[key], value=values) if values else items[key]
 
 
-def _model(key: str, item: Item, mistakes: Mistakes, passed: PassedOver) -> Model | None:
+def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     if not is_mapping(item, mistakes):
         return None
-    item = _own_keys(item, (*hints(_ModelKeys), BASE_MODEL), mistakes, passed)
+    item = _own_keys(item, (*hints(_ModelKeys), BASE_MODEL), mistakes)
     item.value.pop(BASE_MODEL, None)
     keys: Any = decode(item, _ModelKeys, mistakes)
     _check_numbers(item, mistakes)
@@ -221,34 +208,28 @@ def _check_numbers(item: Item, mistakes: Mistakes) -> None:
             mistakes.add(entry, f"{entry.text} is too small. Give {least}.")
 
 
-def _workflow(
-    key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes, passed: PassedOver
-) -> Workflow | None:
+def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
     before = mistakes.count
     if not is_mapping(item, mistakes):
         return None
-    item = _own_keys(item, ("name", "nodes", "edges"), mistakes, passed)
+    item = _own_keys(item, ("name", "nodes", "edges"), mistakes)
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
     for each in _parts(item, "nodes", mistakes, needed=True):
-        keys: Any = decode(_own_keys(each, hints(_NodeKeys), mistakes, passed), _NodeKeys, mistakes)
+        keys: Any = decode(_own_keys(each, hints(_NodeKeys), mistakes), _NodeKeys, mistakes)
         if keys is WRONG:
             continue
         if keys.id in nodes:
             mistakes.add(each.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
         if models and keys.model not in models:
             _unknown(each.value["model"], "model", keys.model, models, mistakes)
-        nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in required(_NodeKeys)} | _lists(keys))
+        nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in hints(_NodeKeys)})
     if mistakes.count > before:
         return None  # an edge to a node that was not read is no mistake of its own
-    edges = _edges(item, nodes, mistakes, passed)
+    edges = _edges(item, nodes, mistakes)
     if mistakes.count > before:
         return None
     return Workflow(id=key, name=name, nodes=tuple(nodes.values()), edges=tuple(edges))
-
-
-def _lists(keys: _NodeKeys) -> dict[str, tuple[str, ...]]:
-    return {"inputs": keys.inputs, "outputs": keys.outputs, "config_options": keys.config_options}
 
 
 def _parts(item: Item, key: str, mistakes: Mistakes, *, needed: bool = False) -> list[Item]:
@@ -272,13 +253,13 @@ def _unknown(at: Item, noun: str, name: str, known: Iterable[str], mistakes: Mis
     mistakes.add(at, f"no {noun} has the id '{name}'.{guess}")
 
 
-def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes, passed: PassedOver) -> list[Edge]:
+def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> list[Edge]:
     edges: dict[tuple[str, str], Edge] = {}
     places: dict[tuple[str, str], Item] = {}
     for each in _parts(item, "edges", mistakes):
         if not is_mapping(each, mistakes):
             continue
-        _own_keys(each, ("from", "to", "bytes"), mistakes, passed)
+        _own_keys(each, ("from", "to", "bytes"), mistakes)
         size = decode(each.value["bytes"], int, mistakes) if "bytes" in each.value else 0
         if size is WRONG:
             continue
@@ -330,15 +311,13 @@ def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
     return []
 
 
-def _requests(
-    tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes, passed: PassedOver
-) -> Requests | None:
-    tree = _own_keys(tree, ("requests",), mistakes, passed)
+def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> Requests | None:
+    tree = _own_keys(tree, ("requests",), mistakes)
     before = mistakes.count
     found: dict[str, Request] = {}
     times: dict[str, tuple[Item, datetime]] = {}
     for each in _parts(tree, "requests", mistakes, needed=True):
-        request, time = _request(each, workflows, mistakes, passed)
+        request, time = _request(each, workflows, mistakes)
         if request is None:
             continue
         if request.id in found:
@@ -361,13 +340,13 @@ def _requests(
 
 
 def _request(
-    item: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes, passed: PassedOver
+    item: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes
 ) -> tuple[Request | None, datetime | None]:
     """Return a request without its time of arrival, and its time stamp."""
     before = mistakes.count
     if not is_mapping(item, mistakes):
         return None, None
-    item = _own_keys(item, (*hints(_RequestKeys), *FREE), mistakes, passed)
+    item = _own_keys(item, (*hints(_RequestKeys), *FREE), mistakes)
     plain = {key: entry for key, entry in item.items() if key not in FREE}
     short = Item(value=plain, file=item.file, line=item.line, path=item.path)
     keys: Any = decode(short, _RequestKeys, mistakes)

@@ -86,6 +86,8 @@ class Mistakes:
     """All mistakes of a document, reported at once."""
 
     noted: list[Mistake] = field(default_factory=list)
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Unknown keys of files that other programs write, with the first place of each: no mistakes."""
     _count: list[int] = field(default_factory=lambda: [0])
 
     @property

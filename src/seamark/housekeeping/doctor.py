@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 
 from seamark.dispatch.dispatcher import dispatcher_of
@@ -16,6 +17,7 @@ from seamark.errors import UserError
 from seamark.housekeeping.machine_state import (
     Finding,
     Level,
+    MachineState,
     governor,
     other_load,
     state_of,
@@ -104,24 +106,14 @@ def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> F
     return Finding(what=what, level="warning", seen=seen, remedy=remedy)
 
 
-def _idle(study: Study) -> Finding:
-    return other_load(state_of(interval_s=1.0))
+def _of_state(check: Callable[[MachineState], Finding], interval_s: float = 0.0) -> Callable[[Study], Finding]:
+    """Return a check of the machine's state, watched for `interval_s`, as one of a study."""
 
+    @wraps(check)
+    def checked(study: Study) -> Finding:
+        return check(state_of(interval_s=interval_s))
 
-def _governor(study: Study) -> Finding:
-    return governor(state_of())
-
-
-def _turbo(study: Study) -> Finding:
-    return turbo(state_of())
-
-
-def _swap(study: Study) -> Finding:
-    return swap(state_of())
-
-
-def _synchronised(study: Study) -> Finding:
-    return synchronised(state_of())
+    return checked
 
 
 def _clock(study: Study) -> Finding:
@@ -263,12 +255,12 @@ CHECKS = (
     _cores,
     _pinning,
     _sessions,
-    _idle,
-    _governor,
-    _turbo,
-    _swap,
+    _of_state(other_load, interval_s=1.0),
+    _of_state(governor),
+    _of_state(turbo),
+    _of_state(swap),
     _clock,
-    _synchronised,
+    _of_state(synchronised),
     _timer,
     _files,
     _ports,
