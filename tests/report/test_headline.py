@@ -91,6 +91,7 @@ def test_a_search_begins_with_the_load_that_it_found_and_the_one_that_fails(sear
         ({1: True, 2: True, 4: False}, "Largest concurrency that meets p90 <= 100 ms: 2 (4 misses it)"),
         ({1: True, 2: True}, "2 (every level meets it)"),
         ({1: False, 2: False}, "No level of concurrency meets p90 <= 100 ms: 1 misses it"),
+        ({1: False, 2: True, 4: True}, "p90 <= 100 ms: met by 2, 4 of concurrency"),
     ],
 )
 def test_a_sweep_begins_with_the_largest_level_that_meets_the_objectives(met, says):
@@ -163,6 +164,19 @@ def test_policies_begin_with_the_best_one_and_its_margin_over_the_next():
     assert headline.kind == "policies"
     assert "heft, 20.0 s, 5 % ahead of easy" in headline.answer
     assert [number.value for number in headline.numbers] == [20.0, 21.0]
+
+
+@pytest.mark.covers("E-FR27")
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [(None, "(fifo, 22.0 s)."), (22.0, "fifo, 22.0 s, level with heft"), (0.0, "heft, 0 s, ahead of fifo")],
+)
+def test_a_best_policy_is_ahead_of_another_one_only(new, says):
+    rows = [row(name, factors={"policy": name}) for name in ("fifo", "heft")]
+    own = {"metric": "completion_mean_s", "better": "lower", "unit": "s"}
+    one = pair("fifo", "heft", (22.0, 22.0), "inconclusive", "policy", **own)
+    found = Comparisons(family=1, comparisons=(replace(one, new=replace(one.new, median=new)),))
+    assert says in headline_of(ASKED, summary(*rows, comparisons=found)).answer
 
 
 @pytest.mark.covers("E-FR27")

@@ -81,9 +81,8 @@ def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mi
     for name, each in item.items() if is_mapping(item, mistakes) else ():
         if name not in factors:
             known = ", ".join(factors) or "nothing"
-            mistakes.add(
-                each, f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}.", "unknown_name"
-            )
+            text = f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}."
+            mistakes.add(each, text, "unknown_name")
         else:
             named = {
                 label_of(name, str(level)) if is_structured(name) and level else level: level
@@ -106,11 +105,8 @@ def _names(item: Item, known: Sequence[str], noun: str, mistakes: Mistakes) -> t
         mistakes.add(item, f"an empty list names no {noun}. Name one, or remove the line.", "no_value")
     for each in item.value:
         if each.value not in known and not each.value.startswith("recall"):
-            mistakes.add(
-                each,
-                f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}",
-                "unknown_name",
-            )
+            text = f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}"
+            mistakes.add(each, text, "unknown_name")
         elif sum(other.value == each.value for other in item.value) > 1:
             mistakes.add(each, f"'{each.value}' stands twice in the list. Remove one.", "written_twice")
     return cast("tuple[str, ...]", names)

@@ -101,14 +101,11 @@ def read_models(path: Path) -> FittedModels:
 def _check_numbers(item: Item, mistakes: Mistakes) -> None:
     """Note every number of a model below the least one that it can be."""
     for name, each in item.items():
+        least = 0.0 if name.endswith("_s") and name != "mean_s" else 1e-9
         if name == "parameters":
             _check_numbers(each, mistakes)
-        elif isinstance(each.value, (int, float)) and each.value < _least(name):
+        elif isinstance(each.value, (int, float)) and each.value < least:
             mistakes.add(each, f"{each.value:g} is too small. Write a number above 0.")
-
-
-def _least(name: str) -> float:
-    return 0.0 if name.endswith("_s") and name != "mean_s" else 1e-9
 
 
 def model_named(models: FittedModels, name: str | None, path: str) -> Model:

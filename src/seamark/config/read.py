@@ -153,9 +153,8 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
 def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
     name = tree.value.get("name")
     if name is not None and name.value != path.stem:
-        mistakes.add(
-            name, f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file.", "conflict"
-        )
+        text = f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file."
+        mistakes.add(name, text, "conflict")
 
 
 def _settings(item: Item, mistakes: Mistakes, *, simulated: bool = False) -> tuple[Setting, ...]:
@@ -220,9 +219,8 @@ def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
         except ValueError as error:
             mistakes.add(item.value[name], f"{error}.", "wrong_form")
     if both := set(cpus.get("client", ())) & set(cpus.get("server", ())):
-        mistakes.add(
-            item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.", "conflict"
-        )
+        text = f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them."
+        mistakes.add(item, text, "conflict")
 
 
 def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
@@ -237,18 +235,16 @@ def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for name, limit in site.qos_max_submit.items():
         entry = tree.value["qos_max_submit"].value[name]
         if name not in site.qos:
-            mistakes.add(
-                entry, f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}", "unknown_name"
-            )
+            text = f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}"
+            mistakes.add(entry, text, "unknown_name")
         if limit < 1:
             mistakes.add(entry, "must be at least 1 job.", "out_of_limits")
 
 
 def _check_gpu_memory_gb(item: Item, memory_gb: float | None, mistakes: Mistakes) -> None:
     if memory_gb is not None and not 1 <= memory_gb <= 10_000:
-        mistakes.add(
-            item.value["gpu_memory_gb"], "must be from 1 to 10000 GB, the memory of one GPU.", "out_of_limits"
-        )
+        text = "must be from 1 to 10000 GB, the memory of one GPU."
+        mistakes.add(item.value["gpu_memory_gb"], text, "out_of_limits")
 
 
 def _entry(tree: Item, path: str) -> Item:
@@ -274,9 +270,8 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
         if getattr(site, key) <= 0:
             mistakes.add(tree.value[key], "must be more than 0 s.", "out_of_limits")
     if site.queue_deadline_s is not None and site.queue_deadline_s <= 0:
-        mistakes.add(
-            tree.value["queue_deadline_s"], "must be more than 0 s, or null for no deadline.", "out_of_limits"
-        )
+        text = "must be more than 0 s, or null for no deadline."
+        mistakes.add(tree.value["queue_deadline_s"], text, "out_of_limits")
     for path, mistake in lane_mistakes(site):
         mistakes.add(_entry(tree, path), mistake)
     if site.idle_s < 0:

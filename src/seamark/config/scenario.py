@@ -95,23 +95,19 @@ def _repeats_itself(workloads: tuple[Workload, ...], services: Mapping[str, Serv
 def _name(tree: Item, mistakes: Mistakes) -> str:
     item = tree.value.get("scenario")
     if item is None:
-        mistakes.add(
-            tree, "the key 'scenario' is missing: the name of this scenario and of its folder in results.", "missing"
-        )
+        text = "the key 'scenario' is missing: the name of this scenario and of its folder in results."
+        mistakes.add(tree, text, "missing")
         return ""
     name = decode(item, str, mistakes)
     if name is not WRONG and not NAME.fullmatch(name):
-        mistakes.add(
-            item, f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64.", "wrong_form"
-        )
+        text = f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64."
+        mistakes.add(item, text, "wrong_form")
     elif name is not WRONG and "--" in name:
-        mistakes.add(
-            item, f"'{name}' holds '--', which separates the parts of a trial's name. Use one '-'.", "wrong_form"
-        )
+        text = f"'{name}' holds '--', which separates the parts of a trial's name. Use one '-'."
+        mistakes.add(item, text, "wrong_form")
     elif name == HISTORY:
-        mistakes.add(
-            item, f"'{name}' is the folder of kept runs (`bench keep`). Give the scenario another name.", "conflict"
-        )
+        text = f"'{name}' is the folder of kept runs (`bench keep`). Give the scenario another name."
+        mistakes.add(item, text, "conflict")
     return str(name)
 
 
@@ -183,11 +179,8 @@ def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
     if dataset is not None and not dataset.strip():
         mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.", "no_value")
     elif dataset is not None and "$" not in dataset and not Path(dataset).expanduser().exists():
-        mistakes.add(
-            item.value["dataset"],
-            f"no such file: {dataset}. Correct the path, or make the file first.",
-            "no_such_file",
-        )
+        text = f"no such file: {dataset}. Correct the path, or make the file first."
+        mistakes.add(item.value["dataset"], text, "no_such_file")
     return cast(Artifacts, artifacts)
 
 
@@ -198,9 +191,8 @@ def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
     for each in item.value:
         parts = each.value.split(":")
         if len(parts) not in (2, 3) or not all(parts) or not parts[1].startswith("/"):
-            mistakes.add(
-                each, f"'{each.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'.", "wrong_form"
-            )
+            text = f"'{each.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'."
+            mistakes.add(each, text, "wrong_form")
         elif len(parts) == 3 and parts[2] not in ("ro", "rw"):
             mistakes.add(each, f"'{parts[2]}' is neither ro nor rw.", "not_a_choice")
     return cast("tuple[str, ...]", binds)

@@ -93,11 +93,8 @@ def workloads_of(
     """
     single, several = tree.value.get("workload"), tree.value.get("workloads")
     if single is not None and several is not None:
-        mistakes.add(
-            several,
-            f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them.",
-            "conflict",
-        )
+        text = f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them."
+        mistakes.add(several, text, "conflict")
         return ()
     if several is not None and not isinstance(several.value, list):
         mistakes.add(
@@ -107,9 +104,8 @@ def workloads_of(
     items = [single] if single is not None else several.value if several is not None else []
     if not items:
         at = several or tree
-        mistakes.add(
-            at, "no workload: write 'workload:' with a service, or a list of them under 'workloads:'.", "missing"
-        )
+        text = "no workload: write 'workload:' with a service, or a list of them under 'workloads:'."
+        mistakes.add(at, text, "missing")
         return ()
     defaults = tree.value.get("defaults")
     if defaults is not None and not is_mapping(defaults, mistakes):
@@ -230,9 +226,8 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
         return None
     if name not in services:
         guess = did_you_mean(name, services)
-        mistakes.add(
-            entry, f"unknown service '{name}'. Known: {', '.join(services) or 'none'}.{guess}", "unknown_name"
-        )
+        text = f"unknown service '{name}'. Known: {', '.join(services) or 'none'}.{guess}"
+        mistakes.add(entry, text, "unknown_name")
         return None
     try:
         service = services[name]
@@ -244,9 +239,8 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
     if component is not None and component.value != service.component:
         alike = [each.name for each in sound_services(services).values() if each.component == component.value]
         others = f" Services that are: {', '.join(alike)}." if alike else ""
-        mistakes.add(
-            component, f"{component.shown} is not what {name} is. Write '{service.component}'.{others}", "conflict"
-        )
+        text = f"{component.shown} is not what {name} is. Write '{service.component}'.{others}"
+        mistakes.add(component, text, "conflict")
     return service
 
 
@@ -256,9 +250,8 @@ def _partial(
     if item is None:
         return ()
     if not isinstance(item.value, list):
-        mistakes.add(
-            item, f"expected a list of mappings such as '- {{batch: 8}}', but it is {item.shown}.", "wrong_type"
-        )
+        text = f"expected a list of mappings such as '- {{batch: 8}}', but it is {item.shown}."
+        mistakes.add(item, text, "wrong_type")
         return ()
     found: list[Mapping[str, Value]] = []
     for each in item.value:
@@ -293,11 +286,9 @@ def _check_names(items: list[Item], made: list[Workload | None], mistakes: Mista
             continue
         at = item.value.get("name", item)
         if not NAME.fullmatch(workload.name):
-            mistakes.add(
-                at, f"'{workload.name}' is no name: use letters, digits, '.', '_' and '-', at most 64.", "wrong_form"
-            )
+            text = f"'{workload.name}' is no name: use letters, digits, '.', '_' and '-', at most 64."
+            mistakes.add(at, text, "wrong_form")
         if "name" in item.value and workload.name in first:
-            mistakes.add(
-                at, f"'{workload.name}' already names the workload in line {first[workload.name]}.", "written_twice"
-            )
+            text = f"'{workload.name}' already names the workload in line {first[workload.name]}."
+            mistakes.add(at, text, "written_twice")
         first.setdefault(workload.name, at.line)

@@ -179,9 +179,8 @@ def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_
 def holds_mapping(tree: Item, mistakes: Mistakes) -> bool:
     """Return whether a document is a mapping, after noting a mistake if it is not."""
     if not isinstance(tree.value, dict):
-        mistakes.add(
-            tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.", "wrong_type"
-        )
+        text = f"expected keys and values such as 'name: value', but the file holds {tree.shown}."
+        mistakes.add(tree, text, "wrong_type")
     return isinstance(tree.value, dict)
 
 

@@ -75,7 +75,8 @@ def estimate(study: Study) -> Estimate:
                     counted[each.treatment] = rows(each)
                 fewest, greatest = counted[each.treatment]
                 least += int(fewest * LEAST_ROW_BYTES)
-                most += int(greatest * (MOST_ROW_BYTES + _chunks(each) * CHUNK_BYTES))
+                chunks = float(each.settings.get("gen_tokens") or 0) if each.settings.get("stream") else 0.0
+                most += int(greatest * (MOST_ROW_BYTES + chunks * CHUNK_BYTES))
             most += fixed
     return Estimate(least_bytes=least, most_bytes=most)
 
@@ -179,7 +180,3 @@ def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
 def _size(files: TrialFolder) -> int:
     besides = (files.chunks, files.replies, files.events, files.answers, files.executions)
     return sum(path.stat().st_size for path in besides if path.exists())
-
-
-def _chunks(trial: Trial) -> float:
-    return float(trial.settings.get("gen_tokens") or 0) if trial.settings.get("stream") else 0.0

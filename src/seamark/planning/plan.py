@@ -149,7 +149,7 @@ def _treatment(
     if workload.parties:
         deployment = with_members(deployment, workload, services)
     load = {name: changed[name] for name in order if name in changed}
-    spoken = {name: value for name, value in load.items() if not _is_searched(workload, name)}
+    spoken = {name: value for name, value in load.items() if not workload.search or name != workload.search.setting}
     words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
     workload_id = part(words or ["defaults"], {"settings": load} | _searched(workload) | _seed(scenario))
     settings = {name: values[name] for name in defaults}
@@ -182,10 +182,6 @@ def _contents(workload: Workload, service: Service, values: Values) -> dict[str,
     named = [each.name for each in settings_of(service, workload) if each.file and values[each.name]]
     found = {name: workload.contents.get(str(values[name])) for name in named}
     return {f"{name}_sha256": content for name, content in found.items() if content is not None}
-
-
-def _is_searched(workload: Workload, name: str) -> bool:
-    return workload.search is not None and workload.search.setting == name
 
 
 def _searched(workload: Workload) -> dict[str, object]:

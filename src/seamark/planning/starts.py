@@ -62,7 +62,12 @@ def started_in_blocks(plan: Plan, simulated: Iterable[str] = ()) -> Plan:
         plan,
         restarts="each",
         deployments=tuple(starts),
-        trials=tuple(_moved(trial, start) for start in starts for trial in _inside(trials[start.name], start)),
+        trials=tuple(
+            _moved(trial, start)
+            for start in starts
+            for trial in trials[start.name]
+            if start.block in (None, trial.block)
+        ),
     )
 
 
@@ -99,10 +104,6 @@ def _compared(plan: Plan) -> frozenset[str]:
     for trial in plan.trials:
         of_group.setdefault(trial.group, set()).add(trial.deployment)
     return frozenset(name for names in of_group.values() if len(names) > 1 for name in names)
-
-
-def _inside(trials: list[Trial], start: Deployment) -> list[Trial]:
-    return [trial for trial in trials if start.block in (None, trial.block)]
 
 
 def _moved(trial: Trial, start: Deployment) -> Trial:

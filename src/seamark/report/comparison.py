@@ -9,9 +9,8 @@ from seamark.model.plurals import counted
 from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
-from seamark.report.numbers import ABSENT, level, number, unit_words
+from seamark.report.numbers import ABSENT, level, levels_text, number, unit_words
 
-NO_EFFECT = "no figures on both sides"
 NO_VERDICT = "no verdict"
 SERVICE = "service"
 RANK_SUM = (
@@ -54,7 +53,7 @@ def contrast_text(compared: Compared, comparisons: Comparisons) -> str:
     else:
         base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
         text = f"{compared.factor} {new} against {base}"
-    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in compared.fixed.items())
+    fixed = levels_text(compared.fixed)
     several = len({each.workload for each in comparisons.comparisons}) > 1
     return (f"{compared.workload}: " if several else "") + text + (f" ({fixed})" if fixed else "")
 
@@ -201,8 +200,9 @@ def basis(comparisons: Comparisons) -> list[str]:
     lines += answers_basis(comparisons)
     if comparisons.family:
         ratios = any(each.p is not None and each.answers is None for each in shown)
+        drawn = any(each.answers is not None and each.answers.p_error is not None for each in shown)
         lines.append(
-            f"p: {'two-sided' if _drawn(shown) else 'exact and two-sided'},"
+            f"p: {'two-sided' if drawn else 'exact and two-sided'},"
             f" {'adjusted by Holm for ' if comparisons.family > 1 else ''}a family of"
             f" {counted(comparisons.family, 'comparison')}."
             + (f" Equivalent: surely within {100 * comparisons.margin:g} % of each other." if ratios else "")
@@ -211,10 +211,6 @@ def basis(comparisons: Comparisons) -> list[str]:
         lines.append("Nobody declared these comparisons (`compare:`): no verdict where they are too few for one.")
     lines += [f"{_sentence(text)}" for text in (*_left_out(shown), *comparisons.notes)]
     return lines
-
-
-def _drawn(shown: Sequence[Compared]) -> bool:
-    return any(each.answers is not None and each.answers.p_error is not None for each in shown)
 
 
 def _units(tested: Sequence[Compared]) -> str:
@@ -380,7 +376,7 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
     if compared.verdict == "inconclusive":
         what = f"{contrast_text(compared, comparisons)}: {effect_text(compared)} {compared.metric}"
         return f"No difference can be shown. {what}, inconclusive. {reason_text(compared)}".strip()
-    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in compared.fixed.items())
+    fixed = levels_text(compared.fixed)
     if compared.factor is None:
         base, new = str(comparisons.base), str(comparisons.new)
     else:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from seamark.model.results.front import Front, FrontPoint
-from seamark.report.numbers import level, number, unit_words
+from seamark.report.numbers import level, levels_text, number, unit_words
 
 METHOD = "method"
 """The factor that an evaluation chooses among, whatever else varies beside it."""
@@ -16,7 +16,7 @@ ONE_BLOCK = "alone (one block of trials has no spread of cost)"
 
 def front_title(front: Front, several: bool) -> str:
     """Return `score against ttft_ms.p50 (task passkey)`."""
-    fixed = _fixed(front)
+    fixed = levels_text(front.fixed)
     return (
         (f"{front.workload}: " if several else "")
         + f"{front.quality} against {front.cost}"
@@ -26,12 +26,7 @@ def front_title(front: Front, several: bool) -> str:
 
 def front_place(front: Front, several: bool) -> str:
     """Return where a front is without what it shows: `short: task passkey`; `several` workloads are named."""
-    return ": ".join(filter(None, (front.workload if several else "", _fixed(front)))) or front.workload
-
-
-def _fixed(front: Front) -> str:
-    """Return the levels of the other factors: `task passkey, model small`."""
-    return ", ".join(f"{name} {level(value, name)}" for name, value in front.fixed.items())
+    return ": ".join(filter(None, (front.workload if several else "", levels_text(front.fixed)))) or front.workload
 
 
 def best_of(front: Front) -> FrontPoint | None:
@@ -115,7 +110,7 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     said = f"{verb}{front.factor} = {name}{where if len(first) > 1 else ''}: {front_sentence(front)}"
     reservations = _reservations(first, standings[name], name, told=front)
     if without:
-        places = _listed(_fixed(each) or each.workload for each in without)
+        places = _listed(levels_text(each.fixed) or each.workload for each in without)
         reservations.append(f"No {front.cost} is compared in: {places}.")
     return " ".join([said, *reservations])
 

@@ -1,22 +1,21 @@
 """The headline of a scenario: which question it asks, and the answer from its summary. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from seamark.model.objectives import MAKESPAN
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.headline import Headline, HeadlineNumber
 from seamark.model.results.prediction_score import PredictionScore
-from seamark.model.results.summary import Knee, ObjectiveSummary, Summary, SummaryRow
+from seamark.model.results.summary import Knee, ObjectiveSummary, SearchSummary, Summary, SummaryRow
 from seamark.model.trial import Plan
 from seamark.report.capacity import score_sentence
 from seamark.report.comparison import answer, certainty, contrast_text
 from seamark.report.fronts import choice_sentence
-from seamark.report.numbers import SEARCHED, level, number, objective_text, span, unit_words
+from seamark.report.numbers import SEARCHED, level, levels_text, number, objective_text, span, unit_words
 from seamark.report.ordering import ORIGIN, SERVER, in_order, numeric, only_simulated
 from seamark.report.policies import PolicyMatrix, policy_matrices
-from seamark.report.schedules import label_of
 
 MOST_NUMBERS = 8
 RATE = "rate_rps"
@@ -29,7 +28,7 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
     `score` is how the scenario's prediction did, None for a scenario without one.
     """
     rows = [row for row in in_order(summary) if row.repetitions]
-    found = summary.comparisons
+    found, workloads = summary.comparisons, dict.fromkeys(row.workload for row in rows)
     if not rows:
         failed = f": {summary.failed[0].category}" if summary.failed else ""
         return Headline(kind="nothing", question="", answer=f"No trial has a result{failed}.")
@@ -40,11 +39,11 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
     if found is not None and found.fronts and (choice := choice_sentence(found.fronts)) is not None:
         return _of_evaluation(found, choice)
     if plan.compare is not None and found is not None and (text := answer(found)) is not None:
-        if matrices := [matrix for name in _workloads(rows) for matrix in policy_matrices(found, name)[:1]]:
-            return _of_policies(matrices)
+        if matrices := [matrix for name in workloads for matrix in policy_matrices(found, name)[:1]]:
+            return _of_policies(matrices) or _of_comparisons(found, text)
         return _of_comparisons(found, text)
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
-    if len(factors) == 1 and len(_workloads(rows)) == 1:
+    if len(factors) == 1 and len(workloads) == 1:
         return _of_sweep(rows, factors.pop(), summary)
     return _of_tour(rows, summary)
 
@@ -55,12 +54,8 @@ def number_text(one: HeadlineNumber) -> str:
     return f"{number(one.value)} {one.unit}".strip() + limits
 
 
-def _workloads(rows: Sequence[SummaryRow]) -> list[str]:
-    return list(dict.fromkeys(row.workload for row in rows))
-
-
 def _name(row: SummaryRow) -> str:
-    return label_of(row, [name for name in row.factors if name not in (ORIGIN, SERVER)])
+    return levels_text({name: value for name, value in row.factors.items() if name not in (ORIGIN, SERVER)})
 
 
 def _of_prediction(score: PredictionScore) -> Headline:
@@ -77,16 +72,14 @@ def _of_prediction(score: PredictionScore) -> Headline:
 
 
 def _of_searches(rows: Sequence[SummaryRow]) -> Headline:
-    searched = [row for row in rows if row.search]
-    first = searched[0].search
-    assert first is not None
-    unit, noun = ("/s", "rate") if first.setting == RATE else (" users", "number of users")
-    limits = _objectives(searched[0].slos)
-    texts = [f"{f'{name}: ' if (name := _name(row)) else ''}{_found(row, unit)}" for row in searched[:MOST_NUMBERS]]
-    of = sum(row.search.of for row in searched if row.search)
-    confirmed = sum(row.search.confirmed for row in searched if row.search)
-    sure = min((row.search.confidence for row in searched if row.search and row.search.confidence), default=None)
-    outcomes = Counter(word for row in searched if row.search for word in Counter(row.search.outcomes).elements())
+    names, searches = zip(*((_name(row), row.search) for row in rows if row.search), strict=True)
+    unit, noun = ("/s", "rate") if searches[0].setting == RATE else (" users", "number of users")
+    limits = _objectives(next(row.slos for row in rows if row.search))
+    shown = list(zip(names, searches, strict=True))[:MOST_NUMBERS]
+    texts = [f"{f'{name}: ' if name else ''}{_found(search, unit)}" for name, search in shown]
+    of, confirmed = sum(search.of for search in searches), sum(search.confirmed for search in searches)
+    sure = min((search.confidence for search in searches if search.confidence), default=None)
+    outcomes = sum((Counter(search.outcomes) for search in searches), Counter[str]())
     ends = ", ".join(f"{name.replace('_', ' ')} ({count})" for name, count in outcomes.items())
     held = "" if sure is None else f", each bracket right with a confidence of {100 * sure:.3g} %"
     return Headline(
@@ -95,27 +88,25 @@ def _of_searches(rows: Sequence[SummaryRow]) -> Headline:
         answer=f"Largest {noun} with {limits}: {'; '.join(texts)}.",
         numbers=tuple(
             HeadlineNumber(
-                name=_name(row) or "largest load",
-                value=row.search.found.median,
-                unit=SEARCHED[first.setting],
-                low=row.search.bracket[0],
-                high=row.search.bracket[1],
+                name=name or "largest load",
+                value=search.found.median,
+                unit=SEARCHED[search.setting],
+                low=search.bracket[0],
+                high=search.bracket[1],
             )
-            for row in searched[:MOST_NUMBERS]
-            if row.search
+            for name, search in shown
         ),
         certainty=f"{confirmed} of {counted(of, 'search')} confirmed{held}. Ended: {ends}.",
     )
 
 
-def _found(row: SummaryRow, unit: str) -> str:
+def _found(search: SearchSummary, unit: str) -> str:
     """Return `200/s (219 fails)`."""
-    assert row.search is not None
-    found, (low, high) = row.search.found.median, row.search.bracket
+    found, (low, high) = search.found.median, search.bracket
     fails = "no load is shown to fail" if high is None else f"{number(high)} fails"
     if found is None:
         return f"none ({fails})"
-    if set(row.search.outcomes) == {"all_pass"}:
+    if set(search.outcomes) == {"all_pass"}:
         return f"at least {number(found)}{unit} (every load that was tried passes)"
     sure = "" if low == found else f"; {number(low)} is sure to pass" if low is not None else "; none is sure to pass"
     return f"{number(found)}{unit} ({fails}{sure})"
@@ -128,29 +119,23 @@ def _objectives(slos: Sequence[ObjectiveSummary]) -> str:
 def _of_evaluation(found: Comparisons, choice: str) -> Headline:
     front = found.fronts[0]
     points = [point for point in front.points if point.quality is not None][:MOST_NUMBERS]
-    costs = [
-        HeadlineNumber(
-            name=f"{front.cost} of {level(point.level, front.factor)}",
-            value=point.cost,
-            unit=unit_words(front.cost_unit),
-        )
-        for point in points
-        if point.cost is not None
-    ]
-    scores = [
-        HeadlineNumber(name=f"{front.quality} of {level(point.level, front.factor)}", value=point.quality)
-        for point in points
-    ]
+    figures = [(front.quality, point, point.quality, "") for point in points]
+    figures += [(front.cost, point, point.cost, unit_words(front.cost_unit)) for point in points]
     return Headline(
         kind="evaluation",
         question=f"Which {front.factor} to take?",
         answer=choice,
-        numbers=tuple((scores + costs)[: 2 * MOST_NUMBERS]),
+        numbers=tuple(
+            HeadlineNumber(name=f"{name} of {level(point.level, front.factor)}", value=value, unit=unit)
+            for name, point, value, unit in figures
+            if value is not None
+        ),
         certainty=certainty(found),
     )
 
 
-def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline:
+def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline | None:
+    """Return the best policy of each case; None without a median of any."""
     texts, best_ones, numbers = [], [], []
     verdicts: Counter[str] = Counter()
     for matrix in matrices:
@@ -158,18 +143,21 @@ def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline:
             own = {name: cells[column] for name, cells in matrix.cells.items() if column in cells}
             medians = {matrix.base: base, **{name: cell.new.median for name, cell in own.items()}}
             known = {name: value for name, value in medians.items() if value is not None}
+            if not known:
+                continue
             order = sorted(known, key=known.__getitem__, reverse=next(iter(own.values())).better == "higher")
             unit = unit_words(matrix.unit)
-            best, after = order[0], order[1] if len(order) > 1 else order[0]
-            gap = abs(known[after] / known[best] - 1) if known[best] else 0.0
+            best, after = order[0], order[1] if len(order) > 1 else None
             best_ones.append(best)
             verdicts[(own[best].verdict if best in own else None) or "is itself the best"] += 1
-            ahead = f"{100 * gap:.2g} % ahead of {after}" if gap else f"level with {after}"
-            texts.append(
-                f"{column + ': ' if column else ''}{best}, {number(known[best])} {unit}".strip() + f", {ahead}"
-            )
+            text = f"{column + ': ' if column else ''}{best}, {number(known[best])} {unit}".strip()
             numbers.append(HeadlineNumber(name=f"{best} {column}".strip(), value=known[best], unit=unit))
-            numbers.append(HeadlineNumber(name=f"next: {after} {column}".strip(), value=known[after], unit=unit))
+            if after is not None:
+                text += f", {_lead(known[best], known[after])} {after}"
+                numbers.append(HeadlineNumber(name=f"next: {after} {column}".strip(), value=known[after], unit=unit))
+            texts.append(text)
+    if not best_ones:
+        return None
     common, count = Counter(best_ones).most_common(1)[0]
     which = common if count == len(best_ones) else f"{common} in {count} of {len(best_ones)} cases"
     against = ", ".join(f"{verdict} ({times})" for verdict, times in verdicts.items())
@@ -180,6 +168,12 @@ def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline:
         numbers=tuple(numbers[: 2 * MOST_NUMBERS]),
         certainty=f"The best against {matrices[0].base}: {against}. The margin over the next is one of medians.",
     )
+
+
+def _lead(best: float, after: float) -> str:
+    if best == after:
+        return "level with"
+    return f"{100 * abs(after / best - 1):.2g} % ahead of" if best else "ahead of"
 
 
 def _of_comparisons(found: Comparisons, text: str) -> Headline:
@@ -225,7 +219,7 @@ def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary) -> Head
 
 def knee_text(found: Knee) -> str:
     """Return where the knee of a sweep lies, or that it lies outside."""
-    factor, fixed = found.factor, ", ".join(f"{name} {level(value, name)}" for name, value in found.fixed.items())
+    factor, fixed = found.factor, levels_text(found.fixed)
     where = f" ({fixed})" if fixed else ""
     if found.knee is None:
         edge = found.levels[0 if found.place == "first" else -1]
@@ -242,13 +236,16 @@ def _largest_that_meets(rows: Sequence[SummaryRow], factor: str) -> str:
     limits = _objectives(rows[0].slos)
     met = [all(2 * slo.met > slo.of > 0 for slo in row.slos) for row in rows]
     names = [level(row.factors[factor], factor) for row in rows]
-    if not numeric([row.factors[factor] for row in rows]):
+    if not numeric([row.factors[factor] for row in rows]) or (any(met) and not met[0]):
         good = [name for name, meets in zip(names, met, strict=True) if meets]
         return f"{limits}: met by {', '.join(good) or 'no level'} of {factor}."
     until = met.index(False) if False in met else len(met)
+    missed = (
+        "misses it" if until == len(met) or all(slo.of for slo in rows[until].slos) else "is not known to meet it"
+    )
     if until == 0:
-        return f"No level of {factor} meets {limits}: {names[0]} misses it."
-    after = f"{names[until]} misses it" if until < len(names) else "every level meets it"
+        return f"No level of {factor} meets {limits}: {names[0]} {missed}."
+    after = f"{names[until]} {missed}" if until < len(names) else "every level meets it"
     return f"Largest {factor} that meets {limits}: {names[until - 1]} ({after})."
 
 
@@ -276,7 +273,12 @@ def _figure(row: SummaryRow) -> tuple[str, float | None, str]:
 
 def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
     texts, numbers = [], []
-    for name, figure, unit, values in _ranges(rows):
+    ranges: dict[tuple[str, str, str], list[float]] = {}
+    for row in rows:
+        figure, value, unit = _figure(row)
+        if value is not None:
+            ranges.setdefault((row.workload, figure, unit), []).append(value)
+    for (name, figure, unit), values in ranges.items():
         texts.append(f"{name} {span(min(values), max(values))} {unit}".rstrip())
         one = HeadlineNumber(
             name=f"{name}: {figure}", value=max(values), unit=unit, low=min(values), high=max(values)
@@ -294,14 +296,3 @@ def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
         numbers=tuple(numbers[:MOST_NUMBERS]),
         certainty="The scenario declares no question (`compare`).",
     )
-
-
-def _ranges(rows: Sequence[SummaryRow]) -> Iterator[tuple[str, str, str, list[float]]]:
-    """Yield each workload with the name, the unit and the values of its figure."""
-    groups: dict[tuple[str, str, str], list[float]] = {}
-    for row in rows:
-        name, value, unit = _figure(row)
-        if value is not None:
-            groups.setdefault((row.workload, name, unit), []).append(value)
-    for (workload, name, unit), values in groups.items():
-        yield workload, name, unit, values

@@ -119,6 +119,11 @@ def level(value: Value, name: str = "") -> str:
     return label_of(name, value) if is_structured(name) else str(value)
 
 
+def levels_text(levels: Mapping[str, Value]) -> str:
+    """Return the levels of factors with their names: `task passkey, model small`."""
+    return ", ".join(f"{name} {level(value, name)}" for name, value in levels.items())
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), gap: str = "  ") -> list[str]:
     """Return the rows of a table as lines: columns as wide as their longest cell, with a gap between them. Those at
     the places `left` are flush left, the others flush right."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seamark.model.results.comparison import Compared, Comparisons
-from seamark.report.numbers import level
+from seamark.report.numbers import level, levels_text
 
 POLICY = "policy"
 
@@ -36,7 +36,7 @@ def _matrix(own: Sequence[Compared]) -> PolicyMatrix:
     cells: dict[str, dict[str, Compared]] = {}
     medians: dict[str, float | None] = {}
     for each in own:
-        column = ", ".join(f"{name} {level(value, name)}" for name, value in each.fixed.items())
+        column = levels_text(each.fixed)
         medians.setdefault(column, each.base.median)
         cells.setdefault(level(each.new.level, POLICY), {})[column] = each
     first = own[0]

@@ -10,7 +10,7 @@ from seamark.analysis.schedule.occupation import bars_of, counts_over_time
 from seamark.analysis.schedule.waiting import waiting_causes
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SummaryRow
-from seamark.report.numbers import level
+from seamark.report.numbers import level, levels_text
 from seamark.report.ordering import levels_of
 from seamark.report.policies import POLICY
 from seamark.report.source import Results, TrialRecord
@@ -115,7 +115,8 @@ def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedule
                     ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, trial=trial, rows=rows)
                 )
         if own:
-            figures.append(_medians(own))
+            medians = {name: median(getattr(each, name) for each in own) for name in vars(own[0])}
+            figures.append(ScheduleFigures(**medians))
             trials.append(len(own))
     notes = []
     if unread:
@@ -151,8 +152,7 @@ def by_makespan(trials: Sequence[TrialRecord], first: int | None = None) -> list
 
 def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:
     """Return a treatment's levels of some factors: `policy easy, generated_requests 50`."""
-    own = [name for name in names if name in treatment.factors]
-    return ", ".join(f"{name} {level(treatment.factors[name], name)}" for name in own)
+    return levels_text({name: treatment.factors[name] for name in names if name in treatment.factors})
 
 
 def schedule_figures(trial: TrialRecord, rows: ExecutionRows) -> ScheduleFigures:
@@ -181,7 +181,3 @@ def schedule_figures(trial: TrialRecord, rows: ExecutionRows) -> ScheduleFigures
         held_back_s=float(causes.held_back_s.mean()),
         predecessors_s=float(causes.predecessors_s.mean()),
     )
-
-
-def _medians(own: Sequence[ScheduleFigures]) -> ScheduleFigures:
-    return ScheduleFigures(**{name: median(getattr(each, name) for each in own) for name in vars(own[0])})

@@ -20,7 +20,7 @@ from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
 from seamark.model.service import Origin
 from seamark.model.trial import Plan, Trial
-from seamark.report.numbers import level
+from seamark.report.numbers import levels_text
 from seamark.report.ordering import in_order
 from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import ScenarioFolder, TrialFolder
@@ -142,7 +142,7 @@ class Results:
         several = len({row.workload for row in self.treatments}) > 1
         found = {}
         for row in self.treatments:
-            levels = ", ".join(f"{name} {level(value, name)}" for name, value in row.factors.items())
+            levels = levels_text(row.factors)
             name = f"{row.workload}: {levels}" if several and levels else levels or row.workload
             found[row.treatment] = name
             found |= {trial.id: f"{name}, repetition {trial.repetition}" for trial in self.trials_of(row)}

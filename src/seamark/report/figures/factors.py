@@ -78,7 +78,7 @@ def factor_pictures(
     note = "".join(f" {name} varies with {other} only." for name, other in follows.items())
     blocks: list[Block] = []
     for x in order_of(levels)[:MOST_FIGURES]:
-        knees = knees_of(results, workload, x)
+        knees = [knee for knee in results.summary.knees if (knee.workload, knee.factor) == (workload, x)]
         blocks += _pictures(grid_for(levels, x), workload, frame, stem, folder, note, knees)
         blocks += knee_blocks(knees)
     return blocks
@@ -276,11 +276,6 @@ def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
     columns = math.ceil(len(curves) / math.ceil(len(curves) / most))
     labels = [f"{name} {label}" for label in curves]
     figure.legend(handles, labels, loc="outside upper left", ncols=columns)
-
-
-def knees_of(results: Results, workload: str, factor: str) -> list[Knee]:
-    """Return the knees in summary.json of a workload's sweeps by `factor`."""
-    return [knee for knee in results.summary.knees if (knee.workload, knee.factor) == (workload, factor)]
 
 
 def knee_of(knees: Sequence[Knee], row: pd.Series) -> Knee | None:

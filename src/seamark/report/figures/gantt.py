@@ -110,7 +110,7 @@ def shared_kinds(bars: Bars, own: Sequence[str], models: Sequence[str]) -> Bars:
 
 def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name: str, folder: Path) -> Picture:
     colours = [OTHER_COLOUR if model == OTHERS else COLOURS[place] for place, model in enumerate(models)]
-    heights = [_height_in(chart) for chart in charts]
+    heights = [0.52 + chart.rows * (0.24 if chart.rows <= 8 else 0.17) for chart in charts]
     spans_s = [chart.schedule.rows.makespan_s for chart in charts]
     longest_s = max(spans_s) or 1.0
     is_shared = longest_s <= ALIKE * min(spans_s)
@@ -140,10 +140,6 @@ def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name
             alt=f"{workload}: executions on each GPU over time",
             caption=_caption(charts, workload),
         )
-
-
-def _height_in(chart: Chart) -> float:
-    return 0.52 + chart.rows * (0.24 if chart.rows <= 8 else 0.17)
 
 
 def _caption(charts: Sequence[Chart], workload: str) -> str:

@@ -40,7 +40,7 @@ def gpu_time_picture(found: Schedules, workload: str, stem: str, folder: Path) -
         for axis, (parts, title) in zip(axes, PANELS, strict=True):
             _draw(axis, [each for each in parts if is_shown(each[0], found.figures)], found.figures)
             axis.set_xlabel(title)
-            axis.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), fontsize=7, ncols=_ncols(parts))
+            axis.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), fontsize=7, ncols=1 + (parts is USE))
         axes[0].set_yticks(range(len(labels)), [_wrapped(label) for label in labels])
         axes[0].set_ylim(len(labels) - 0.4, -0.6)
         axes[0].set_xlim(0, 100)
@@ -59,10 +59,6 @@ def gpu_time_picture(found: Schedules, workload: str, stem: str, folder: Path) -
 def is_shown(field: str, figures: Sequence[ScheduleFigures]) -> bool:
     """Return whether a part is shown: transfers only where there are any."""
     return field != "transfer_ratio" or any(each.transfer_ratio for each in figures)
-
-
-def _ncols(parts: Sequence[Part]) -> int:
-    return 2 if parts is USE else 1
 
 
 def _draw(axis: Axes, parts: Sequence[Part], figures: Sequence[ScheduleFigures]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from seamark.model.results.comparison import Compared, Effect
+from seamark.model.results.comparison import Compared
 from seamark.report.comparison import NO_VERDICT
 from seamark.report.figures.canvas import INK, SHADE, drawing, written
 from seamark.report.figures.comparisons import LOOKS
@@ -57,13 +57,9 @@ def _draw(axis: Axes, own: Sequence[Compared | None], margin: float) -> None:
         if each is None or each.ratio is None:
             continue
         marker, colour = LOOKS[each.verdict]
-        low, high = _limits(each.ratio)
+        low, high = (each.ratio.value if end is None else end for end in (each.ratio.low, each.ratio.high))
         axis.hlines(place, low, high, color=colour, lw=1.8, zorder=2)
         axis.plot([each.ratio.value], [place], marker=marker, color=colour, ms=6, zorder=3)
     axis.xaxis.set_major_locator(MaxNLocator(4))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.grid(axis="y", visible=False)
-
-
-def _limits(ratio: Effect) -> tuple[float, float]:
-    return (ratio.value if ratio.low is None else ratio.low, ratio.value if ratio.high is None else ratio.high)

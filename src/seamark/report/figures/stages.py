@@ -12,7 +12,7 @@ from seamark.model.results.stages import TracedRequest
 from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, plain_numbers, written
 from seamark.report.figures.timelines import representative
-from seamark.report.numbers import level, number
+from seamark.report.numbers import levels_text, number
 from seamark.report.page.content import Picture
 from seamark.report.source import Results
 from seamark.report.tables.stages import stages_of
@@ -47,7 +47,7 @@ def stages_picture(
         axes[-1].set_xlabel("ms from the time at which the request was due")
         handles = [Patch(label=kind, edgecolor="white", **LOOKS[kind]) for kind in kinds]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
-        factors = ", ".join(f"{name} {level(value, name)}" for name, value in treatment.factors.items())
+        factors = levels_text(treatment.factors)
         cut = [own for own in stages.examples if own.events > len(own.bars)]
         return written(
             figure,

@@ -26,7 +26,7 @@ from seamark.report.figures.canvas import (
     theme,
     written,
 )
-from seamark.report.numbers import level, unit_words
+from seamark.report.numbers import levels_text, unit_words
 from seamark.report.page.content import Picture
 from seamark.report.source import Results, TrialRecord
 
@@ -105,7 +105,7 @@ def timeline_picture(
         for axis, column in zip(facets.axes[0], columns, strict=True):
             axis.set_title(column)
         facets.figure.set_layout_engine("constrained")
-        factors = ", ".join(f"{name} {level(value, name)}" for name, value in treatment.factors.items())
+        factors = levels_text(treatment.factors)
         return written(
             facets.figure,
             folder,

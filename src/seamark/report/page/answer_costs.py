@@ -172,16 +172,12 @@ def _published(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
         return []
     repeated = Counter(trial.treatment for trial, _, _ in rows)
     columns = (
-        column("treatment", [_named(trial, repeated) for trial, _, _ in rows], "code"),
+        column("treatment", [t.id if repeated[t.treatment] > 1 else t.treatment for t, _, _ in rows], "code"),
         column("figure", [name for _, name, _ in rows]),
         figures("value", [score_text(value) for _, _, value in rows]),
     )
     note = "As the benchmark's own program sums a task up; published tables show them times 100."
     return [Table(columns=columns, caption="Figures as published", footnotes=(note,))]
-
-
-def _named(trial: TrialRecord, repeated: Mapping[str, int]) -> str:
-    return trial.id if repeated[trial.treatment] > 1 else trial.treatment
 
 
 def _shown(value: Value, name: str) -> str | None:

@@ -7,7 +7,7 @@ from seamark.model.plurals import counted
 from seamark.report.figures.predicted import figure_words, predicted_picture
 from seamark.report.fitted import model_lines
 from seamark.report.numbers import number, percent
-from seamark.report.page.content import Block, Cell, Code, Section, Table, Text, column, figures, known
+from seamark.report.page.content import Block, Code, Section, Table, Text, column, figures, known
 from seamark.report.predictions import FitShown, Pair, fits_of, simulated_pairs
 from seamark.report.source import Results
 from seamark.report.tables.summary import slug
@@ -71,9 +71,10 @@ def _table(pairs: Sequence[Pair], caption: str, what: str) -> Table:
     if has_intervals:
         spans = [None if pair.low is None else f"{number(pair.low)} – {number(pair.high)}" for pair in rows]
         columns.append(figures("90 % interval", spans, why="no interval"))
-    columns.append(figures("error", [known(_signed(pair.error)) for pair in rows], "%"))
+    columns.append(figures("error", [known(f"{'+' * (pair.error > 0)}{percent(pair.error)}") for pair in rows], "%"))
     if has_intervals:
-        columns.append(column("in the interval", [_hit(pair.is_hit) for pair in rows], why="no interval"))
+        words = [None if pair.is_hit is None else "yes" if pair.is_hit else "no" for pair in rows]
+        columns.append(column("in the interval", words, why="no interval"))
     hits = [pair.is_hit for pair in pairs if pair.is_hit is not None]
     notes = [f"{sum(hits)} of {len(hits)} figures lie in their intervals."] if hits else []
     if what == "trial":
@@ -84,11 +85,3 @@ def _table(pairs: Sequence[Pair], caption: str, what: str) -> Table:
     if more := len(pairs) - len(rows):
         notes.append(f"{more:,} more rows are in the file of the fit.")
     return Table(columns=tuple(columns), caption=caption, footnotes=tuple(notes))
-
-
-def _signed(error: float) -> str:
-    return ("+" if error > 0 else "") + percent(error)
-
-
-def _hit(hit: bool | None) -> Cell | None:
-    return None if hit is None else Cell(text="yes" if hit else "no")

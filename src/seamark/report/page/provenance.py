@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -146,7 +146,8 @@ def nodes_section(results: Results) -> Section | None:
     """Return hardware and load of each node, from its last trial with a result; None without any."""
     seen = [
         (name, node.machine, state and max(state.load_average or [0.0]), state and state.others.processes)
-        for meta in _metas(results)
+        for trial in results.ok
+        if (meta := read_or_none(trial.folder.meta, TrialMeta)) is not None
         for name, node in meta.all_nodes().items()
         if node.machine is not None
         for state in (node.before, node.after)
@@ -178,12 +179,6 @@ def nodes_section(results: Results) -> Section | None:
         footnotes=(f"In the trials' meta.json: {counted(more, 'more node')}.",) if more > 0 else (),
     )
     return Section(id="nodes", title="Nodes", blocks=(explained, table))
-
-
-def _metas(results: Results) -> Iterator[TrialMeta]:
-    for trial in results.ok:
-        if meta := read_or_none(trial.folder.meta, TrialMeta):
-            yield meta
 
 
 def _facts(machine: Machine) -> tuple[str | None, ...]:

@@ -99,31 +99,21 @@ def _design(results: Results) -> str:
     lanes = f"in lanes on {', '.join(devices)}" if devices else ""
     within = f", within each of {starts} starts {lanes or 'that follow one another'}" if starts > 1 else ""
     several = treatments > starts
-    order = (
-        f"in randomised blocks{within}" if several else f"in {starts} starts {lanes}" if lanes else _starts(starts)
-    )
+    alone = "in one start" if starts == 1 else f"in {starts} starts, one after the other"
+    order = f"in randomised blocks{within}" if several else f"in {starts} starts {lanes}" if lanes else alone
     repetitions = counted(results.plan.repetitions, "repetition")
     return f"{counted(treatments, 'treatment')} × {repetitions} {order}, seed {results.plan.seed}"
-
-
-def _starts(number: int) -> str:
-    return "in one start" if number == 1 else f"in {number} starts, one after the other"
 
 
 def _places(results: Results) -> dict[str, str]:
     """Return nodes and jobs of all deployments where there are several: a meta.json has those of one trial."""
     found = {}
     for name, key in (("Host", "node"), ("Batch job", "slurm_job_id")):
-        seen = sorted(
-            {str(place) for record in results.deployments.values() if (place := getattr(record, key))}, key=_number
-        )
+        places = {str(place) for record in results.deployments.values() if (place := getattr(record, key))}
+        seen = sorted(places, key=lambda text: (int(text) if text.isdigit() else 0, text))
         if len(seen) > 1:
             found[name] = ", ".join(seen[:MOST_PLACES]) + (", ..." if len(seen) > MOST_PLACES else "")
     return found
-
-
-def _number(text: str) -> tuple[int, str]:
-    return (int(text) if text.isdigit() else 0, text)
 
 
 def _between(started: str, finished: str) -> str:

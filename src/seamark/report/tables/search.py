@@ -9,7 +9,17 @@ from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
-from seamark.report.numbers import MEAN_NOTE, RANGE_NOTE, SEARCHED, bracket, level, number, range_text, span
+from seamark.report.numbers import (
+    MEAN_NOTE,
+    RANGE_NOTE,
+    SEARCHED,
+    bracket,
+    level,
+    levels_text,
+    number,
+    range_text,
+    span,
+)
 from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
 from seamark.report.source import Results, TrialRecord
 from seamark.storage.documents import read_or_none
@@ -33,7 +43,7 @@ class Searched:
 
     @property
     def factors(self) -> str:
-        return ", ".join(f"{name} {level(value, name)}" for name, value in self.treatment.factors.items())
+        return levels_text(self.treatment.factors)
 
 
 def searched_treatments(results: Results, treatments: Sequence[SummaryRow]) -> list[Searched]:

@@ -47,6 +47,7 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
     critical = ratios("critical path", lambda each: each.critical_ratio, "of the response time")
     cells = [last if not own else cell for (_, _, own), cell, last in zip(rows, critical.cells, outside, strict=True)]
     visits = [known(f"{_of(own, lambda each: each.visits):,.0f}") if own else "" for _, _, own in rows]
+    events = sum(len(stages_of(results, treatment)) for treatment in treatments)
     return Table(
         columns=(
             *factor_columns([row for row, _, _ in rows], treatments),
@@ -61,7 +62,7 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
             figures("critical path", cells, "%", "of the response time"),
         ),
         caption=caption,
-        footnotes=(*NOTES, f"Of {_trials(results, treatments)} with events."),
+        footnotes=(*NOTES, f"Of {counted(events, 'trial')} with events."),
     )
 
 
@@ -69,10 +70,6 @@ def stages_of(results: Results, treatment: SummaryRow) -> list[Stages]:
     """Return the stages of a treatment's good trials that recorded events of counted requests."""
     traced = [trial.stages for trial in results.trials_of(treatment) if trial.ok and trial.stages]
     return [each for each in traced if each.requests]
-
-
-def _trials(results: Results, treatments: Sequence[SummaryRow]) -> str:
-    return counted(sum(len(stages_of(results, treatment)) for treatment in treatments), "trial")
 
 
 def _of(own: Sequence[StageFigures], figure: Figure) -> float | None:
