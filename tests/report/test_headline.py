@@ -116,6 +116,8 @@ def test_a_sweep_with_a_knee_names_it_first_and_one_without_objectives_its_great
     )
     rows = [replace(each, slos=()) for each in sweep({1: True, 2: True, 4: True, 8: True})]
     assert headline_of(PLAN, summary(*rows, knees=(knee,))).answer.startswith("Knee by concurrency: 2, with 120 ")
+    some_without = replace(knee, mean_conditional=True)  # requests without an answer are not in the mean
+    assert "a mean of (8.00) ms" in headline_of(PLAN, summary(*rows, knees=(some_without,))).answer
     assert "at concurrency 8" in headline_of(PLAN, summary(*rows)).answer
 
 

@@ -126,13 +126,10 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     if api and prompt_seed is None:  # those of the load before would be in the server's prefix cache
         prompt_seed = secrets.randbelow(1_000_000_000) + 1
         click.echo(f"Prompts of seed {prompt_seed}: --prompt-seed {prompt_seed} sends them again.", err=True)
-    request = first_request(target, prompt_seed or seed)
+    request, others = first_request(target, seed if prompt_seed is None else prompt_seed), None
     if here:
         look(url, tls, arguments["timeout_s"])
-    others = None
-    if here:
-        served = listener(target.host, [target.port])
-        others = warn_of_machine(own=served, quiet=as_json)
+        others = warn_of_machine(own=listener(target.host, [target.port]), quiet=as_json)
     console = Console(stderr=True)
     client = LoadRecord(
         status="ok",

@@ -104,9 +104,7 @@ def names_argument(metavar: str, *, most: int = sys.maxsize, needed: str = "") -
                 raise UserError(Mistake(code="missing", path="--config", text=f"name {needed}."))
             return function(**given)
 
-        option = click.option(
-            "-c", "--config", multiple=True, metavar="SCENARIO", help="The same as the argument, and before it."
-        )
+        option = click.option("-c", "--config", multiple=True, metavar="SCENARIO", help="The same as the argument.")
         return click.argument("names", metavar=metavar, nargs=-1)(option(command))
 
     return add
@@ -116,7 +114,7 @@ def _names_scenario(word: str) -> bool:
     return not word.startswith("-") and ("--" not in word or word.endswith((".yaml", ".yml")))
 
 
-def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def json_option(function: Command) -> Command:
     """Add --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
@@ -142,7 +140,7 @@ def said_beside() -> Iterator[Callable[[str], None]]:
         yield say
 
 
-def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def strict_option(function: Command) -> Command:
     """Add --strict, the gate of a pipeline of tests."""
     return click.option(
         "--strict",
@@ -152,7 +150,7 @@ def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def lane_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def lane_options(function: Command) -> Command:
     """Add --parallel, --gpus, --cpus, --per-device and --claim; their values come as keyword arguments of these
     names."""
     for option in (
@@ -177,7 +175,7 @@ def lane_words(lanes: Mapping[str, object]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
 
 
-def simulation_options(*, own_requests: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
     """Return a decorator that adds --gpus, --config, --requests and --cold-load.
 
     Their values come as `gpus`, `system`, `requests` and `cold_load`. With `own_requests` only requests of our own
@@ -186,7 +184,7 @@ def simulation_options(*, own_requests: bool) -> Callable[[Callable[..., Any]], 
     formats = "" if own_requests else " Also WfCommons, SWF, traces of tokens, samples.parquet."
     without = "" if own_requests else " Requests of other formats may bring their own."
 
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+    def add(function: Command) -> Command:
         for option in (
             click.option(
                 "--cold-load",
@@ -221,7 +219,7 @@ def simulation_options(*, own_requests: bool) -> Callable[[Callable[..., Any]], 
     return add
 
 
-def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def measure_anew_option(function: Command) -> Command:
     """Add --measure-anew, for results of another server or configuration."""
     return click.option(
         "--measure-anew",

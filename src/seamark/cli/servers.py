@@ -117,7 +117,11 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
 @site_option
 @json_option
 @click.option(
-    "--timeout", type=Number(), default=10.0, show_default=True, help="Longest wait for an answer, in seconds."
+    "--timeout",
+    type=Number(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Longest wait for an answer, in seconds.",
 )
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     """Probe a server as its recipe defines (HTTP 2xx or a TCP connection) and print its address.

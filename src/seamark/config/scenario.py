@@ -42,18 +42,16 @@ def scenario_of(
     for key, (lowest, highest) in COUNTS.items():
         if key in tree.value:
             fields[key] = _count(tree.value[key], lowest, highest, mistakes)
-    if "restarts" in tree.value:
-        fields["restarts"] = _restarts(tree.value["restarts"], mistakes)
-    if "capacity_check" in tree.value:
-        fields["capacity_check"] = _capacity_check(tree.value["capacity_check"], mistakes)
-    if "resources" in tree.value:
-        fields["resources"] = _resources(tree.value["resources"], mistakes)
-    if "artifacts" in tree.value:
-        fields["artifacts"] = _artifacts(tree.value["artifacts"], mistakes)
-    if "binds" in tree.value:
-        fields["binds"] = _binds(tree.value["binds"], mistakes)
-    if "metadata" in tree.value:
-        fields["metadata"] = _metadata(tree.value["metadata"], mistakes)
+    readers = {
+        "restarts": _restarts,
+        "capacity_check": _capacity_check,
+        "resources": _resources,
+        "artifacts": _artifacts,
+        "binds": _binds,
+        "metadata": _metadata,
+    }
+    for key in filter(tree.value.__contains__, readers):
+        fields[key] = readers[key](tree.value[key], mistakes)
     own: tuple[str, ...] = ()
     if "metrics" in tree.value:
         fields["metrics"], own = _metrics(tree.value["metrics"], mistakes)

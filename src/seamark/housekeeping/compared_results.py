@@ -154,20 +154,19 @@ def baseline_of(plan: Plan, given: Sequence[str]) -> dict[str, Value]:
         if equals and name not in factors:
             known = ", ".join(factors) or "none"
             raise UserError(f"--baseline {word}: no factor '{name}'.{did_you_mean(name, factors)} Factors: {known}.")
-        names = (
-            [name] if equals else [each for each in factors if any(_is(each, text or word, x) for x in factors[each])]
-        )
         text = text if equals else word
+        having = [name for name, levels in factors.items() if any(_is(name, text, level) for level in levels)]
+        names = [name] if equals else having
         if len(names) > 1:
             raise UserError(
                 f"--baseline {word}: {' and '.join(names)} have this level. Write --baseline {names[0]}={word}."
             )
-        level = next((level for each in names for level in factors[each] if _is(each, text, level)), None)
-        if not names or not any(_is(names[0], text, each) for each in factors[names[0]]):
-            every = [_shown(each, level) for each in (names or factors) for level in sorted_levels(factors[each])]
+        if not names or names[0] not in having:
+            every = [_shown(name, level) for name in (names or factors) for level in sorted_levels(factors[name])]
             known = ", ".join(every[:12]) or "none"
             raise UserError(f"--baseline {word}: no such level.{did_you_mean(text, every)} Levels: {known}.")
-        found[names[0]] = level
+        [name] = names
+        found[name] = next(level for level in factors[name] if _is(name, text, level))
     return found
 
 
@@ -282,15 +281,12 @@ class _Earlier:
         machine of the history. Nothing where there are too few."""
         sides = ((self.base.plan.scenario, record.base.treatment), (self.new.plan.scenario, record.new.treatment))
         judged = self.new.folder.root.resolve()
-        for scenario, treatment in dict.fromkeys(sides) if self.index is not None else ():
-            assert self.index is not None
-            by_machine: dict[str, list[float]] = {
-                series.machine: [
-                    run.value for run in series.runs if not run.lower_bound and Path(run.folder).resolve() != judged
-                ]
-                for series in series_of(self.index, (path,), scenario)
-                if series.treatment == treatment
-            }
+        for scenario, treatment in dict.fromkeys(sides):
+            by_machine: dict[str, list[float]] = {}
+            for series in () if self.index is None else series_of(self.index, (path,), scenario):
+                runs = [run for run in series.runs if not run.lower_bound and Path(run.folder).resolve() != judged]
+                if series.treatment == treatment:
+                    by_machine[series.machine] = [run.value for run in runs]
             values = [median(own) for own in by_machine.values() if own]
             if len(self.machines) == 1:
                 values = by_machine.get(next(iter(self.machines)), [])

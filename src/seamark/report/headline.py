@@ -227,8 +227,14 @@ def knee_text(found: Knee) -> str:
         return f"No knee by {factor}{where}: it lies {side} {level(edge, factor)}, where the measured range ends."
     return (
         f"Knee by {factor}{where}: {level(found.knee, factor)}, with {number(found.requests_per_s)} requests/s at a"
-        f" mean of {number(found.latency_mean_ms)} ms."
+        f" mean of {knee_mean(found)} ms."
     )
+
+
+def knee_mean(found: Knee) -> str:
+    """Return the mean response time at a knee; in parentheses where unanswered requests are not in it."""
+    mean = number(found.latency_mean_ms)
+    return f"({mean})" if found.mean_conditional else mean
 
 
 def _largest_that_meets(rows: Sequence[SummaryRow], factor: str) -> str:

@@ -50,7 +50,8 @@ def read_samples(path: Path, system: System | None, mistakes: Mistakes) -> Recor
     at_s = ((due[good] - due[good].min()) / 1e9)[order].tolist()
     took_s = ((last - sent)[good] / 1e9)[order].tolist()
     measured = system is None
-    whole = system or _jobs()
+    models = task_models([1])
+    whole = system or System(models=models, workflows=job_workflows(models.values()))
     [workflow] = whole.workflows
     requests = tuple(
         Request(
@@ -64,8 +65,3 @@ def read_samples(path: Path, system: System | None, mistakes: Mistakes) -> Recor
     left = len(good) - int(good.sum())
     notes = (f"{left} of {len(good)} requests left out: they failed, or were due before the load.",) if left else ()
     return RecordedWorkload(system=whole, requests=Requests(requests=requests), notes=notes)
-
-
-def _jobs() -> System:
-    models = task_models([1])
-    return System(models=models, workflows=job_workflows(models.values()))

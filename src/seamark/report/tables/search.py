@@ -9,6 +9,7 @@ from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
+from seamark.report.headline import knee_mean
 from seamark.report.numbers import (
     MEAN_NOTE,
     RANGE_NOTE,
@@ -166,7 +167,7 @@ def knee_blocks(knees: Sequence[Knee]) -> list[Block]:
     knee = [absent(_outside(f)) if f.knee is None else _levels(factor, [f.knee]) for f in knees]
     between = [_outside(f) if f.between is None else _levels(factor, f.between, " – ") for f in knees]
     rates = [None if found.knee is None else number(found.requests_per_s) for found in knees]
-    means = [None if found.knee is None else _mean(found) for found in knees]
+    means = [None if found.knee is None else knee_mean(found) for found in knees]
     agree = "In how many repetitions the knee is at the same level."
     full = [_levels(factor, found.saturated) or "none" for found in knees]
     columns = (
@@ -188,18 +189,12 @@ def _sentence(found: Knee) -> str:
     full = f" Saturated: {full}." if full else " No level is saturated."
     if found.knee is None:
         return f"No knee by {factor}: {_outside(found)}.{full}"
-    rate, mean_ms = number(found.requests_per_s), _mean(found)
+    rate, mean_ms = number(found.requests_per_s), knee_mean(found)
     return (
         f"Knee by {factor}: at {_levels(factor, [found.knee])} (it lies between "
         f"{_levels(factor, found.between or (), ' and ')}), with {rate} requests/s at a mean of {mean_ms} ms; so in "
         f"{found.agree} of {counted(found.of, 'repetition')}.{full}"
     )
-
-
-def _mean(found: Knee) -> str:
-    """Return the mean response time at a knee; in parentheses where unanswered requests are not in it."""
-    mean = number(found.latency_mean_ms)
-    return f"({mean})" if found.mean_conditional else mean
 
 
 def _outside(found: Knee) -> str:
