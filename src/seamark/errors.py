@@ -61,7 +61,7 @@ class UserError(Exception):
 
     def __init__(self, *mistakes: str | Mistake) -> None:
         self.mistakes = tuple(
-            each if isinstance(each, Mistake) else Mistake(code="worded", text=each) for each in mistakes
+            mistake if isinstance(mistake, Mistake) else Mistake(code="worded", text=mistake) for mistake in mistakes
         )
         super().__init__("\n".join(self.lines))
 

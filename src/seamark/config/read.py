@@ -98,11 +98,10 @@ def read_scenario(
         try:
             requested = site if isinstance(site, Site) else site(_word(tree, "site"))
         except UserError as error:
-            for mistake in error.mistakes:
-                mistakes.note(mistake)
+            mistakes.note(*error.mistakes)
         else:
-            for line in limit_violations(_site_request(tree), requested, lines_of(tree)):
-                mistakes.note(Mistake(code="worded", text=line))
+            wrong = limit_violations(_site_request(tree), requested, lines_of(tree))
+            mistakes.note(*(Mistake(code="worded", text=line) for line in wrong))
     mistakes.raise_any()
     assert scenario is not None, "a scenario that cannot be read leaves a mistake"
     return scenario

@@ -110,8 +110,7 @@ def load_document(path: Path, mistakes: Mistakes) -> Item | None:
         try:
             noted = Mistakes()
             tree = json_tree(text, shown(path), noted, MOST_PARTS)
-            for mistake in noted.noted:
-                mistakes.note(mistake)
+            mistakes.note(*noted.noted)
             return tree if holds_mapping(tree, mistakes) else None
         except OverflowError:
             mistakes.of_file(path, f"more than {MOST_PARTS} parts.", "out_of_limits")

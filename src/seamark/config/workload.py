@@ -232,8 +232,7 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
     try:
         service = services[name]
     except UserError as error:  # its recipe, which other scenarios do not need
-        for mistake in error.mistakes:
-            mistakes.note(mistake)
+        mistakes.note(*error.mistakes)
         return None
     component = item.value.get("component")
     if component is not None and component.value != service.component:

@@ -102,12 +102,13 @@ class Mistakes:
         else:
             self.note(Mistake(code=code, file=at.file, line=at.line, path=at.path, text=text))
 
-    def note(self, mistake: Mistake) -> None:
-        """Note a mistake once; unprintable characters of its path and text are escaped."""
-        mistake = replace(mistake, path=mistake.path and _printable(mistake.path), text=_printable(mistake.text))
-        self._count[0] += 1
-        if mistake not in self.noted:
-            self.noted.append(mistake)
+    def note(self, *mistakes: Mistake) -> None:
+        """Note mistakes once; unprintable characters of their paths and texts are escaped."""
+        for mistake in mistakes:
+            written = replace(mistake, path=mistake.path and _printable(mistake.path), text=_printable(mistake.text))
+            self._count[0] += 1
+            if written not in self.noted:
+                self.noted.append(written)
 
     def of_file(self, path: Path, text: str, code: Code, line: int | None = None) -> None:
         """Note a mistake of a whole file, or of one of its lines."""

@@ -96,7 +96,7 @@ def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
 
 def _derive_missing(results: ComparedResults) -> None:
     """Derive the metrics of trials that were measured and have none, as after a run that was stopped."""
-    deployments = {each.id: each for each in results.plan.deployments}
+    deployments = {deployment.id: deployment for deployment in results.plan.deployments}
     for trial in results.plan.trials:
         folder = results.folder.trial(trial.id)
         if folder.load.exists() and not folder.metrics.exists() and trial.deployment in deployments:

@@ -84,7 +84,7 @@ def _may_have_recall(service: Service) -> bool:
 
 def _place(scenario: Scenario, group: str, index: int) -> str:
     """Return where an objective was written, else its workload."""
-    number = next((i for i, each in enumerate(scenario.workloads) if each.name == group), 0)
+    number = next((i for i, workload in enumerate(scenario.workloads) if workload.name == group), 0)
     paths = [
         f"{start}{end}" for start in (f"workloads[{number}]", "workload") for end in (f".slos[{index}]", ".slos", "")
     ]

@@ -178,17 +178,17 @@ def _lead(best: float, after: float) -> str:
 
 def _of_comparisons(found: Comparisons, text: str) -> Headline:
     judged = found.judged
-    names = list(dict.fromkeys(each.factor for each in judged if each.factor))
+    names = list(dict.fromkeys(compared.factor for compared in judged if compared.factor))
     numbers = tuple(
         HeadlineNumber(
-            name=f"{each.metric}: {contrast_text(each, found)}",
+            name=f"{compared.metric}: {contrast_text(compared, found)}",
             value=effect.value,
-            unit="x" if each.ratio is not None else unit_words(each.unit),
+            unit="x" if compared.ratio is not None else unit_words(compared.unit),
             low=effect.low,
             high=effect.high,
         )
-        for each in judged[:MOST_NUMBERS]
-        if (effect := each.ratio or each.shift) is not None
+        for compared in judged[:MOST_NUMBERS]
+        if (effect := compared.ratio or compared.shift) is not None
     )
     question = f"Does {' or '.join(names)} make a difference?" if names else "Do the two differ?"
     return Headline(kind="comparison", question=question, answer=text, numbers=numbers, certainty=certainty(found))
@@ -200,7 +200,7 @@ def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary) -> Head
         texts.append(_largest_that_meets(rows, factor))
     found = summary.comparisons
     words = not numeric([row.factors[factor] for row in rows])
-    if not texts and words and found is not None and any(each.verdict for each in found.comparisons):
+    if not texts and words and found is not None and any(compared.verdict for compared in found.comparisons):
         texts.append(answer(found) or "")
     texts = texts or [_course(rows, factor)]
     values = [(row, *_figure(row)) for row in rows[:MOST_NUMBERS]]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,6 +24,7 @@ from seamark.report.page.content import Picture
 MOST_FRONTS, MOST_COLUMNS, MOST_NAMED = 12, 3, 40
 TITLE_WIDTH, NAME_WIDTH = 36, 34
 """Characters of a line of a title, and of a name in the legend."""
+NUMBER: Any = {"ha": "center", "va": "center", "fontsize": 7, "color": INK}
 RADII_PX, ANGLES = (9, 16, 24, 34, 46, 60, 76), 16
 
 
@@ -70,7 +72,7 @@ def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> No
 
 
 def _numbers(fronts: Sequence[Front]) -> dict[str, int]:
-    names = dict.fromkeys(level(each.level, front.factor) for front in fronts for each in _known(front))
+    names = dict.fromkeys(level(point.level, front.factor) for front in fronts for point in _known(front))
     return {name: number for number, name in enumerate(names, 1)}
 
 
@@ -79,7 +81,7 @@ def _short(name: str) -> str:
 
 
 def _known(front: Front) -> list[FrontPoint]:
-    return [each for each in front.points if each.cost is not None and each.quality is not None]
+    return [point for point in front.points if point.cost is not None and point.quality is not None]
 
 
 def _draw(axis: Axes, front: Front) -> None:
@@ -88,13 +90,13 @@ def _draw(axis: Axes, front: Front) -> None:
     if front.margin is not None and base.quality is not None:
         worst = base.quality + (-front.margin if front.better == "higher" else front.margin)
         axis.axhspan(*sorted((worst, base.quality)), color=SHADE, zorder=0)
-    on_front = sorted(_place(each) for each in known if each.on_front)
+    on_front = sorted(_place(point) for point in known if point.on_front)
     axis.plot([x for x, _ in on_front], [y for _, y in on_front], color=MUTED, lw=1.0, zorder=1)
-    for each in known:
-        x, y = _place(each)
-        colour = COLOURS[0] if each.on_front else MUTED
-        face = colour if each.on_front else "white"
-        marker = "s" if each is base else "o"
+    for point in known:
+        x, y = _place(point)
+        colour = COLOURS[0] if point.on_front else MUTED
+        face = colour if point.on_front else "white"
+        marker = "s" if point is base else "o"
         axis.plot([x], [y], marker=marker, ms=6, ls="", color=colour, markerfacecolor=face, zorder=3)
     axis.margins(x=0.12, y=0.18)
     if all(x >= 0 for x, _ in map(_place, known)):  # no cost is below 0
@@ -111,10 +113,10 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
     """Write the number of each point beside it, with a line to it where the next free place is further away."""
     known = _known(front)
     inside = axis.get_window_extent()
-    points = [tuple(axis.transData.transform(_place(each))) for each in known]
+    points = [tuple(axis.transData.transform(_place(point))) for point in known]
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
-    for each, (x, y) in zip(known, points, strict=True):
-        text = str(numbers[level(each.level, front.factor)])
+    for point, (x, y) in zip(known, points, strict=True):
+        text = str(numbers[level(point.level, front.factor)])
         size = 6 + 6 * len(text), 11
         for radius, angle in _around():
             left, low = x + radius * math.cos(angle) - size[0] / 2, y + radius * math.sin(angle) - size[1] / 2
@@ -129,9 +131,7 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
             if radius > RADII_PX[1]
             else None
         )
-        axis.annotate(
-            text, _place(each), xytext=tuple(middle), ha="center", va="center", fontsize=7, color=INK, arrowprops=line
-        )
+        axis.annotate(text, _place(point), xytext=tuple(middle), arrowprops=line, **NUMBER)
 
 
 def _around() -> Iterator[tuple[int, float]]:

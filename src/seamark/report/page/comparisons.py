@@ -37,8 +37,8 @@ def comparisons_section(results: Results, drawn: Sequence[Block]) -> Section | N
     found = results.summary.comparisons
     if found is None:
         return None
-    declared = [each for each in found.comparisons if each.in_family and found.declared]
-    others = [each for each in found.comparisons if not (each.in_family and found.declared)]
+    declared = [compared for compared in found.comparisons if compared.in_family and found.declared]
+    others = [compared for compared in found.comparisons if not (compared.in_family and found.declared)]
     notes = tuple(Text(text=text) for text in basis(found))
     title = f"{counted(len(others), 'comparison')} that nobody declared"
     inside: tuple[Block, ...] = (*(() if declared else drawn), *((_table(found, others),) if others else ()))
