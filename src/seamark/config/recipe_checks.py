@@ -96,8 +96,9 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
             mistakes.add(server.value[name], f"must be at least {least}.")
     _check_parts(server, service.server, mistakes)
     types = {setting.name: setting.type for setting in service.settings}
-    known = _known_ports(service.server)
     parts = server.value["parts"].value if service.server.parts else []
+    of_parts = (port for part in service.server.parts if part.nodes == "server" for port in part.ports)
+    known = {*service.server.ports, *of_parts}  # to every process: ports of processes that run once
     for key, entry in server.items():
         for text in _strings(entry) if key != "parts" else ():
             _check_template(text, known, service.server, types, mistakes)
@@ -133,11 +134,6 @@ def _check_count(item: Item, service: Service, mistakes: Mistakes) -> None:
         mistakes.add(item, f"'{service.replicas}' is no setting of this service.{guess}")
     elif setting.type != "int" or setting.role != "deployment":
         mistakes.add(item, f"'{service.replicas}' must be a setting of type int and role deployment.")
-
-
-def _known_ports(server: Server) -> set[str]:
-    """Return the ports known to every process of a server: those of processes that run once."""
-    return {*server.ports, *(port for part in server.parts if part.nodes == "server" for port in part.ports)}
 
 
 def _check_parts(item: Item, server: Server, mistakes: Mistakes) -> None:

@@ -43,7 +43,7 @@ def scenario_of(
         if key in tree.value:
             fields[key] = _count(tree.value[key], lowest, highest, mistakes)
     readers = {
-        "restarts": _restarts,
+        "restarts": lambda item, mistakes: decode(item, Restarts, mistakes),
         "capacity_check": _capacity_check,
         "resources": _resources,
         "artifacts": _artifacts,
@@ -132,11 +132,6 @@ def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
     if count is not WRONG and not lowest <= count <= highest:
         mistakes.add(item, f"{count} is outside of {lowest} to {highest}.", "out_of_limits")
     return count
-
-
-def _restarts(item: Item, mistakes: Mistakes) -> Any:
-    restarts = decode(item, Restarts, mistakes)
-    return None if restarts is WRONG else restarts
 
 
 def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
