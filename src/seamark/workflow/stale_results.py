@@ -62,7 +62,9 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         put_away(folder.metrics)
     elif load is not None and not load.ok and not belongs(load, trial.config_hash, marks.server(trial)):
         put_aside(folder, probes=True)
-    elif is_damaged(folder.metrics, TrialMetrics) or (is_damaged(folder.histogram, Histograms) and folder.samples.exists()):
+    elif is_damaged(folder.metrics, TrialMetrics) or (
+        is_damaged(folder.histogram, Histograms) and folder.samples.exists()
+    ):
         put_away(folder.metrics)
     elif any(_lacks_figures(folder.party(str(party.party))) for party in trial.parties):
         folder.metrics.unlink(missing_ok=True)
