@@ -115,20 +115,20 @@ def test_without_a_free_connection_requests_wait_in_order_and_the_unsent_are_cou
     null_server: Callable, load: Callable
 ) -> None:
     server = null_server("--delay-ms", 50)
-    measured = load(port=server.port, pattern="constant", rate_rps=100.0, concurrency=2, duration_s=0.6)
+    measured = load(port=server.port, pattern="constant", rate_rps=200.0, concurrency=2, duration_s=0.6)
     samples, outcome = measured.sent, measured.outcome
-    assert outcome.scheduled == 60 == len(measured.samples)
-    assert measured.samples["due_ns"].tolist() == [k * 10 * MS for k in range(60)]
-    assert measured.unsent["index"].tolist() == list(range(outcome.sent, 60))
+    assert outcome.scheduled == 120 == len(measured.samples)
+    assert measured.samples["due_ns"].tolist() == [k * 5 * MS for k in range(120)]
+    assert measured.unsent["index"].tolist() == list(range(outcome.sent, 120))
     assert set(measured.unsent["failure"].tolist()) == {Failure.CANCELLED}
     assert set(measured.unsent["first_ns"].tolist()) == set(measured.unsent["last_ns"].tolist()) == {MISSING_NS}
     lag_ns = samples["sent_ns"] - samples["due_ns"]
     assert outcome.reports[0].lag_ns.max == lag_ns.max()
-    assert 18 <= outcome.sent == outcome.completed == len(samples) <= 26
+    assert 48 <= outcome.sent == outcome.completed == len(samples) <= 66
     assert samples["index"].tolist() == list(range(len(samples)))
     assert (np.diff(samples["sent_ns"]) >= 0).all()
-    assert outcome.scheduled - outcome.sent - 5 <= outcome.reports[0].backlog_max <= 60
-    assert (samples["sent_ns"] < 600 * MS).all()
+    assert outcome.scheduled - outcome.sent - 5 <= outcome.reports[0].backlog_max <= 120
+    assert (samples["sent_ns"] < 1600 * MS).all(), "what was due is sent for a second more"
 
 
 @pytest.mark.covers("E-FR09")
