@@ -210,7 +210,7 @@ def test_run_time_and_cpu_time_are_those_of_the_command(run: Callable[..., Measu
     assert 150 < busy.quality["peak_rss_mb"] < 300
 
 
-@pytest.mark.services
+@pytest.mark.serial
 def test_the_resources_of_the_client_are_those_of_the_command(
     run: Callable[..., MeasuredLoad], tmp_path: Path
 ) -> None:

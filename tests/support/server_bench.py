@@ -38,7 +38,7 @@ class Bench:
     def with_server(self, *flags: str, **changes: Any) -> "Bench":
         """Return the same bench with other flags of the tiny server and other fields of its recipe."""
         assert self.service.server is not None
-        server = replace(self.service.server, command=(*TINY, *flags), **changes)
+        server = replace(self.service.server, **{"command": (*TINY, *flags), **changes})
         return replace(self, service=replace(self.service, server=server))
 
     def with_site(self, **changes: Any) -> "Bench":
@@ -85,6 +85,7 @@ class Bench:
             client=client,
             binds=binds,
             place=place,
+            study=HERE,
         )
         return dict(encode(endpoint))
 

@@ -57,6 +57,7 @@ class Person:
         become += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
         own = {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name, "WORK": str(self.home / "work")}
         env = os.environ | own | {"PROJECT": f"p-{self.name}"}
+        env.pop("XDG_CACHE_HOME", None)  # a folder of the user who runs the tests
         return {"args": [*become, *words], "env": env, "umask": self.umask}
 
     def bench(self, *words: str, at: Path | None = None) -> "subprocess.CompletedProcess[str]":
