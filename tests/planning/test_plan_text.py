@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from seamark.config.read import read_scenario, read_services, read_site
+from seamark.errors import UserError
 from seamark.model.scenario import Artifacts, Resources, Scenario, Workload
 from seamark.model.site import Partition, Site
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, duration, plan_facts
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
+from seamark.trials.lane import require_lanes, units_of
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -193,3 +195,43 @@ def test_results_of_parties_are_counted_as_the_report_counts_them(tmp_path: Path
     made = plan(read_scenario(path, SERVICES, HERE), SERVICES, HERE)
     assert (len(made.trials), len(made.measured)) == (6, 9)
     assert "6 trials with 9 results" in describe(made, SERVICES, HERE)
+
+
+TWO_WORKLOADS = """\
+scenario: two
+repetitions: 1
+workloads:
+  - {name: a, service: 'null', delay_ms: 1, duration_s: 1}
+  - {name: b, service: 'null', delay_ms: 5, duration_s: 1}
+"""
+
+
+def test_a_setting_that_differs_between_workloads_has_the_role_that_its_recipe_gives_it(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(TWO_WORKLOADS)
+    text = describe(plan(read_scenario(path, SERVICES, HERE), SERVICES, HERE), SERVICES, HERE)
+    [line] = [each for each in text.splitlines() if each.strip().startswith("delay_ms")]
+    assert line.split()[1:] == ["deployment", "1,", "5"]
+
+
+def test_a_claim_function_gets_every_setting_and_is_tried_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config/scenarios").mkdir(parents=True)
+    (tmp_path / "config/scenarios/two.yaml").write_text(TWO_WORKLOADS)
+    (tmp_path / "own_order.py").write_text(
+        "def slow_first(units):\n    return max(units, key=lambda unit: unit.levels['delay_ms'])\n"
+        "def mistyped(units):\n    return max(units, key=lambda unit: unit.levels['dilay_ms'])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def at(claim: str) -> Study:
+        return Study.at(tmp_path, scenario="two", lanes=json.dumps({"cpus": "0", "parallel": 2, "claim": claim}))
+
+    study = at("own_order:slow_first")
+    require_lanes(study)
+    assert [unit.levels["delay_ms"] for unit in units_of(study, "two")] == [5.0, 1.0]
+    require_lanes(at("unroll(delay_ms)"))
+    with pytest.raises(UserError, match="dilay_ms"):
+        require_lanes(at("own_order:mistyped"))

@@ -19,8 +19,8 @@ UnitState = Literal["waiting", "running", "done"]
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """Work of one lane on one device. `estimated_s` is its expected time, `levels` are those of its factors, and
-    `killed_lanes` is the number of lanes that were killed while they held it."""
+    """Work of one lane on one device. `estimated_s` is its expected time, `levels` are its settings and
+    resources, and `killed_lanes` is the number of lanes that were killed while they held it."""
 
     id: str
     estimated_s: float = 0.0

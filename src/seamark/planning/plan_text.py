@@ -175,7 +175,7 @@ def describe(
         f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"
         + (f", {facts.gpu_hours:.2f} GPU-hours" if facts.gpu_hours else ""),
         "",
-        *_factor_lines(plan, facts),
+        *_factor_lines(plan, facts, services or {}),
         "",
         *_design_lines(plan, facts, virtual=virtual),
         "",
@@ -206,10 +206,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
+def _factor_lines(plan: Plan, facts: PlanFacts, services: Mapping[str, Service]) -> list[str]:
     lines = ["Factors"]
-    roles = {name: role for role, levels in plan.factors.items() for name in levels}
+    planned = {name: role for role, levels in plan.factors.items() for name in levels}
     for service, about in facts.workloads.items():
+        own = services[service].settings if service in services else ()
+        roles = dict.fromkeys(RESOURCES, "deployment") | {each.name: each.role for each in own} | planned
         lines.append(f"  {service}: {counted(about.treatments, 'treatment')}")
         for name, levels in about.factors.items():
             role = roles.get(name, "workload")
@@ -388,10 +390,7 @@ def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
 
 def _levels(name: str, levels: Sequence[Value]) -> str:
     structured = is_structured(name)
-    names = [
-        "default" if level is None else label_of(name, str(level)) if structured else show(level)
-        for level in levels[:12]
-    ]
+    names = ("default" if at is None else label_of(name, str(at)) if structured else show(at) for at in levels[:12])
     shown = ("; " if structured else ", ").join(names)
     return f"{shown}, ... ({counted(len(levels), 'level')})" if len(levels) > 12 else shown
 

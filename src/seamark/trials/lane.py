@@ -18,8 +18,9 @@ from pathlib import Path
 from seamark.dispatch.claim_list import ClaimList
 from seamark.dispatch.claim_policies import ClaimPolicy, Unit, claim_policy
 from seamark.errors import UserError
+from seamark.model.dotted import is_dotted
 from seamark.model.service import Value
-from seamark.model.trial import RESOURCES, Deployment, Trial
+from seamark.model.trial import RESOURCES, Deployment, Plan, Trial
 from seamark.planning.plan_time import time_of
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import LEADER
@@ -101,15 +102,22 @@ def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
     trials = tuple(trial for each in deployments for trial in pending[each.id])
     measured_s = finite_lengths_s(plan, study.folder(scenario))
     times = time_of(replace(plan, deployments=deployments, trials=trials), study.services, measured_s=measured_s)
-    factors = plan.factors.get("deployment", {})
+    names = dict.fromkeys((*RESOURCES, *(name for each in plan.deployments for name in each.settings)))
     return tuple(
         Unit(
             id=each.id,
             estimated_s=times.deployments[each.id].typical,
-            levels={name: _level(each, name) for name in factors},
+            levels={name: _level(each, name) for name in names},
         )
         for each in deployments
     )
+
+
+def _factors(plan: Plan) -> tuple[str, ...]:
+    """Return the settings in which deployments of a plan differ, between workloads too."""
+    names = dict.fromkeys((*plan.factors.get("deployment", {}), *RESOURCES))
+    names |= dict.fromkeys(name for each in plan.deployments for name in each.settings)
+    return tuple(name for name in names if len({_level(each, name) for each in plan.deployments}) > 1)
 
 
 def _level(deployment: Deployment, name: str) -> Value:
@@ -124,9 +132,11 @@ def require_lanes(study: Study) -> None:
     if site.parallel == 1:
         return
     try:
-        claim_policy(site.claim, tuple(plan.factors.get("deployment", {})))
+        policy = claim_policy(site.claim, _factors(plan))
     except ValueError as mistake:
         raise UserError(f"{study.scenario_path}: claim: {mistake}") from None
+    if is_dotted(site.claim) and (units := units_of(study, study.scenario.name)):
+        policy(units)  # a function of the user's own fails here, not in the middle of the run
     mistakes = []
     most = 1 if site.devices is not None and site.devices.gpu is not None else 0
     for key, wanted, limit in (
