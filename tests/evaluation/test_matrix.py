@@ -5,15 +5,19 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from samples import a_load
 
 from seamark.config.read import Recipes
 from seamark.errors import UserError
 from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress
 from seamark.evaluation.adapters import adapter_settings, service_of
-from seamark.evaluation.executor import new_folder, running_on
+from seamark.evaluation.evaluated_trial import EvaluatedTrial
+from seamark.evaluation.executor import _failure, new_folder, running_on
 from seamark.evaluation.matrix import path_name, settings_of_generation, stubs_of
 from seamark.evaluation.matrix_study import Options, study_of
-from seamark.planning.study import SHIPPED
+from seamark.model.results.answers import AnswersRecord
+from seamark.planning.study import SHIPPED, Study
+from seamark.storage.paths import TrialFolder
 from seamark.trials.progress import State
 
 SERVICES = Recipes(SHIPPED / "config/services")
@@ -129,3 +133,27 @@ def test_progress_names_the_running_stubs_of_all_lanes_of_a_device() -> None:
 )
 def test_generation_options_are_settings(kwargs: dict[str, object], settings: dict[str, object]) -> None:
     assert settings_of_generation(kwargs) == settings
+
+
+@pytest.mark.covers("B12")
+def test_a_failed_stub_has_its_own_category_its_reason_once_and_the_time_that_it_took(tmp_path: Path) -> None:
+    config = AdapterConfig()
+    [stub] = stubs_of(["m"], [("dense", None)], [("mock_benchmark", None)], config, {}, "out")
+    [trial, *_] = Study.at(SHIPPED, scenario="config/scenarios/sparse_attention_local.yaml").plan.trials
+
+    def failure(answers: AnswersRecord | None = None, **load: object) -> tuple[str, str, float]:
+        times = {"started_at": "2026-11-28T10:00:00.000+00:00", "finished_at": "2026-11-28T10:00:02.500+00:00"}
+        record = a_load(duration_s=86400.0, items=2, **times, **load)
+        failed = EvaluatedTrial(
+            trial=trial, folder=TrialFolder(root=tmp_path), load=record, metrics=None, answers=answers
+        )
+        found = _failure(stub, failed)
+        return found.error_type, found.error_message, found.execution_time
+
+    said = "--model x: there is no such folder"
+    start = {"status": "failed", "category": "model_not_found", "reason": said}
+    assert failure(**start, log_tail=[f"model_not_found: {said}"]) == ("model_not_found", said, 2.5)
+    assert failure(**start, log_tail=["Killed"])[1] == f"{said} Killed"
+    some = AnswersRecord(status="ok", answers=1, answered=1)
+    assert failure(some, failures={"timeout": 1})[0] == "timeout"
+    assert failure(some, failures={"reset": 1})[0] == "unanswered"

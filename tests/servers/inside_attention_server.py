@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
 
 
 def write_models(folder: str, prompts: list[str], tokens: int) -> dict[str, Any]:
-    """Write a random Llama with grouped heads whose answers depend on all of a prompt, and three broken copies.
+    """Write a random Llama with grouped heads whose answers depend on all of a prompt, and four broken copies.
 
     Return their folders, and the answers of the first to prompts by transformers' own generate().
     """
@@ -63,12 +63,12 @@ def write_models(folder: str, prompts: list[str], tokens: int) -> dict[str, Any]
     whole = Path(folder) / "whole"
     model.save_pretrained(whole)
     tokenizer.save_pretrained(whole)
-    folders = {kind: str(_broken(whole, kind)) for kind in ("tokenizer", "weight", "config")}
+    folders = {kind: str(_broken(whole, kind)) for kind in ("tokenizer", "weight", "config", "json")}
     return {"whole": str(whole), **folders, "generated": _generated(whole, prompts, tokens)}
 
 
 def _broken(whole: Path, kind: str) -> Path:
-    """Copy a model without its tokenizer, without one weight, or with a type that nobody knows."""
+    """Copy a model without its tokenizer, without one weight, with a type that nobody knows, or cut off."""
     from safetensors.torch import load_file, save_file
 
     copy = whole.with_name(f"without-{kind}")
@@ -80,7 +80,7 @@ def _broken(whole: Path, kind: str) -> Path:
         del weights["model.layers.1.self_attn.k_proj.weight"]
         save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
     else:
-        (copy / "config.json").write_text('{"model_type": "unheard_of"}')
+        (copy / "config.json").write_text('{"model_type": "unheard_of"}' if kind == "config" else "{")
     return copy
 
 
@@ -168,7 +168,16 @@ def categories() -> dict[str, str]:
         error.error_code = code
         return error
 
+    def of_cpu() -> BaseException:
+        try:
+            torch.empty(1 << 60, dtype=torch.uint8)
+        except RuntimeError as error:
+            return error
+        raise AssertionError
+
     errors = {
+        "torch on the CPU": of_cpu(),
+        "no memory for a file": OSError(12, "Cannot allocate memory"),
         "torch out of memory": torch.OutOfMemoryError("x"),
         "cuda 2": of_cuda(2),
         "cuda 700": of_cuda(700),
@@ -182,12 +191,13 @@ def categories() -> dict[str, str]:
     return {name: category_of(error) for name, error in errors.items()}
 
 
-def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]:
+def prefilled(folder: str, tokens: int, chunk: int, fits: int, on_cpu: bool = False) -> dict[str, Any]:
     """Compute a prompt whole, in chunks, and in chunks on a device for `fits` tokens at a time, whose failures leave
     the layers of the cache with different lengths; return the distance of their logits and caches, and the chunks."""
     import torch
 
     from seamark.servers.attention.arguments import read_arguments
+    from seamark.servers.attention.errors import category_of
     from seamark.servers.attention.key_value_cache import KeyValueCache
     from seamark.servers.attention.model import load
     from seamark.servers.attention.prefill import Chunks
@@ -202,6 +212,8 @@ def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]
             if len(part) > most:
                 state = torch.zeros(1, 2, len(part), 16)
                 cache.update(state, state, 0)  # the first layer is done when the second finds no memory
+                if on_cpu:
+                    torch.empty(1 << 60)
                 raise torch.OutOfMemoryError("injected")
             return model.logits(part, cache, None)
 
@@ -216,8 +228,8 @@ def prefilled(folder: str, tokens: int, chunk: int, fits: int) -> dict[str, Any]
     try:
         run(chunk, 0)
         refused = ""
-    except torch.OutOfMemoryError as error:
-        refused = str(error)
+    except RuntimeError as error:
+        refused = category_of(error)
     return {
         "chunked": float((whole - chunked).abs().max()),
         "halved": float((whole - halved).abs().max()),

@@ -6,8 +6,9 @@ from prompts_of_servers import inside
 pytestmark = pytest.mark.services
 
 
-def test_chunks_are_halved_when_memory_runs_out_and_the_answer_is_that_of_a_whole_prompt(models):
-    seen = inside("prefilled", folder=models["whole"], tokens=300, chunk=128, fits=40)
+@pytest.mark.parametrize("on_cpu", [False, True])
+def test_chunks_are_halved_when_memory_runs_out_and_the_answer_is_that_of_a_whole_prompt(models, on_cpu):
+    seen = inside("prefilled", folder=models["whole"], tokens=300, chunk=128, fits=40, on_cpu=on_cpu)
     assert seen["chunked"] < 1e-4
     assert seen["halved"] < 1e-4
     assert seen["keys"] < 1e-4
@@ -15,7 +16,7 @@ def test_chunks_are_halved_when_memory_runs_out_and_the_answer_is_that_of_a_whol
     assert seen["chunks_began"] == [0, 128, 256]
     assert seen["began"] == [*range(0, 300, 32)]
     assert seen["halvings"] == 2
-    assert seen["refused"] == "injected"
+    assert seen["refused"] == ("host_out_of_memory" if on_cpu else "gpu_out_of_memory")
 
 
 def test_chunks_stay_halved_within_a_load_and_another_load_begins_with_whole_ones(models):
@@ -47,6 +48,7 @@ def test_a_model_that_cannot_be_served_is_refused_with_its_category_and_one_line
         ([str(tmp_path / "nothing")], "model_not_found", "there is no such folder"),
         ([str(tmp_path)], "model_not_found", "there is no config.json in this folder"),
         ([models["config"]], "model_load_error", "unheard_of"),
+        ([models["json"]], "model_load_error", "not a valid JSON file"),
         ([models["tokenizer"]], "tokenizer_error", "tokenizer"),
         ([models["weight"]], "model_load_error", "lack 1 weights: model.layers.1.self_attn.k_proj.weight"),
         ([models["weight"], "--validate=none"], "", ""),
@@ -72,8 +74,10 @@ def test_options_of_a_model_reach_its_configuration_and_its_tokenizer(models, tm
     assert "trust_remote_code" in found[3][1]
 
 
-def test_categories_follow_from_types_and_cuda_codes_never_from_words():
+def test_categories_follow_from_types_and_codes_not_from_words():
     assert inside("categories") == {
+        "torch on the CPU": "host_out_of_memory",
+        "no memory for a file": "host_out_of_memory",
         "torch out of memory": "gpu_out_of_memory",
         "cuda 2": "gpu_out_of_memory",
         "cuda 700": "gpu_error",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -71,8 +72,14 @@ class EvaluatedTrial:
 
     @property
     def load_s(self) -> float:
-        """Length of its load in seconds, 0 without one."""
-        return 0.0 if self.load is None or self.load.duration_s is None else self.load.duration_s
+        """Length of its load in seconds, 0 without one; of a failed one, whose `duration_s` may be its limit, the
+        time from its beginning to its end."""
+        load = self.load
+        if load is None or load.ok:
+            return 0.0 if load is None else load.duration_s or 0.0
+        if load.started_at is None or load.finished_at is None:
+            return 0.0
+        return (datetime.fromisoformat(load.finished_at) - datetime.fromisoformat(load.started_at)).total_seconds()
 
     def document(self) -> Mapping[str, Any]:
         """Return `metrics.json` of the result tree: scores with standard errors, and times of the same answers."""

@@ -34,6 +34,7 @@ from seamark.evaluation.matrix import (
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
 from seamark.evaluation.result_tree import is_current, is_of_another, is_whole, write_whole
+from seamark.model.failure_categories import TIMEOUT
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.platform.process_tree import set_parent_death_signal
@@ -331,11 +332,12 @@ def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
     elif not load.ok:
         stated = None if answers is None else answers.category
         category, reason = stated or load.category or "failed", load.reason or "no reason is known"
-        reason = " ".join([reason, *load.log_tail[-1:]])
+        last = [line for line in load.log_tail[-1:] if line not in reason and reason not in line]
+        reason = " ".join([reason, *last])
     elif answers is None or answers.status != "ok":
         category, reason = "not_scored", (answers.reason if answers else None) or "its answers were not scored"
     else:
         left = load.items if trial.unscored is None else trial.unscored
-        category = answers.commonest_error or "unanswered"
+        category = answers.commonest_error or (TIMEOUT if load.worst_failure == TIMEOUT else "unanswered")
         reason = f"{left} of {load.items} questions have no scored answer"
     return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.load_s)

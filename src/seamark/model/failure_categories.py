@@ -7,6 +7,8 @@ from seamark.model.service import FailureCategory
 ALL_FAILED = "all_requests_failed"
 INTERRUPTED = "interrupted"
 """Category of a load that ended with its run, and the beginning of its reason: the trial has no result."""
+TIMEOUT = "timeout"
+"""Also the name of the failure of a request that took too long."""
 STATED_BY_SERVERS = ("filesystem_error",)
 """Categories that any server may state as the reason of its end, beside those of its recipe."""
 
@@ -78,7 +80,7 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         help="A model server answered a call of a workflow's node with an error, or with no reply that can be read.",
         remedy="See the reason of the execution and the server's log, then measure again.",
     ),
-    "timeout": FailureCategory(
+    TIMEOUT: FailureCategory(
         help="The load or the program was not done by its time limit.",
         remedy="Allow more time, or lower the load; then `bench retry`.",
     ),

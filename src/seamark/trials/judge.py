@@ -21,7 +21,7 @@ from seamark.load.workers.judging import TEXTS, JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
-from seamark.model.failure_categories import ALL_FAILED, FAILURE_CATEGORIES, STATED_BY_SERVERS
+from seamark.model.failure_categories import ALL_FAILED, FAILURE_CATEGORIES, STATED_BY_SERVERS, TIMEOUT
 from seamark.model.leaves import filled
 from seamark.model.results.answers import AnswersRecord, AskedRecord, Score
 from seamark.model.results.load_record import LoadRecord
@@ -93,9 +93,11 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
     load = read_or_none(folder.load, LoadRecord)
     if load is None or not load.ok:
         record = AnswersRecord(status="skipped", reason="the load has failed", quality_version=version)
-        if load is not None and load.category == ALL_FAILED and folder.replies.exists():
+        if load is not None and load.category == ALL_FAILED:
+            errors: Mapping[str, int] = {}
             with suppress(JudgingError, OSError, ValueError):
-                record = _why_all_failed(record, service, _judged(study, service, trial, folder, load).errors)
+                errors = _judged(study, service, trial, folder, load).errors if folder.replies.exists() else {}
+            record = _why_all_failed(record, service, errors, load.worst_failure)
         folder.answers.unlink(missing_ok=True)
     elif not folder.replies.exists():
         nothing = AnswersRecord(status="skipped", reason="the replies are not there", quality_version=version)
@@ -110,12 +112,16 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
     return record
 
 
-def _why_all_failed(record: AnswersRecord, service: Service, errors: Mapping[str, int]) -> AnswersRecord:
-    """Return the record of a load without a good reply: of the recipe's category that the server gave most errors."""
+def _why_all_failed(
+    record: AnswersRecord, service: Service, errors: Mapping[str, int], worst: str | None
+) -> AnswersRecord:
+    """Return the record of a load without a good reply: of the recipe's category that the server gave most errors,
+    or `timeout` if it gave none and most requests failed so (`worst`)."""
     record = replace(record, errors=errors)
-    code = record.commonest_error or ""
-    known = service.failures.get(code) or (FAILURE_CATEGORIES[code] if code in STATED_BY_SERVERS else None)
-    return replace(record, category=record.commonest_error, remedy=known.remedy) if known else record
+    code = record.commonest_error or (TIMEOUT if worst == TIMEOUT else "")
+    shared = FAILURE_CATEGORIES[code] if code in (*STATED_BY_SERVERS, TIMEOUT) else None
+    known = service.failures.get(code) or shared
+    return replace(record, category=code, remedy=known.remedy) if known else record
 
 
 def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, load: LoadRecord) -> AnswersRecord:

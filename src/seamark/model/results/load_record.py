@@ -265,6 +265,11 @@ class LoadRecord:
         """Whether the load succeeded."""
         return self.status == "ok"
 
+    @property
+    def worst_failure(self) -> str | None:
+        """The way in which most requests failed, None where none did."""
+        return max(self.failures, key=self.failures.__getitem__, default=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesRecord(LoadRecord):

@@ -1,4 +1,4 @@
-"""Errors of requests and of the start, with categories from types and CUDA codes, never from words."""
+"""Errors of requests and of the start, with categories from types and codes, not from words."""
 
 import errno
 
@@ -21,6 +21,8 @@ NOT_THERE = (None, errno.ENOENT, errno.ENOTDIR)
 """Codes of OSErrors for a file that is not there; transformers raises them without a code."""
 CUDA_MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation of the CUDA runtime's cudaError_t."""
+CPU_ALLOCATOR = "DefaultCPUAllocator: "
+"""In the text of torch's plain RuntimeError for a CPU without memory, which has neither a type nor a code."""
 
 
 class RequestError(Exception):
@@ -66,7 +68,9 @@ def category_of(error: BaseException, otherwise: str = GENERATION_FAILED) -> str
     if isinstance(error, torch.AcceleratorError):
         memory = getattr(error, "error_code", None) == CUDA_MEMORY_ALLOCATION
         return GPU_OUT_OF_MEMORY if memory else GPU_ERROR
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return HOST_OUT_OF_MEMORY
+    if isinstance(error, RuntimeError) and CPU_ALLOCATOR in str(error):
         return HOST_OUT_OF_MEMORY
     if isinstance(error, TimeoutError):
         return GENERATION_TIMEOUT
@@ -76,8 +80,8 @@ def category_of(error: BaseException, otherwise: str = GENERATION_FAILED) -> str
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the device had too little memory: less work at a time may then fit."""
-    return category_of(error) == GPU_OUT_OF_MEMORY
+    """Return whether the device or the machine had too little memory: less work at a time may then fit."""
+    return category_of(error) in (GPU_OUT_OF_MEMORY, HOST_OUT_OF_MEMORY)
 
 
 def reply_to(error: BaseException) -> RequestError:

@@ -1,5 +1,6 @@
 """A model of transformers on a device, its tokenizer, and what is tried before it is served."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -109,13 +110,15 @@ def _require_folder(name: str) -> None:
 
 @contextmanager
 def _failures(name: str, part: str, missing: str, otherwise: str) -> Iterator[None]:
-    """Turn exceptions into a StartError; transformers raises OSError for files that are not there."""
+    """Turn exceptions into a StartError. transformers raises OSError for files that are not there, and for JSON that
+    it cannot read, while it handles the decoder's error."""
     try:
         yield
     except StartError:
         raise
     except Exception as error:
-        code = category_of(error, missing if isinstance(error, OSError) else otherwise)
+        damaged = isinstance(error.__context__, (json.JSONDecodeError, UnicodeDecodeError))
+        code = category_of(error, missing if isinstance(error, OSError) and not damaged else otherwise)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
         raise StartError(code, f"--model {name}: {part}: {reason}") from error
 

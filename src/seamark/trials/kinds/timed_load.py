@@ -204,7 +204,7 @@ def without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
     """Return the record as that of a failed load if no request succeeded."""
     if not load.ok or load.rows != sum(load.failures.values()):
         return load
-    worst = max(load.failures, key=load.failures.__getitem__, default="none")
+    worst = load.worst_failure or "none"
     reason = f"none of {counted(load.rows or 0, 'request')} succeeded; most failed with '{worst}'"
     tail = tuple(redacted(list(measured.outcome.log_tail)))
     return replace(load, status="failed", category=ALL_FAILED, reason=reason, log_tail=tail)
