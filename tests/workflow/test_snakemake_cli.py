@@ -13,7 +13,7 @@ from shipped import SITES
 from seamark.config.read import read_site
 from seamark.errors import UserError
 from seamark.planning.study import Study
-from seamark.workflow.snakemake_cli import command, release, runs_in
+from seamark.workflow.snakemake_cli import _is_snakemake, command, release, runs_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,3 +75,20 @@ def test_the_profile_of_the_site_is_named_and_what_is_asked_comes_last(tmp_path)
     assert words[-3:] == ["--config", 'scenario= "config/scenarios/llm_vllm_baseline.yaml" ', 'site= "meluxina" ']
     local = command(Study.at(tmp_path, scenario="config/scenarios/null.yaml"))
     assert "--profile" not in local
+
+
+@pytest.mark.parametrize(
+    ("words", "is_run"),
+    [
+        (("python3", "-m", "snakemake", "--jobs", "2"), True),
+        (("/v/bin/python3.12", "-X", "dev", "-m", "snakemake"), True),
+        (("/v/bin/python3", "/v/bin/snakemake"), True),
+        (("snakemake",), True),
+        (("vim", "docs/snakemake"), False),
+        (("python3", "watch.py", "snakemake"), False),
+        (("bash", "-c", "sleep 5", "snakemake"), False),
+        ((), False),
+    ],
+)
+def test_a_program_with_snakemake_among_its_arguments_is_no_run(words, is_run):
+    assert _is_snakemake(words) is is_run

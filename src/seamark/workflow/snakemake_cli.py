@@ -166,9 +166,17 @@ def runs_in(root: Path) -> list[psutil.Process]:
     for process in all_processes():
         try:
             words = process.cmdline()
-            named = any(Path(word).name == "snakemake" for word in words[:4]) and words[-2:] != IN_A_JOB
+            named = words[-2:] != IN_A_JOB and _is_snakemake(words)
             if named and process.pid != os.getpid() and Path(process.cwd()) == root.resolve():
                 found.append(process)
         except psutil.Error:
             continue
     return found
+
+
+def _is_snakemake(words: Sequence[str]) -> bool:
+    """Return whether a command line is that of Snakemake, not of a program that has its name as an argument."""
+    program, rest = Path(words[0]).name if words else "", list(words[1:])
+    while program.startswith("python") and rest and rest[0].startswith("-"):
+        del rest[: 2 if rest[0] in ("-X", "-W") else 1]
+    return program == "snakemake" or (program.startswith("python") and Path(*rest[:1]).name == "snakemake")
