@@ -9,6 +9,7 @@ from wrong_files import change, wrong_files
 from seamark.drivers import questions
 from seamark.errors import UserError
 from seamark.planning.study import SHIPPED, Study
+from seamark.planning.study_paths import missing_here
 
 SCENARIO = """\
 scenario: quality
@@ -21,6 +22,17 @@ workload:
   max_requests: 10
   length_words: 256
 compare: {baseline: {method: dense}, metrics: [score], quality_margin: 0.05}
+"""
+OWN = """\
+name: own
+summary: Rows of a folder that is not there.
+licence: none
+references: []
+source: {folder: FOLDER}
+columns: {question: question, references: answer}
+template: "{question}"
+max_new_tokens: 4
+scorer: qa_f1
 """
 WRONG = wrong_files(Path(__file__).with_name("wrong_evaluations.yaml"))
 
@@ -37,6 +49,8 @@ def check(lanes: str = "") -> None:
     study = Study.at(Path.cwd(), scenario="scenario.yaml", lanes=lanes)
     assert study.plan.trials
     study.require_drivers()
+    if missing := missing_here(study):
+        raise UserError(*missing)
 
 
 def test_the_scenario_is_right_before_it_is_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,6 +65,8 @@ def test_a_wrong_evaluation_is_a_line_that_says_where_and_what(
 ) -> None:
     entry = WRONG[name]
     read(SCENARIO, monkeypatch, tmp_path)
+    Path("config/benchmarks").mkdir()  # one file of the study's own hides none that ships
+    Path("config/benchmarks/own.yaml").write_text(OWN.replace("FOLDER", str(tmp_path / "nothing")))
     change("scenario.yaml", entry["old"], entry["new"])
     with pytest.raises(UserError) as caught:
         check()
@@ -61,3 +77,17 @@ def test_a_wrong_evaluation_is_a_line_that_says_where_and_what(
     if "line" in entry:
         assert f"scenario.yaml:{entry['line']}:" in line, line
     assert entry["says"] in line, line
+
+
+def test_metrics_are_named_by_their_paths_in_metrics_json_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read(SCENARIO, monkeypatch, tmp_path)
+    more = "costs: [quality.kv_bytes_read, ttft_ms.p50], metrics: [quality.score, throughput.value],"
+    change("scenario.yaml", "metrics: [score],", more)
+    change("scenario.yaml", "  max_requests: 10\n", '  slos: ["quality.kv_bytes_read <= 100"]\n')
+    study = Study.at(Path.cwd(), scenario="scenario.yaml")
+    assert study.scenario.compare is not None
+    assert study.scenario.compare.costs == ("kv_bytes_read", "ttft_ms.p50")
+    assert study.scenario.compare.metrics == ("score", "throughput")
+    assert [slo.metric for slo in study.plan.trials[0].slos] == ["kv_bytes_read"]

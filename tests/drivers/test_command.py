@@ -208,6 +208,7 @@ def test_run_time_and_cpu_time_are_those_of_the_command(run: Callable[..., Measu
     busy = run(argv=["python3", "-c", "b = bytearray(150_000_000); sum(range(8_000_000))"]).outcome
     assert 0.02 < busy.quality["cpu_time_s"] < 10
     assert 150 < busy.quality["peak_rss_mb"] < 300
+    assert run(argv=["sleep", "0.3"]).outcome.quality["peak_rss_mb"] < 8, "not that of the launcher, which is Python"
 
 
 @pytest.mark.serial

@@ -8,7 +8,7 @@ from study_folder import StudyFolder
 
 from seamark.errors import UserError
 from seamark.planning.study import Study
-from seamark.planning.study_paths import require_paths
+from seamark.planning.study_paths import missing_here, require_paths
 
 ROOT = Path(__file__).parents[2]
 ODD = ("it's", "a b", "{x}", "a:b", "a#b", "a*b", "a[b]", "a?b", "ünï", "$HOME", "x'; touch P; echo '", "`touch P`")
@@ -70,3 +70,21 @@ def test_plan_and_submit_refuse_a_folder_with_a_line_break_before_anything_runs(
         assert done.returncode == 2, done.stderr
         assert "a\\nb', cannot be used" in done.stderr
     assert not study.results.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("[no-such-program]", "no program 'no-such-program'"),
+        ("[./run.sh]", "looked for in an empty folder"),
+        ("[/bin/sh, -c, 'true']", None),
+        ("['{data}/made', x]", None),
+    ],
+)
+def test_a_program_that_is_not_here_is_found_before_the_run(tmp_path: Path, argv: str, says: str | None) -> None:
+    (tmp_path / "try.yaml").write_text(
+        f"scenario: try\nworkload:\n  service: command\n  limit_s: 5\n  command: {{name: a, argv: {argv}}}\n"
+    )
+    found = missing_here(Study.at(tmp_path, scenario="try.yaml"))
+    assert [(each.line, each.code) for each in found] == ([] if says is None else [(5, "missing")])
+    assert all(says is not None and says in each.text for each in found)

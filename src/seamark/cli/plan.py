@@ -5,6 +5,7 @@ import json
 import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.errors import UserError
 from seamark.planning.study import Study
 
 
@@ -22,7 +23,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, write: bool) 
     """
     from seamark.planning.gpu_memory_check import require_gpu_memory
     from seamark.planning.plan_text import describe, plan_facts
-    from seamark.planning.study_paths import require_paths
+    from seamark.planning.study_paths import missing_here, require_paths
     from seamark.services.runtimes.environments import missing_environments
     from seamark.storage.codec import encode
     from seamark.trials.conflicts import conflicts, refusal
@@ -31,6 +32,8 @@ def command(scenario: str | None, site: str | None, as_json: bool, write: bool) 
     study = open_study(scenario, site)
     study.require_drivers()
     require_paths(study)
+    if missing := missing_here(study):
+        raise UserError(*missing)
     sized = require_gpu_memory(study)
     if write:
         _write(study)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from seamark.analysis.metrics.table import METRICS
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
@@ -98,15 +98,23 @@ def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mi
 
 
 def _names(item: Item, known: Sequence[str], noun: str, mistakes: Mistakes) -> tuple[str, ...]:
-    names = decode(item, tuple[str, ...], mistakes)
-    if names is WRONG:
+    given = decode(item, tuple[str, ...], mistakes)
+    if given is WRONG:
         return ()
-    if not names:
+    if not given:
         mistakes.add(item, f"an empty list names no {noun}. Name one, or remove the line.", "no_value")
+    names: list[str] = []
     for each in item.value:
-        if each.value not in known and not each.value.startswith("recall"):
+        name = each.value if each.value in known else _short(each.value)
+        if name not in known and not name.startswith("recall"):
             text = f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}"
             mistakes.add(each, text, "unknown_name")
-        elif sum(other.value == each.value for other in item.value) > 1:
+        elif name in names:
             mistakes.add(each, f"'{each.value}' stands twice in the list. Remove one.", "written_twice")
-    return cast("tuple[str, ...]", names)
+        names.append(name)
+    return tuple(names)
+
+
+def _short(name: str) -> str:
+    """Return the name of a metric whose path in metrics.json is given: `score` for `quality.score`."""
+    return name.removeprefix("quality.").removeprefix("own.").removesuffix(".value")

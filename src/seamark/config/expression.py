@@ -29,7 +29,7 @@ LONGEST = 500
 CONSTANTS = {"true": True, "false": False, "null": None}
 _AS_NUMBER = " as number"
 """Name under which a compiled condition calls `_number`; the blank keeps it apart from every setting."""
-_SLO = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
+_SLO = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +114,8 @@ def objectives_of(item: Item | None, mistakes: Mistakes, own: tuple[str, ...] = 
         except ValueError as error:
             mistakes.add(each, f"{error}.", "wrong_form")
             continue
+        if metric.removeprefix("quality.") in own:
+            metric = metric.removeprefix("quality.")
         if not is_objective(metric) and metric not in own and metric not in _columns():
             guess = (
                 did_you_mean(metric, (*OBJECTIVES, *own)) or f" Known: {', '.join(OBJECTIVES[:6])}, throughput, ..."

@@ -20,13 +20,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from seamark.load.driver import Target, Task, TaskFailure, TaskRecorder
+from seamark.load.driver import Hooks, Target, Task, TaskFailure, TaskRecorder
 from seamark.model.sample import Failure
+from seamark.model.service import Value
 from seamark.platform.process_tree import (
     PROGRAM,
+    alive_below,
     become_subreaper,
     kill_below,
     lower_sessions,
+    peak_rss_bytes,
     reap,
     set_parent_death_signal,
 )
@@ -62,7 +65,9 @@ class Command(Task):
         become_subreaper()
         place = Path(tempfile.mkdtemp(prefix="command-", dir=self._target.data))
         (place / WORK).mkdir()
+        self._peak_bytes = 0
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        launcher_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
             began_ns = recorder.now_ns()
             code = self._end_of(place, stop)
@@ -73,7 +78,9 @@ class Command(Task):
             spent = resource.getrusage(resource.RUSAGE_CHILDREN)
             recorder.quality(RUN_TIME, (ended_ns - began_ns) / 1e9)
             recorder.quality(CPU_TIME, spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime)
-            recorder.quality(PEAK_RSS, spent.ru_maxrss * 1024 / 1e6)
+            # a program's ru_maxrss begins with the memory of what has launched it, this process
+            seen = self._peak_bytes if spent.ru_maxrss <= launcher_kb else 0
+            recorder.quality(PEAK_RSS, (seen or spent.ru_maxrss * 1024) / 1e6)
             self._keep(place, recorder.folder)
             if stop.is_set():
                 return
@@ -109,6 +116,7 @@ class Command(Task):
         until_s: float | None = None
         with _end_of_process(process.pid) as wait:
             while process.poll() is None:
+                self._peak_bytes = max(self._peak_bytes, *map(peak_rss_bytes, alive_below(os.getpid())), 0)
                 if niceness:  # its session is new and has niceness 0
                     lowered = lower_sessions([process.pid], niceness, lowered)
                 if stop.is_set() and until_s is None:
@@ -133,6 +141,18 @@ class Command(Task):
                     target = folder / path.relative_to(work)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
+
+
+def lacking(settings: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Yield the program of a command that is not on this machine. It begins in an empty folder."""
+    written = json.loads(str(settings["command"]))
+    program, path = str(written["argv"][0]), written.get("environment", {}).get("PATH", os.environ.get("PATH"))
+    if "{" in f"{program}{path}":
+        return
+    if "/" in program and not program.startswith("/"):
+        yield "command", f"'{program}' is looked for in an empty folder. Write its absolute path."
+    elif shutil.which(program, path=path) is None:
+        yield "command", f"there is no program '{program}' that can be started. Install it, or correct the name."
 
 
 @contextlib.contextmanager
@@ -202,3 +222,6 @@ def _end(code: int) -> str:
     if code > 128 and code - 128 in {int(each) for each in signal.Signals}:
         return f"was ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"
+
+
+HOOKS = Hooks(lacking=lacking)

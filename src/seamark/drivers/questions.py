@@ -4,7 +4,7 @@ The server attention gets context, question and method apart. Any other one with
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,13 +14,14 @@ from seamark.attention.method import read_method, with_weights_at
 from seamark.drivers.openai.driver import OpenAi, compact
 from seamark.drivers.openai.kept import KeptReply, read_kept
 from seamark.drivers.openai.models import TINY, write_tiny
+from seamark.drivers.openai.models import lacking as lacking_model
 from seamark.errors import UserError
 from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
 from seamark.model import service
 from seamark.storage.paths import expanded
 from seamark.tasks.benchmark import Benchmark, Question, Subset, Value
 from seamark.tasks.loading import category_of
-from seamark.tasks.question_files import CACHE, question_file, question_path, read_questions
+from seamark.tasks.question_files import CACHE, question_file, question_path, read_questions, require_lengths
 from seamark.tasks.scoring.table import score
 from seamark.tasks.task import at, item_id, task_of_document
 
@@ -32,6 +33,8 @@ KNOWN_READER, RANDOM = "known_reader", "random"
 """Models that are made here: one whose answers are known, and one of random weights with the same words."""
 LIMIT_RATIO = 0.9
 """Share of `timeout_s` after which the server attention itself ends an answer, so that its failure has a category."""
+NVIDIA = Path("/dev/nvidiactl")
+"""There where NVIDIA's driver works."""
 KEYS, LONGEST = 128, 16_384
 """Keys of the task `needles` that both know, and the longest prompt and answer in tokens unless a setting says."""
 FIGURES = {
@@ -55,6 +58,7 @@ class Questions(OpenAi):
         self._drawn_from = target.settings.get("sampling_seed")
         self._task = str(target.settings["task"])
         self._loaded = _loading(target.settings)
+        require_lengths(*_task(self._task), *self._loaded[1:])  # also where the data are not there yet
         self._apart = "method" in target.settings
         self._scope = ""
         self._limit_s = LIMIT_RATIO * target.load.timeout_s
@@ -204,6 +208,18 @@ def stage(target: Target, seed: int) -> Mapping[str, service.Value]:
     return {"model_bytes": sum(path.stat().st_size for path in folder.iterdir())}
 
 
+def lacking(settings: Mapping[str, service.Value]) -> Iterator[tuple[str, str]]:
+    """Yield the model's folder, the data of the task and the device that are not on this machine."""
+    yield from lacking_model(settings)
+    try:
+        file_at_hand(settings)
+    except (UserError, OSError) as error:
+        yield "task", f"{error}"
+    device = str(settings.get("device"))
+    if device.startswith("cuda") and not NVIDIA.exists():
+        yield "device", f"'{device}': this machine has no NVIDIA GPU that can be used. Write auto or cpu."
+
+
 def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Judged:
     """Return the scores of answers by the scorer of their task, the server's own figures, and the facts of each
     question. A reply that is not good has no scores. Raises ValueError for an item without a question."""
@@ -270,4 +286,4 @@ def _plain(value: Value) -> str | float | None:
     return value if value is None or isinstance(value, (str, int, float)) else None
 
 
-HOOKS = Hooks(stage=stage)
+HOOKS = Hooks(stage=stage, lacking=lacking)

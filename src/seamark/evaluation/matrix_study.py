@@ -10,6 +10,7 @@ import yaml
 
 from seamark.attention.method import with_weights_at
 from seamark.config.benchmark_files import tasks_of
+from seamark.config.forms.table import preset_files
 from seamark.config.read import Recipes
 from seamark.errors import UserError, did_you_mean
 from seamark.evaluation.adapters import DeviceKind, adapter_settings, service_of
@@ -23,7 +24,7 @@ from seamark.evaluation.matrix import (
 )
 from seamark.model.service import Service, Value
 from seamark.model.trial import Trial
-from seamark.planning.study import Study, config_folder
+from seamark.planning.study import SHIPPED, Study, config_folder
 from seamark.storage.documents import write_text
 from seamark.storage.paths import expanded
 
@@ -106,12 +107,11 @@ def _level(name: str, config: Sparse) -> Mapping[str, Any]:
     if not isinstance(config, str):
         own = {**(config or {"maskers": []}), "name": name}
         return with_weights_at(own, lambda file: str(expanded(file)))  # the run works in another folder
-    folder = config_folder(Path.cwd(), "methods")
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    known = preset_files(config_folder(Path.cwd(), "methods"))
     if config not in known:
         guess = did_you_mean(config, known) or f" Known: {', '.join(known)}."
         raise UserError(f"sparse_attention_configs: '{config}' is no method.{guess}")
-    preset = yaml.safe_load((folder / f"{config}.yaml").read_text(encoding="utf-8"))
+    preset = yaml.safe_load(known[config].read_text(encoding="utf-8"))
     return with_weights_at({**preset, "name": name}, lambda file: str(expanded(file)))
 
 
@@ -122,7 +122,8 @@ def tasks_in(config: BenchmarkConfig) -> list[tuple[str, str | None]]:
     if config.subsets is not None and not config.subsets:
         raise UserError(f"benchmark_configs: '{name}' has an empty list of subsets. Give None for all of them.")
     wanted = [name] if config.subsets is None else [f"{name}/{subset}" for subset in config.subsets]
-    found = [task for each in wanted for task in tasks_of(each, [config_folder(Path.cwd(), "benchmarks")])]
+    folders = [config_folder(Path.cwd(), "benchmarks"), SHIPPED / "config" / "benchmarks"]
+    found = [task for each in wanted for task in tasks_of(each, folders)]
     return [(benchmark, subset or None) for benchmark, _, subset in (task.partition("/") for task in found)]
 
 

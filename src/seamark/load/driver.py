@@ -4,7 +4,7 @@ Importable in every environment: it needs no library of a service.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import import_module
@@ -362,11 +362,15 @@ class Hooks:
     (tables, buckets). Both get the deployment's full settings, must be deterministic in `seed`, and return facts for
     the record: sizes in bytes, counts, seconds. `quality` runs after the load's clock has stopped and returns the
     quality of the replies, such as {"recall_at_10": 0.987}.
+
+    `lacking` runs before a run, in Seamark's own environment. It yields what the settings of a trial name and this
+    machine does not have, as pairs of a setting and a text, so that no model is loaded in vain.
     """
 
     stage: Callable[[Target, int], Mapping[str, Value]] | None = None
     populate: Callable[[Target, int], Mapping[str, Value]] | None = None
     quality: Callable[[Target, int], Mapping[str, float]] | None = None
+    lacking: Callable[[Mapping[str, Value]], Iterable[tuple[str, str]]] | None = None
 
 
 def hooks_of(driver: str) -> Hooks:

@@ -142,10 +142,13 @@ def _no_work(driver: AnyDriver, service: Service, target: Target) -> str | None:
 
 
 def _kinds(trials: Sequence[Trial]) -> Iterator[Mapping[str, Value]]:
-    """Yield the settings of one trial per combination of texts and booleans, which select a driver's code path."""
+    """Yield the settings of one trial per combination of texts, booleans and what is not set, which select a driver's
+    code path."""
     seen = set()
     for trial in trials:
-        chosen = tuple(value for value in trial.settings.values() if isinstance(value, (str, bool)))
+        chosen = tuple(
+            value if isinstance(value, (str, bool)) else value is None for value in trial.settings.values()
+        )
         if chosen not in seen:
             seen.add(chosen)
             yield filled(trial.settings)

@@ -1,13 +1,18 @@
-"""Paths of a study that a tool of its site would misread: they are refused before anything runs."""
+"""Paths of a study that cannot be used, found before anything runs: a tool of the site would misread them, or what a
+setting names is not on this machine."""
 
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from os.path import expandvars
 from pathlib import Path
 
 from seamark.dispatch.dispatcher import leaves_this_machine
-from seamark.errors import UserError
+from seamark.errors import Mistake, UserError
+from seamark.load.driver import hooks_of
+from seamark.model.leaves import filled
+from seamark.model.trial import Trial
 from seamark.planning.study import Study
 
 BATCH = re.compile(r"[^\w./@+=~ -]")
@@ -27,6 +32,37 @@ def require_paths(study: Study) -> None:
     mistakes = list(dict.fromkeys(_mistakes(study)))
     if mistakes:
         raise UserError(*mistakes)
+
+
+def missing_here(study: Study) -> list[Mistake]:
+    """Return what settings name that this machine does not have: folders of models and data, programs, devices.
+    Nothing is said where servers run elsewhere, or in containers, which have files of their own."""
+    site = study.site
+    if site.runtime != "venv" or site.images.jobs or leaves_this_machine(site):
+        return []
+    found: dict[tuple[object, ...], Trial] = {}
+    for trial in study.plan.measured:
+        texts = tuple(value for value in trial.settings.values() if isinstance(value, str))
+        found.setdefault((trial.service, trial.settings.get("length_words") is None, *texts), trial)
+    mistakes = []
+    for trial in found.values():
+        service, lacking = study.services[trial.service], None
+        with suppress(Exception):  # a library of the driver is in its own environment alone
+            lacking = hooks_of(service.driver).lacking
+        if lacking is not None and not (service.load == "program" and service.environment):
+            mistakes += [
+                Mistake.at(_place(study, trial, name), text, "missing")
+                for name, text in lacking(filled(trial.settings))
+            ]
+    return list(dict.fromkeys(mistakes))
+
+
+def _place(study: Study, trial: Trial, name: str) -> str:
+    """Return the line of a setting in the scenario, else its name."""
+    lines = study.scenario.lines
+    numbers = (at for at, workload in enumerate(study.scenario.workloads) if workload.name == trial.group)
+    places = [f"workloads[{next(numbers, 0)}].{name}", f"workload.{name}", f"defaults.{name}"]
+    return next((lines[place] for place in places if place in lines), f"{study.scenario_path}: {name}")
 
 
 def _mistakes(study: Study) -> Iterator[str]:

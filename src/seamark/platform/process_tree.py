@@ -47,6 +47,15 @@ def status(pid: int) -> Status | None:
     )
 
 
+def peak_rss_bytes(pid: int) -> int:
+    """Return the largest resident memory that a process has had since its program began, 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def children(pid: int) -> list[int]:
     """Return the children of all threads of a process."""
     if not _kernel_lists_children():

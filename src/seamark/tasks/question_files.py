@@ -67,14 +67,8 @@ def question_path(
     benchmark: Benchmark, subset: Subset, *, seed: int, limit: int | None, length_words: int | None, cache: Path
 ) -> Path:
     """Return where `question_file` has the questions of a task, and write nothing. Raises UserError as it does."""
-    task = benchmark.task(subset)
-    if limit is not None and limit < 1:
-        raise UserError(f"{task}: {limit} questions cannot be asked. Ask 1 or more.")
-    made = subset.source.kind == "made"
-    if length_words is not None and (not made or subset.length_words is None):
-        raise UserError(f"{task}: its contexts have the length that they have. Remove the length in words.")
-    if length_words is not None and length_words < 1:
-        raise UserError(f"{task}: a context of {length_words} words cannot be made. Give 1 word or more.")
+    require_lengths(benchmark, subset, limit, length_words)
+    task, made = benchmark.task(subset), subset.source.kind == "made"
     key = {
         "benchmark": benchmark.name,
         "subset": subset.digest,
@@ -82,6 +76,17 @@ def question_path(
         "made": [seed, length_words, _number_made(subset, limit)] if made else None,
     }
     return cache / f"{task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
+
+
+def require_lengths(benchmark: Benchmark, subset: Subset, limit: int | None, length_words: int | None) -> None:
+    """Raise UserError for a number of questions below 1, and for a length in words that a task cannot have."""
+    task = benchmark.task(subset)
+    if limit is not None and limit < 1:
+        raise UserError(f"{task}: {limit} questions cannot be asked. Ask 1 or more.")
+    if length_words is not None and (subset.source.kind != "made" or subset.length_words is None):
+        raise UserError(f"{task}: its contexts have the length that they have. Remove the length in words.")
+    if length_words is not None and length_words < 1:
+        raise UserError(f"{task}: a context of {length_words} words cannot be made. Give 1 word or more.")
 
 
 def _number_made(subset: Subset, limit: int | None) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seamark.config.benchmark_files import benchmark_files
 from seamark.config.decode import WRONG
 from seamark.config.extends import load_merged
 from seamark.config.forms.command import CommandForm
@@ -26,6 +27,12 @@ FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm
 
 PresetFolder = Callable[[str], Path]
 """Returns the folder of the presets of a form by its name in `config`."""
+PACKAGE = Path(__file__).parents[2] / "shipped" / "config"
+
+
+def preset_files(folder: Path) -> Mapping[str, Path]:
+    """Return the files of presets by name: those of a study's folder, and those that ship under other names."""
+    return benchmark_files([folder, PACKAGE / folder.name])
 
 
 def is_structured(name: str) -> bool:
@@ -145,14 +152,14 @@ class LevelReader:
     def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> tuple[Document, ...]:
         """Return the levels in a preset file, under the file's name unless they have names of their own."""
         folder = self.preset_folder(form.presets)
-        known = sorted(each.stem for each in folder.glob("*.yaml"))
+        known = preset_files(folder)
         name = form.file_of(item.value)
         if name not in known:
             names = f"Presets in {shown(folder)}: {', '.join(known)}." if known else f"{shown(folder)} has none."
             guess = did_you_mean(name, known)
             mistakes.add(item, f"{item.shown} is no preset. {names}{guess} Or write {form.example}.")
             return ()
-        tree = load_merged(folder / f"{name}.yaml", mistakes)
+        tree = load_merged(known[name], mistakes)
         if tree is None:
             return ()
         for key in ("extends", "schema_version"):

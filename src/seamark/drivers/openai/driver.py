@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from seamark.drivers.openai.events import Forms, read_chunk
-from seamark.drivers.openai.models import stage
+from seamark.drivers.openai.models import lacking, stage
 from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDecoder
 from seamark.drivers.openai.requests import Ask, Asks, one_of
 from seamark.drivers.openai.stream import StreamDecoder
@@ -262,4 +262,4 @@ def _named(body: bytes) -> str:
     return name
 
 
-HOOKS = Hooks(stage=stage, quality=quality)
+HOOKS = Hooks(stage=stage, quality=quality, lacking=lacking)

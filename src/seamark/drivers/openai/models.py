@@ -36,6 +36,17 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
     return write_tiny(target.data / TINY, seed)
 
 
+def lacking(settings: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Yield a model that is named by a folder which is not there, or is no model's. Names are left to the server."""
+    model = str(settings.get("model") or "")
+    if model.startswith(("/", "./", "../", "~")):
+        folder = Path(model)
+        if not folder.is_dir():
+            yield "model", f"there is no folder {model}. Correct it, or download the model there."
+        elif not (folder / "config.json").is_file():
+            yield "model", f"{model} has no config.json. Name the folder of a model."
+
+
 def write_tiny(folder: Path, seed: int) -> Mapping[str, Value]:
     """Write model and tokenizer into `folder`, as Hugging Face libraries do; return their size in several units."""
     tokenizer = _tokenizer(seed)
