@@ -95,8 +95,15 @@ def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     seen: list[ExecutionProgress] = []
+    whole: list[int] = []
+
+    def look(now: ExecutionProgress) -> None:
+        seen.append(now)
+        whole.append(len(list(Path("out").glob("*/*/*/metrics.json"))))
+
     models = ["org/m-1", "m2", "m3", "m4"]
-    first = run("out", models, on_progress=seen.append)
+    first = run("out", models, on_progress=look)
+    assert any(0 < number < 12 for number in whole), "the tree appears stub by stub"
     assert not first.failed_executions, first.failed_executions
     assert first.execution_summary["completed_stubs"] == len(first.individual_results) == 12
     assert sorted(path.name for path in Path("out").iterdir() if not path.name.startswith((".", "execution_"))) == [

@@ -86,6 +86,8 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
     assert "4 tasks of 4 trials" in exported.stdout
     assert json.loads((study.root / "out/known_reader/dense/needles/metrics.json").read_text())["questions"] == 20
     assert len((study.root / "out/known_reader/dense/needles/micro_metrics.jsonl").read_text().splitlines()) == 20
+    [summary] = (study.root / "out").glob("execution_*/execution_summary.json")
+    assert json.loads(summary.read_text())["scores"]["known_reader/dense/needles"] == 1
     harness = study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "lm", "--format", "harness")
     assert harness.returncode == 0, harness.stderr
     results = json.loads((study.root / "lm/known_reader/dense/results.json").read_text())

@@ -12,9 +12,10 @@ from seamark.errors import UserError
 from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress
 from seamark.evaluation.adapters import adapter_settings, service_of
 from seamark.evaluation.evaluated_trial import EvaluatedTrial
-from seamark.evaluation.executor import _failure, new_folder, running_on
+from seamark.evaluation.executor import _failure, running_on
 from seamark.evaluation.matrix import path_name, settings_of_generation, stubs_of
 from seamark.evaluation.matrix_study import Options, study_of
+from seamark.evaluation.result_tree import new_folder
 from seamark.model.results.answers import AnswersRecord
 from seamark.planning.study import SHIPPED, Study
 from seamark.storage.paths import TrialFolder
@@ -157,3 +158,18 @@ def test_a_failed_stub_has_its_own_category_its_reason_once_and_the_time_that_it
     some = AnswersRecord(status="ok", answers=1, answered=1)
     assert failure(some, failures={"timeout": 1})[0] == "timeout"
     assert failure(some, failures={"reset": 1})[0] == "unanswered"
+
+
+@pytest.mark.covers("B14")
+def test_a_matrix_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    mine = tmp_path / "results"
+    executor = BenchmarkExecutor([0], 1, str(mine), device_kind="cpu")
+    matrix = (["known_reader"], [("dense", None)], [BenchmarkConfig(benchmark_name="mock_benchmark")])
+    with pytest.raises(UserError, match="threads"):
+        executor.run_benchmark_matrix(*matrix, AdapterConfig(model_kwargs={"threads": "many"}))
+    assert not mine.exists()
+    mine.mkdir()
+    with pytest.raises(UserError, match="threads"):
+        executor.run_benchmark_matrix(*matrix, AdapterConfig(model_kwargs={"threads": "many"}))
+    assert list(tmp_path.iterdir()) == [mine]
+    assert not list(mine.iterdir())

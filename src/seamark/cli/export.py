@@ -9,6 +9,7 @@ import click
 from seamark.cli.options import Number, json_option, open_study, scenario_among, scenario_option
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
+from seamark.storage.paths import TrialFolder
 
 
 @click.group("export")
@@ -180,7 +181,8 @@ def perfetto(
     if len(trials) != 1:
         raise UserError(f"bench export perfetto: name one trial. `bench status -c {study.scenario_path}` lists them.")
     [trial_id] = trials
-    known = [trial.id for trial in study.plan.measured]
+    known = {trial.id: [each.id for each in trial.measured] for trial in study.plan.trials}
+    known |= {name: [name] for names in known.values() for name in names}
     if trial_id not in known:
         guess = did_you_mean(trial_id, known)
         listing = f"`bench status -c {study.scenario_path} --json` lists them"
@@ -189,35 +191,43 @@ def perfetto(
         raise UserError("--from, --to: give seconds from the start of the load, such as 12.5.")
     if to_s is not None and to_s <= from_s:
         raise UserError(f"--to {to_s:g}: must be after --from ({from_s:g}).")
-    folder = study.folder(study.scenario.name).trial(trial_id)
-    events, executions = folder.events, folder.executions
-    if not events.exists() and not executions.exists():
+    folder = study.folder(study.scenario.name)
+    names = [name for name in known[trial_id] if _events_of(folder.trial(name))]
+    if not names:
         raise UserError(
             f"{trial_id}: it has no events. Set `keep_events: true` in the workload, for a service whose driver has"
             " stages, and measure it."
         )
+    if file is not None and len(names) > 1:
+        raise UserError(f"--output {file}: each party has a file of its own. Name one party: {', '.join(names)}.")
     part = "" if from_s == 0 and to_s is None else f".{from_s:g}-{'end' if to_s is None else f'{to_s:g}'}s"
-    target = file or Path(f"{trial_id}{part}.trace.json.gz")
-    if not target.name or target.name == "-" or (target.exists() and not target.is_file()):
-        raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
-    if not target.parent.is_dir():
-        raise UserError(f"--output {target}: there is no folder {target.parent}.")
-    what = "execution" if executions.exists() else "event"
-    try:
-        if executions.exists():
-            count = write_schedule_trace(read_execution_table(executions), target, from_s=from_s, to_s=to_s)
+    for name in names:
+        target = file or Path(f"{name}{part}.trace.json.gz")
+        if not target.name or target.name == "-" or (target.exists() and not target.is_file()):
+            raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
+        if not target.parent.is_dir():
+            raise UserError(f"--output {target}: there is no folder {target.parent}.")
+        events, executions = folder.trial(name).events, folder.trial(name).executions
+        what = "execution" if executions.exists() else "event"
+        try:
+            if executions.exists():
+                count = write_schedule_trace(read_execution_table(executions), target, from_s=from_s, to_s=to_s)
+            else:
+                count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
+        except DamagedError as damage:
+            raise UserError(
+                f"{executions}: {damage}. `bench retry {name} -c {study.scenario_path}` makes it again."
+            ) from None
+        except ValueError as damage:
+            raise UserError(str(damage)) from None
+        if not count:
+            click.echo(f"{target}: no {what} between --from and --to.")
         else:
-            count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
-    except DamagedError as damage:
-        raise UserError(
-            f"{executions}: {damage}. `bench retry {trial_id} -c {study.scenario_path}` makes it again."
-        ) from None
-    except ValueError as damage:
-        raise UserError(str(damage)) from None
-    if not count:
-        click.echo(f"{target}: no {what} between --from and --to.")
-        return
-    click.echo(f"{target}: {counted(count, what)}. Open it at ui.perfetto.dev; nothing is uploaded.")
+            click.echo(f"{target}: {counted(count, what)}. Open it at ui.perfetto.dev; nothing is uploaded.")
+
+
+def _events_of(folder: TrialFolder) -> list[Path]:
+    return [path for path in (folder.events, folder.executions) if path.exists()]
 
 
 @command.command("evaluation")
@@ -245,7 +255,7 @@ def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) 
     """
     from seamark.evaluation.evaluated_trial import evaluated
     from seamark.evaluation.harness_files import write_harness_files
-    from seamark.evaluation.result_tree import write_tree
+    from seamark.evaluation.result_tree import folders_of, write_summary, write_tree
 
     study = open_study(scenario, site)
     name = study.scenario.name
@@ -258,7 +268,12 @@ def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) 
         raise UserError(
             f"{name}: no trial has an answer to every question. `bench submit -c {study.scenario_path}` asks them."
         )
-    written = (write_harness_files if form == "harness" else write_tree)(trials, folder)
+    if form == "harness":
+        written = write_harness_files(trials, folder)
+    else:
+        written = write_tree(trials, folder)
+        names = folders_of(asked)
+        write_summary({str(names[each.trial.id]): each for each in trials}, folder)
     what = "file" if form == "harness" else "task"
     left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""
     click.echo(f"{folder}: {counted(len(written), what)} of {counted(len(whole), 'trial')}{left}")

@@ -12,6 +12,7 @@ from seamark.config.forms.table import label_of
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
 from seamark.errors import UserError
+from seamark.model.failure_categories import TIMEOUT
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
@@ -32,6 +33,9 @@ ATTENTION_FIELDS = (
     "device",
 )
 """Fields of a reply's document that `micro_metrics.jsonl` has, one line for each answer."""
+
+UNFINISHED = "not_finished"
+"""Category of a trial that a run left without a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,24 @@ class EvaluatedTrial:
         if load.started_at is None or load.finished_at is None:
             return 0.0
         return (datetime.fromisoformat(load.finished_at) - datetime.fromisoformat(load.started_at)).total_seconds()
+
+    @property
+    def failure(self) -> tuple[str, str]:
+        """Category and reason of a trial without a whole result: its load failed, its answers were not scored, or
+        some are missing."""
+        load, answers = self.load, self.answers
+        if load is None:
+            return UNFINISHED, "the run ended before this stub"
+        if not load.ok:
+            stated = None if answers is None else answers.category
+            reason = load.reason or "no reason is known"
+            last = [line for line in load.log_tail[-1:] if line not in reason and reason not in line]
+            return stated or load.category or "failed", " ".join([reason, *last])
+        if answers is None or answers.status != "ok":
+            return "not_scored", (answers.reason if answers else None) or "its answers were not scored"
+        left = load.items if self.unscored is None else self.unscored
+        category = answers.commonest_error or (TIMEOUT if load.worst_failure == TIMEOUT else "unanswered")
+        return category, f"{left} of {load.items} questions have no scored answer"
 
     def document(self) -> Mapping[str, Any]:
         """Return `metrics.json` of the result tree: scores with standard errors, and times of the same answers."""

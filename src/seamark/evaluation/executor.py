@@ -10,10 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -33,8 +31,7 @@ from seamark.evaluation.matrix import (
     stubs_of,
 )
 from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
-from seamark.evaluation.result_tree import is_current, is_of_another, is_whole, write_whole
-from seamark.model.failure_categories import TIMEOUT
+from seamark.evaluation.result_tree import is_current, is_of_another, is_whole, write_summary, write_whole
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.platform.process_tree import set_parent_death_signal
@@ -48,8 +45,6 @@ from seamark.trials.trial_files import put_aside
 POLL_S = 0.5
 ENDS_S = 20.0
 """Wait for the run of an execution that was killed a moment ago: it ends its servers first."""
-UNFINISHED = "not_finished"
-"""Category of a stub that the run left without a result."""
 
 Watcher = Callable[[ExecutionProgress], object]
 
@@ -106,18 +101,19 @@ class BenchmarkExecutor:
         options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
         base, lanes = Path(self.base_result_dir), self._lanes()
         _require_no_run(base)
-        study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
-        trials = trials_by_stub(study, stubs)
-        written = self._written_before()
-        done = self._done_before(study, stubs, trials, written)
-        if len(done) < len(stubs):
-            self._submit(study, {trials[stub.result_dir].id: stub.title for stub in stubs}, len(done))
+        with _removed_if_refused(base):
+            study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
+            trials = trials_by_stub(study, stubs)
+            written = self._written_before()
+            done = self._done_before(study, stubs, trials, written)
+            if len(done) < len(stubs):
+                left = {trials[stub.result_dir].id: stub for stub in stubs}
+                written = self._submit(study, left, len(done), written)
         found = [(stub, _evaluated(study, trials[stub.result_dir])) for stub in stubs]
         self._export(found, written)
         took_s = time.monotonic() - began_s
-        results = _results(found, len(done), took_s)
-        self._write_summary(results)
-        return results
+        named = {stub.title: trial for stub, trial in found}
+        return _results(found, write_summary(named, base, skipped=len(done), took_s=took_s), took_s)
 
     def _done_before(
         self, study: Study, stubs: Sequence[BenchmarkStub], trials: Mapping[str, Trial], written: frozenset[str]
@@ -138,9 +134,13 @@ class BenchmarkExecutor:
                 print(f"Skipping {stub.title} - results exist{more}", flush=True)
         return done
 
-    def _export(self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], written: frozenset[str]) -> None:
-        """Write the folders of whole trials that are new or have changed. A folder that another configuration left
-        in the place of a failed stub is removed: its trial stays in the study, and is written when it is asked for.
+    def _export(
+        self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], written: frozenset[str]
+    ) -> frozenset[str]:
+        """Write the folders of whole trials that are new or have changed; return all that any execution has written.
+
+        A folder that another configuration left in the place of a failed stub is removed: its trial stays in the
+        study, and is written when it is asked for.
         """
         trials = {Path(stub.result_dir): trial for stub, trial in found}
         stale = [path for path, trial in trials.items() if not trial.whole and is_of_another(path, trial)]
@@ -151,7 +151,9 @@ class BenchmarkExecutor:
         now = write_whole(
             {path: trial for path, trial in trials.items() if str(path) not in left or not is_current(path, trial)}
         )
-        write_text(self._written, f"{json.dumps(sorted({*left, *map(str, now)}), indent=1)}\n")
+        written = frozenset({*left, *map(str, now)})
+        write_text(self._written, f"{json.dumps(sorted(written), indent=1)}\n")
+        return written
 
     def plan(
         self,
@@ -194,8 +196,13 @@ class BenchmarkExecutor:
             "parallel": max(2, self.max_concurrent_runs),
         }
 
-    def _submit(self, study: Study, titles: Mapping[str, str], skipped: int) -> None:
-        """Run `bench submit` to its end, and report progress. Raises UserError or SiteError where it was refused."""
+    def _submit(
+        self, study: Study, stubs: Mapping[str, BenchmarkStub], skipped: int, written: frozenset[str]
+    ) -> frozenset[str]:
+        """Run `bench submit` to its end. Report progress, and write the folder of each stub when it is whole; return
+        all that any execution has written. Raises UserError or SiteError where the run was refused."""
+        titles, folder = {name: stub.title for name, stub in stubs.items()}, study.folder(SCENARIO)
+        left = {trial.id: trial for trial in study.plan.trials if trial.id in stubs}
         lanes = self._lanes()
         command = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path), "--json"]
         command += [f"--{self._kind}s", lanes[f"{self._kind}s"], "--per-device", str(lanes["per_device"])]
@@ -215,8 +222,13 @@ class BenchmarkExecutor:
                 while run.poll() is None:
                     with suppress(subprocess.TimeoutExpired):
                         run.wait(POLL_S)
+                    now = progress_of(study, seen)
+                    for name in [state.trial for state in now.states if state.state == "ok" and state.trial in left]:
+                        if (trial := evaluated(left[name], folder.trial(name))).whole:
+                            written = self._export([(stubs[name], trial)], written)
+                            del left[name]
                     if self._on_progress is not None:
-                        self._on_progress(_progress(study, progress_of(study, seen), titles, skipped))
+                        self._on_progress(_progress(study, now, titles, skipped))
             except BaseException:
                 run.terminate()
                 raise
@@ -226,22 +238,7 @@ class BenchmarkExecutor:
             raise UserError(text.strip() or "bench submit refused the matrix.")
         if run.returncode not in (0, 1):
             raise SiteError(text.strip() or f"bench submit ended with exit code {run.returncode}.")
-
-    def _write_summary(self, results: ExecutionResults) -> None:
-        """Write execution_summary.json into a folder of this execution: nothing that is resumed lies there."""
-        stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
-        folder = new_folder(Path(self.base_result_dir, f"execution_{stamp}"))
-        failures = [
-            {
-                "stub": each.stub.title,
-                "error_type": each.error_type,
-                "error_message": each.error_message,
-                "execution_time": each.execution_time,
-            }
-            for each in results.failed_executions
-        ]
-        document = {**results.execution_summary, "failures": failures}
-        write_text(folder / "execution_summary.json", f"{json.dumps(document, indent=1)}\n")
+        return written
 
 
 def _evaluated(study: Study, trial: Trial) -> EvaluatedTrial:
@@ -253,6 +250,21 @@ def _end_with_parent() -> None:
     set_parent_death_signal(signal.SIGTERM)
 
 
+@contextmanager
+def _removed_if_refused(base: Path) -> Iterator[None]:
+    """Leave no study behind a matrix that was refused before any work, unless one was there."""
+    base_was, study_was = base.exists(), (base / ".seamark").exists()
+    try:
+        yield
+    except UserError as error:
+        if not study_was and not isinstance(error, SiteError):
+            shutil.rmtree(base / ".seamark", ignore_errors=True)
+            if not base_was:
+                with suppress(OSError):  # it has the results of another
+                    base.rmdir()
+        raise
+
+
 def _require_no_run(base: Path) -> None:
     """Raise UserError while another execution is at work in this folder, before any file of it changes."""
     lock = run_lock(base / ".seamark")
@@ -262,16 +274,6 @@ def _require_no_run(base: Path) -> None:
     if held is None:
         raise UserError(f"{base}: another execution is at work here. Wait for its end, or name another folder.")
     held.close()
-
-
-def new_folder(wanted: Path) -> Path:
-    """Make a folder that is not there yet, with a number behind its name where it is, and return it."""
-    for number in count(1):
-        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}_{number}")
-        with suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            return folder
-    raise AssertionError
 
 
 def _progress(study: Study, now: Progress, titles: Mapping[str, str], skipped: int) -> ExecutionProgress:
@@ -304,40 +306,23 @@ def running_on(
     return {device: ", ".join(names) for device, names in found.items()}
 
 
-def _results(found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], skipped: int, took_s: float) -> ExecutionResults:
+def _results(
+    found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], document: Mapping[str, Any], took_s: float
+) -> ExecutionResults:
     results = [
         BenchmarkResult(stub=stub, metrics=trial.document(), execution_time=trial.load_s)
         for stub, trial in found
         if trial.whole
     ]
-    failures = [_failure(stub, trial) for stub, trial in found if not trial.whole]
-    summary = {
-        "total_stubs": len(found),
-        "skipped_stubs": skipped,
-        "completed_stubs": len(results) - skipped,
-        "failed_stubs": len(failures),
-        "execution_time": took_s,
-        "scores": {result.stub.title: result.metrics["scores"].get("score", {}).get("mean") for result in results},
-    }
+    summary = {name: value for name, value in document.items() if name != "failures"}
     return ExecutionResults(
-        execution_summary=summary, individual_results=results, failed_executions=failures, execution_time=took_s
+        execution_summary=summary,
+        individual_results=results,
+        failed_executions=[_failure(stub, trial) for stub, trial in found if not trial.whole],
+        execution_time=took_s,
     )
 
 
 def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
-    """Return why a stub has no whole result: its load failed, its answers were not scored, or some are missing."""
-    load, answers = trial.load, trial.answers
-    if load is None:
-        category, reason = UNFINISHED, "the run ended before this stub"
-    elif not load.ok:
-        stated = None if answers is None else answers.category
-        category, reason = stated or load.category or "failed", load.reason or "no reason is known"
-        last = [line for line in load.log_tail[-1:] if line not in reason and reason not in line]
-        reason = " ".join([reason, *last])
-    elif answers is None or answers.status != "ok":
-        category, reason = "not_scored", (answers.reason if answers else None) or "its answers were not scored"
-    else:
-        left = load.items if trial.unscored is None else trial.unscored
-        category = answers.commonest_error or (TIMEOUT if load.worst_failure == TIMEOUT else "unanswered")
-        reason = f"{left} of {load.items} questions have no scored answer"
+    category, reason = trial.failure
     return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.load_s)

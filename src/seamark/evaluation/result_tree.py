@@ -8,6 +8,9 @@ import csv
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -193,3 +196,39 @@ def _fact_columns(facts: Sequence[str], others: Sequence[str]) -> list[str]:
 
 def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, tuple, dict)) else value
+
+
+def write_summary(
+    trials: Mapping[str, EvaluatedTrial], base: Path, *, skipped: int = 0, took_s: float | None = None
+) -> Mapping[str, Any]:
+    """Write execution_summary.json of trials by their titles into a folder of this execution; return its document.
+    Nothing that is resumed lies there. `took_s` None: the time of all loads together."""
+    whole = {title: trial.document() for title, trial in trials.items() if trial.whole}
+    failures = []
+    for title, trial in trials.items():
+        if not trial.whole:
+            category, reason = trial.failure
+            failed = {"stub": title, "error_type": category, "error_message": reason, "execution_time": trial.load_s}
+            failures.append(failed)
+    document = {
+        "total_stubs": len(trials),
+        "skipped_stubs": skipped,
+        "completed_stubs": len(whole) - skipped,
+        "failed_stubs": len(failures),
+        "execution_time": sum(trial.load_s for trial in trials.values()) if took_s is None else took_s,
+        "scores": {title: metrics["scores"].get("score", {}).get("mean") for title, metrics in whole.items()},
+        "failures": failures,
+    }
+    folder = new_folder(base / f"execution_{datetime.now(UTC).strftime('%Y%m%d_%H%M%S')}")
+    write_text(folder / "execution_summary.json", f"{json.dumps(document, indent=1)}\n")
+    return document
+
+
+def new_folder(wanted: Path) -> Path:
+    """Make a folder that is not there yet, with a number behind its name where it is, and return it."""
+    for number in count(1):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}_{number}")
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError

@@ -7,6 +7,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 from seamark.config.yaml_source import shown
@@ -20,16 +21,30 @@ from seamark.model.trial import Plan, Trial
 SEED = 1
 
 
-def require_drivers(plan: Plan, services: Mapping[str, Service], folder: Path) -> None:
+class _RefusedError(Exception):
+    """A driver refuses its settings, which stand in the scenario."""
+
+
+def require_drivers(
+    plan: Plan, services: Mapping[str, Service], folder: Path, lines: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Raise UserError with a line for each service of the plan whose driver would fail every trial.
 
-    `folder` has the recipes. A driver that exists only in the environment of its service, or needs a library that
-    exists only there, is checked by its source as far as possible.
+    `folder` has the recipes, `lines` the places of the scenario's settings. A driver that exists only in the
+    environment of its service, or needs a library that exists only there, is checked by its source as far as
+    possible.
     """
     mistakes = []
     for name in dict.fromkeys(trial.service for trial in plan.measured):
         trials = [trial for trial in plan.measured if trial.service == name]
-        if mistake := _mistake(services[name], trials):
+        try:
+            mistake = _mistake(services[name], trials)
+        except _RefusedError as refused:
+            setting, _, text = str(refused).partition(": ")
+            place = next((lines[path] for path in lines if path.rpartition(".")[2] == setting), None)
+            mistakes.append(f"{plan.source}: {name}: {refused}" if place is None else f"{place}: {text}")
+            continue
+        if mistake:
             at = f"{shown(folder / f'{name}.yaml')}: driver"
             mistakes.append(f"{at}: '{services[name].driver}' {mistake}")
     if mistakes:
@@ -118,7 +133,7 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
                         f" 'settings:'.{did_you_mean(error.args[0], settings)}"
                     )
             except UserError as error:
-                return f"refuses its settings: {error}"
+                raise _RefusedError(str(error)) from None
             except Exception:  # its data set, model or server does not exist before the run
                 continue
     return None

@@ -259,7 +259,7 @@ class Study:
         from seamark.planning.driver_check import require_drivers
         from seamark.planning.objective_check import require_objectives
 
-        require_drivers(self.plan, self.services, config_folder(self.root, "services"))
+        require_drivers(self.plan, self.services, config_folder(self.root, "services"), self.scenario.lines)
         require_objectives(self.scenario, self.plan, self.services)
 
     def folder(self, scenario: str) -> ScenarioFolder:
