@@ -34,8 +34,16 @@ def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study)
     assert load["category"] == "server_never_healthy"
     assert any("no-such-option" in line for line in load["log_tail"])
     recipe.write_text(recipe.read_text().replace("--no-such-option", "--reply-bytes={settings[reply_bytes]}"))
-    assert study.bench("retry", *TRY).returncode == 0
+    [*_, last] = done.stdout.splitlines()
+    assert last == "bench retry -c config/scenarios/try.yaml"
+    assert study.bench(*last.split()[1:]).returncode == 0
     assert study.json("summary.json")["ok"] == 2
+    cut_short = study.trials()[0]
+    for name in ("load.json", "samples.json", "metrics.json"):
+        (cut_short / name).unlink()
+    assert study.bench("retry", *TRY).returncode == 0, "nothing has failed, and one trial is left"
+    assert study.json("summary.json")["ok"] == 2
+    assert (cut_short / "load.json").exists()
 
 
 @pytest.mark.covers("E-NFR04")

@@ -15,8 +15,8 @@ from seamark.trials.trial_files import put_aside
 @lane_options
 @click.argument("trials", metavar="[SCENARIO] [TRIAL]...", nargs=-1)
 def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
-    """Measure failed trials again, or only TRIALS; earlier attempts are kept in their folders. A
-    party stands for its whole trial.
+    """Measure failed trials again, or of these only TRIALS, and what an interruption cut short; earlier attempts are
+    kept in their folders. A party stands for its whole trial.
 
     \b
     Examples:
@@ -36,9 +36,9 @@ def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple
     for name in trials:
         if name not in known:
             raise UserError(f"{name}: no such trial in {study.scenario.name}.{did_you_mean(name, known)}")
-    failed = (state.trial for state in progress(study.plan, folder).failed)
-    chosen = tuple(dict.fromkeys(map(whole_of, trials))) or tuple(failed)
-    if not chosen:
+    now = progress(study.plan, folder)
+    chosen = tuple(dict.fromkeys(map(whole_of, trials))) or tuple(state.trial for state in now.failed)
+    if not chosen and now.done == len(now.states):
         click.echo(f"{study.scenario.name}: no failed trial.", err=True)
         return 0
     require_ours(study)

@@ -1,6 +1,7 @@
 """bench submit: measures a scenario and writes its report, with a progress bar on a terminal."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import time
@@ -20,6 +21,7 @@ from seamark.cli.options import (
     LINE_S,
     json_option,
     lane_options,
+    lane_words,
     measure_anew_option,
     open_study,
     scenario_among,
@@ -28,12 +30,13 @@ from seamark.cli.options import (
 )
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
+from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.plurals import counted
 from seamark.model.scenario import NotifyEvent
 from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.plan_text import plan_facts
 from seamark.planning.study import Study
-from seamark.planning.study_paths import require_paths
+from seamark.planning.study_paths import missing_here, require_paths
 from seamark.services.runtimes.environments import installing, missing_environments
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
 from seamark.trials.failure_lines import failure_lines
@@ -103,7 +106,7 @@ def command(
     study.require_drivers()
     study.require_no_dataset()
     require_room(study)
-    notes = require_gpu_memory(study).notes
+    notes = (*map(str, missing_here(study)), *require_gpu_memory(study).notes)
     if dry_run and measure_anew and (found := conflicts(study)):
         for each in found:
             click.echo(f"{each.text()} They would be set aside and measured again.")
@@ -201,16 +204,24 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
         click.echo(json.dumps({**after.document(), **judged}, indent=1))
     else:
         show_summary(study, console)
+    if gate is not None:
+        click.echo(gate.text, err=True)
     if after.failed:
         console.print(f"{len(after.failed)} of {counted(len(after.states), 'trial')} failed:", style="bold red")
         for line in failure_lines(after, study.folder(study.scenario.name), study.root):
             console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-        console.print("`bench retry` measures them again; their records are kept.")
+        console.print("To measure them again and keep their records:")
+        console.print(_retry_command(study), markup=False, highlight=False, soft_wrap=True)
     if code != 0:
         raise SiteError(*_causes(study, log, after))
-    if gate is not None:
-        click.echo(gate.text, err=True)
     return 1 if after.failed or (gate is not None and not gate.passed) else 0
+
+
+def _retry_command(study: Study) -> str:
+    """Return the command line that measures a study's failed trials again, as this run does."""
+    site = [] if study.site_name == (study.scenario.site or "local") else ["--site", study.site_name]
+    lanes = lane_words(json.loads(study.lanes)) if study.lanes else []
+    return shlex.join(["bench", "retry", "-c", str(study.scenario_path), *site, *lanes])
 
 
 def _gate(study: Study, after: Progress) -> "Gate":
@@ -353,7 +364,9 @@ def _now(now: Progress, planned: int) -> str:
 
 def _missing(before: Progress) -> int:
     """Return the number of trials that a run measures."""
-    return before.count("planned", "running") + sum(state.category == NOT_TRIED for state in before.failed)
+    return before.count("planned", "running") + sum(
+        state.category in (NOT_TRIED, INTERRUPTED) for state in before.failed
+    )
 
 
 def _opening(study: Study, before: Progress) -> str:
