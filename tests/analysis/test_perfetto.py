@@ -2,16 +2,19 @@
 
 import gzip
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import bench
 
 from seamark.analysis.perfetto import write_perfetto
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.segments import gather_events
 from seamark.model.sample import EventKind
+from seamark.planning.study import Study
 
 MS = 1_000_000
 STAGES = ('fetch "now"', "gené")
@@ -92,3 +95,25 @@ def test_damaged_events_are_said_to_be(events: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"events\.parquet: is damaged"):
         write_perfetto(events, tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()
+
+
+def test_a_trial_with_parties_has_a_trace_for_each_party_that_has_events(events: Path, tmp_path: Path) -> None:
+    (tmp_path / "co.yaml").write_text(
+        "scenario: co\nrepetitions: 1\nworkload:\n  duration_s: 1\n  parties:\n"
+        "    search: {service: known, concurrency: 2}\n    ingest: {service: 'null', concurrency: 2}\n"
+    )
+    (tmp_path / "config").mkdir()
+    study = Study.at(tmp_path, scenario="co.yaml")
+    whole = max(study.plan.trials, key=lambda trial: len(trial.parties))
+    for party in whole.parties:
+        folder = study.folder("co").trial(party.id)
+        folder.root.mkdir(parents=True)
+        shutil.copy(events, folder.events)
+    done = bench("export", "perfetto", "-c", "co.yaml", whole.id, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.gz")) == sorted(
+        f"{p.id}.trace.json.gz" for p in whole.parties
+    )
+    refused = bench("export", "perfetto", "-c", "co.yaml", whole.id, "-o", "one.json", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert not (tmp_path / "one.json").exists()
