@@ -18,7 +18,7 @@ from seamark.model.results.fitted_model import FittedServer, InputRange
 from seamark.model.results.prediction_score import PredictionScore
 from seamark.planning.study import Study
 from seamark.report.capacity import plan_lines
-from seamark.storage.codec import parse
+from seamark.storage.codec import decode, encode, parse
 from seamark.trials.simulation.capacity_layouts import choices_of
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +98,11 @@ def test_the_document_has_the_answer_the_question_and_every_number_that_was_judg
         part="queue", replicas=1, rate_rps=150.0, objective="latency_mean_s <= 0.03", value_s=0.2, without_s=0.005
     )
     assert any("With one server less, 1, at 150" in line for line in plan_lines(replace(plan, breaks_first=less)))
+    earlier = {name: value for name, value in encode(less).items() if name != "replicas"}
+    assert decode(earlier, BreaksFirst).replicas is None
+    assert any(
+        " queue. At 150" in line for line in plan_lines(replace(plan, breaks_first=replace(less, replicas=None)))
+    )
     assert code == 0
     [layout] = plan.layouts
     assert (plan.origin, plan.answer, layout.status, layout.replicas, layout.gpus) == (
@@ -137,7 +142,8 @@ def test_a_load_outside_of_the_fit_is_refused_and_suspect_everywhere_with_extrap
     assert "--extrapolate plans all the same, marked SUSPECT" in said
     code, said = run(*low, "--extrapolate")
     assert code == 0
-    assert said.startswith("SUSPECT extrapolated: 1 server of known meets")
+    assert said.startswith("1 server of known meets")
+    assert said.splitlines()[0].endswith("SUSPECT: extrapolated.")
     assert "the answer; SUSPECT extrapolated: utilisation 0.04 (0.20 to 0.90)" in said
     _, plan = plan_of(*low, "--extrapolate")
     assert plan.layouts[0].suspect == "extrapolated"

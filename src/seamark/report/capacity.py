@@ -27,17 +27,16 @@ def plan_lines(plan: CapacityPlan) -> list[str]:
         for name, (value, low, high) in chosen.figures.items():
             lines.append(f"  {name}: {number(value)} s in a trial ({number(low)} to {number(high)})")
     if (largest := plan.largest_load) is not None and largest.found_rps is not None:
-        suspect = "SUSPECT extrapolated: " if largest.suspect else ""
+        suspect = " SUSPECT: extrapolated." if largest.suspect else ""
         end = "the end of the search" if question.extrapolate else "the end of the search or of the fit"
         ends = f"{number(largest.high_rps)} miss them" if largest.high_rps is not None else end
         lines.append(
-            f"  {suspect}Largest load that meets the objectives: {number(largest.found_rps)} requests/s ({ends})"
+            f"  Largest load that meets the objectives: {number(largest.found_rps)} requests/s ({ends}){suspect}"
         )
     if (broken := plan.breaks_first) is not None:
         without = f", without it {number(broken.without_s)} s" if broken.part != "service time" else ""
-        fewer = chosen is not None and 0 < broken.replicas < (chosen.replicas or 0)
-        less = f"With one server less, {broken.replicas}," if fewer else "At"
-        less += " at" if fewer else ""
+        fewer = None not in (chosen, broken.replicas) and broken.replicas < (chosen.replicas or 0)
+        less = f"With one server less, {broken.replicas}, at" if fewer else "At"
         lines.append(
             f"  Breaks first: {broken.part}. {less} {number(broken.rate_rps)} requests/s {broken.objective} is missed"
             f" with {number(broken.value_s)} s{without}"

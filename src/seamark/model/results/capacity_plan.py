@@ -67,7 +67,7 @@ class BreaksFirst:
     would be `without_s` without the limit of that part. Plans of an earlier version do not name the replicas."""
 
     part: str
-    replicas: int = field(default=0, metadata=OPTIONAL)
+    replicas: Count = field(default=None, metadata=OPTIONAL)
     rate_rps: float
     objective: str
     value_s: float

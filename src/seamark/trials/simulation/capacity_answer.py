@@ -26,26 +26,29 @@ def sentence_of(
     if answer is None:
         best = max((each.chosen.probability for each in layouts if each.chosen is not None), default=None)
         nearest = "" if best is None else f" (the best has {best:.2f})"
-        doubts = dict.fromkeys(code for each in layouts for code in each.sources_suspect)
-        suspect = f"SUSPECT {', '.join(doubts)}: " if doubts else ""
-        text = f"{suspect}No layout is known to meet {goal} with probability {question.confidence:g}{nearest}."
-        return f"{text} {advice}" if advice else text
+        text = f"No layout is known to meet {goal} with probability {question.confidence:g}{nearest}."
+        return " ".join(filter(None, (text, *_doubts(layouts), advice)))
     chosen = layouts[answer]
     assert chosen.chosen is not None
     odds = chosen.chosen
     cost = ""
     if chosen.cost_per_hour is not None:
         cost = f", for {f'{question.cost_unit} ' if question.cost_unit else ''}{chosen.cost_per_hour:,.2f} an hour"
-    codes = ", ".join(filter(None, (chosen.suspect, *chosen.sources_suspect)))
-    suspect = f"SUSPECT {codes}: " if codes else ""
     meets = "meets" if chosen.replicas == 1 else "meet"
     only = [each for each in layouts if each.status == "meets"]
     rank = "" if len(only) == 1 else " (the cheapest)" if question.cost_unit is not None else " (the fewest)"
-    return (
-        f"{suspect}{amount_of(chosen)}{rank} {meets} {goal} with probability {odds.probability:.2f}"
+    text = (
+        f"{amount_of(chosen)}{rank} {meets} {goal} with probability {odds.probability:.2f}"
         f" ({odds.probability_low:.2f} to {odds.probability_high:.2f} over {counted(odds.trials, 'simulated trial')})"
         f"{cost}."
     )
+    return " ".join((text, *_doubts([chosen])))
+
+
+def _doubts(layouts: Sequence[PlannedLayout]) -> list[str]:
+    """Return what an answer from some layouts is SUSPECT of, as a sentence."""
+    codes = dict.fromkeys(code for one in layouts for code in (one.suspect, *one.sources_suspect) if code)
+    return [f"SUSPECT: {', '.join(codes)}."] if codes else []
 
 
 def amount_of(layout: PlannedLayout) -> str:
