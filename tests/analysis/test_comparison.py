@@ -185,6 +185,12 @@ def test_exact_values_are_compared_exactly_and_have_no_p(new, verdict):
     assert (found.verdict, found.exact) == ("inconclusive", False)
 
 
+@pytest.mark.parametrize(("more", "exact"), [({}, True), ({"model_file": "a.fit.json"}, False)])
+def test_a_simulated_trial_is_exact_unless_it_draws_arrivals(more, exact):
+    trial = replace(a_trial(), settings={"draw": False, **more})
+    assert observation(trial, replace(a_metrics(), origin="simulated"), None, "VALID", ()).exact is exact
+
+
 def test_what_nobody_declared_has_a_ratio_and_a_verdict_only_where_it_can_reach_one():
     few = one(trials("a", LOW[:2]), trials("b", HIGH[:2]), declared=False)
     assert (few.verdict, few.p, few.in_family) == (None, None, False)

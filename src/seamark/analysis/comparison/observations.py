@@ -111,9 +111,9 @@ def observation(
 
 def _draws_nothing(trial: Trial) -> bool:
     """Return whether a simulated trial has neither drawn times nor drawn requests. A machine from a file may fail at
-    drawn times, so its trials count as drawn."""
+    drawn times, and a fitted service draws its arrivals whatever `draw` says, so their trials count as drawn."""
     settings = trial.settings
-    drawn = (settings.get(name) for name in ("generated_requests", "generated_workflow", "machine"))
+    drawn = (settings.get(name) for name in ("generated_requests", "generated_workflow", "machine", "model_file"))
     return settings.get("draw") is False and all(value is None for value in drawn)
 
 
