@@ -108,6 +108,7 @@ FAULTS = [
     ("served_from_page_cache", "note", CLOSED, {"page_cache_ratio": 0.9, "wants_cache": True}),
     ("speed_not_of_method", "note", CLOSED, {"speed_not_of_method": True}),
     ("extrapolated", "suspect", CLOSED, {"extrapolated": ("utilisation 1.2 (0.2 to 0.8)",)}),
+    ("suspect_sources", "suspect", CLOSED, {"suspect_sources": ("busy_elsewhere 6",)}),
     ("server_restarted", "suspect", CLOSED, {"server_restarted": "the server had ended before this trial (lease)"}),
     ("wrong_answers", "invalid", CLOSED, {"wrong_answers": ["right_ratio is 0.98"]}),
     ("quality_floor", "suspect", CLOSED, {"quality_missed": ["recall_at_10 >= 0.95, is 0.7"]}),

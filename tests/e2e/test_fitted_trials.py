@@ -123,7 +123,15 @@ def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: S
                 "rates_rps": [40, 120],
                 "requests": 900,
                 "out_of_order": 0,
-                "sources": [{"scenario": "a", "trial": "t", "trial_id": "i", "config_hash": "h"}],
+                "sources": [
+                    {
+                        "scenario": "a",
+                        "trial": "t",
+                        "trial_id": "i",
+                        "config_hash": "h",
+                        "suspect": ["busy_elsewhere"],
+                    }
+                ],
             }
         ],
     }
@@ -138,6 +146,9 @@ def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: S
     metrics = metrics_of(study, study.trials()[0])
     assert metrics["verdict"] == "SUSPECT"
     assert "utilisation 0.8" in next(each["text"] for each in metrics["reasons"] if each["code"] == "extrapolated")
+    assert [each["text"] for each in metrics["reasons"] if each["code"] == "suspect_sources"] == [
+        "the model was fitted to SUSPECT trials: busy_elsewhere 1"
+    ]
     document["stations"][0]["contradictions"] = ["service times are not exponential"]  # type: ignore[index]
     (study.root / "s.fit.json").write_text(json.dumps(document))
     unfit = study.measure()

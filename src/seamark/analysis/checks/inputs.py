@@ -76,7 +76,8 @@ class CheckInputs:
     kept replies could not be scored, `unanswered`: items without a good reply, where replies are scored;
     `stated_errors` counts replies by the code that the server gave their error. `ended_early` is the party that ended
     the window of all before its time, at `early_ratio` of the planned one; `idle_cores` is the use of CPUs, in cores,
-    of members whose party was under no load. `extrapolated` are inputs of a simulation outside of those of its fit.
+    of members whose party was under no load. `extrapolated` are inputs of a simulation outside of those of its fit,
+    `suspect_sources` the codes for which trials of its fit are SUSPECT, each with their number.
     `gpu_clock_ratio` and `gpu_util_ratio` are of the busy GPU with the lowest clock.
     """
 
@@ -163,6 +164,7 @@ class CheckInputs:
     early_ratio: float = 1.0
     idle_cores: Mapping[str, float] = field(default_factory=dict)
     extrapolated: Sequence[str] = ()
+    suspect_sources: Sequence[str] = ()
 
 
 Check = Callable[[CheckInputs], VerdictReason | None]

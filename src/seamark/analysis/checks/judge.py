@@ -59,6 +59,7 @@ CHECKS: tuple[Check, ...] = (
     result.answers_incomplete,
     result.server_restarted,
     result.extrapolated,
+    result.suspect_sources,
     result.quality_floor,
     result.slo_missed,
     result.replies_short,

@@ -251,6 +251,18 @@ def extrapolated(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+def suspect_sources(inputs: CheckInputs) -> VerdictReason | None:
+    """A fit repeats what was wrong with its trials."""
+    if inputs.status != "ok" or not inputs.suspect_sources:
+        return None
+    return VerdictReason(
+        code="suspect_sources",
+        severity="suspect",
+        text=f"the model was fitted to SUSPECT trials: {', '.join(inputs.suspect_sources)}",
+        remedy="Remove the cause, measure those trials again, and fit again.",
+    )
+
+
 def server_restarted(inputs: CheckInputs) -> VerdictReason | None:
     """A server with cold caches differs from that of the other repetitions."""
     if inputs.server_restarted is None:

@@ -121,7 +121,8 @@ def check_inputs(
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_missed(slo) for slo in missed if slo.metric in quality],
         kind="requests" if simulated else load.kind,
-        extrapolated=_extrapolated(load),
+        extrapolated=_told(load, EXTRAPOLATED),
+        suspect_sources=_told(load, SUSPECT_SOURCES),
         items=load.items or 0,
         items_left=max(0, (load.items or 0) - counts.rows),
         sessions=max(1, len(load.sessions)),
@@ -200,16 +201,16 @@ def _virtual(trial: Trial) -> LoadProfile:
     return LoadProfile.of({name: value for name, value in trial.settings.items() if name != "limit_s"})
 
 
-EXTRAPOLATED = "extrapolated_"
-"""What figures of a simulation begin with whose inputs lie outside of those of a fit."""
+EXTRAPOLATED, SUSPECT_SOURCES = "extrapolated_", "suspect_sources_"
+"""How figures of a simulation begin: inputs outside of those of its fit, and SUSPECT trials of the fit by code."""
 
 
-def _extrapolated(load: LoadRecord) -> list[str]:
-    """Return each input of a simulation that lies outside of those of its fit, with its value."""
+def _told(load: LoadRecord, prefix: str) -> list[str]:
+    """Return the figures of a simulation that begin with `prefix`, each as the rest of its name and its value."""
     return [
-        f"{name.removeprefix(EXTRAPOLATED)} {value:.4g}"
+        f"{name.removeprefix(prefix)} {value:.4g}"
         for name, value in load.quality.items()
-        if load.origin == "simulated" and name.startswith(EXTRAPOLATED) and value is not None
+        if load.origin == "simulated" and name.startswith(prefix) and value is not None
     ]
 
 

@@ -1,5 +1,6 @@
 """Driver of the service `fitted`: requests to a station or to LLM replicas of a fitted model, recorded as a trial."""
 
+from collections import Counter
 from threading import Event
 
 import numpy as np
@@ -46,6 +47,8 @@ class SimulatedService(Task):
         recorder.quality("preemptions", served.preemptions)
         for name, value in outside(load.service, requests, load.rate_rps(requests.arrival_s)).items():
             recorder.quality(f"extrapolated_{name}", value)
+        for code, count in Counter(code for one in load.service.model.sources for code in one.suspect).items():
+            recorder.quality(f"suspect_sources_{code}", count)
 
 
 def _ns(column: Floats) -> list[int]:
