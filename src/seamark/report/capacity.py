@@ -35,7 +35,7 @@ def plan_lines(plan: CapacityPlan) -> list[str]:
         )
     if (broken := plan.breaks_first) is not None:
         without = f", without it {number(broken.without_s)} s" if broken.part != "service time" else ""
-        fewer = None not in (chosen, broken.replicas) and broken.replicas < (chosen.replicas or 0)
+        fewer = chosen is not None and broken.replicas is not None and broken.replicas < (chosen.replicas or 0)
         less = f"With one server less, {broken.replicas}, at" if fewer else "At"
         lines.append(
             f"  Breaks first: {broken.part}. {less} {number(broken.rate_rps)} requests/s {broken.objective} is missed"
