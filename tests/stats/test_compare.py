@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from seamark.stats.compare import compare, compare_family, holm, rank_sum_p, signed_rank_p
 from seamark.stats.decision import smallest_p
@@ -115,6 +116,22 @@ def test_a_single_value_or_a_zero_is_inconclusive_and_not_an_error():
     assert compare([0, 1, 2, 3], [5, 6, 7, 8], better="higher").ratio is None
     with pytest.raises(ValueError, match="at least one value"):
         compare([], [1], better="higher")
+
+
+def test_p_of_ranks_are_those_of_scipy_with_and_without_ties_in_small_and_large_groups() -> None:
+    rng = np.random.default_rng(2)
+    for sizes in ((1, 7), (5, 6), (40, 30), (70, 80)):
+        one, other = (rng.normal(size=size) for size in sizes)
+        method = "exact" if max(sizes) <= 60 else "asymptotic"
+        assert rank_sum_p(one, other) == approx(stats.mannwhitneyu(one, other, method=method).pvalue)
+    one, other = rng.integers(0, 4, (2, 90)).astype(float)
+    assert rank_sum_p(one, other) == approx(stats.mannwhitneyu(one, other, method="asymptotic").pvalue)
+    one, other = rng.integers(0, 3, (2, 5)).astype(float)
+    assert rank_sum_p(one, other) == approx(stats.mannwhitneyu(one, other, method=stats.PermutationMethod()).pvalue)
+    assert signed_rank_p(one - 1.5) == approx(stats.wilcoxon(one - 1.5, method=stats.PermutationMethod()).pvalue)
+    pairs = rng.normal(0.2, 1, 80)
+    assert signed_rank_p(pairs) == approx(stats.wilcoxon(pairs, method="approx").pvalue)
+    assert signed_rank_p(pairs[:30]) == approx(stats.wilcoxon(pairs[:30], method="exact").pvalue)
 
 
 @pytest.mark.slow

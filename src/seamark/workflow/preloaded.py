@@ -2,7 +2,6 @@
 
 pandas is hidden from the jobs of a trial: pyarrow would import it (0.3 s) only to test whether a list is a Series.
 The jobs of a scenario need it for tables and figures, and make it importable again (rules_api.py).
-SciPy's statistics (0.5 s) are there for summary, report and scores, imported while Snakemake itself starts.
 """
 
 import sys
@@ -14,7 +13,6 @@ sys.meta_path.insert(0, WithoutPandas())
 
 for module in (
     "pyarrow.compute",
-    "scipy.stats",
     "seamark.analysis.summary",
     "seamark.load.workers.segments",
     "seamark.planning.study",
