@@ -8,7 +8,7 @@ from shlex import join
 import pytest
 from slurm_accounting import ACCOUNT
 from slurm_study import SlurmStudy
-from study_folder import StudyFolder
+from study_folder import NO_PAGES, StudyFolder
 
 pytestmark = pytest.mark.cluster
 
@@ -20,7 +20,14 @@ def test_lanes_share_out_the_gpus_of_a_job_of_a_whole_node(on_slurm: SlurmStudy)
     bench = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", "config/scenarios/try.yaml"]
     asked = ["--partition=gpu", f"--account={ACCOUNT}", "--qos=short", "--exclusive", "--gres=gpu:4", "--time=10"]
     done = subprocess.run(
-        ["sbatch", "--wait", *asked, "--output=job.out", "--wrap", join([*bench, "--gpus=auto", "--parallel=4"])],
+        [
+            "sbatch",
+            "--wait",
+            *asked,
+            "--output=job.out",
+            "--wrap",
+            join([*bench, "--gpus=auto", "--parallel=4", *NO_PAGES]),
+        ],
         cwd=on_slurm.root,
         env=on_slurm.environment,
         capture_output=True,

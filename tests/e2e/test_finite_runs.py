@@ -139,7 +139,7 @@ def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> 
     workload = {"service": "command", "command": command, "slos": ["run_time_s <= 30", "rate <= 3"]}
     document = {"scenario": "try", "repetitions": 1, "workload": workload}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     for folder in study.trials():
         metrics = study.json(f"{folder.name}/metrics.json")
@@ -152,7 +152,7 @@ def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> 
         assert (folder / "files" / "stdout").read_text() == f"rate {rate}\n"
     factors = [row["factors"] for row in study.json("summary.json")["treatments"]]
     assert sorted(each["command.environment.RATE"] for each in factors) == [2.5, 3.5]
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     assert set(study.measurements().values()) == {1}
 
 

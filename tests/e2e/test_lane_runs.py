@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from processes import until
-from study_folder import StudyFolder
+from study_folder import NO_PAGES, StudyFolder
 
 from seamark.planning.study import Study
 
@@ -100,7 +100,7 @@ def test_a_program_in_a_lane_sees_exactly_one_device(
 ) -> None:
     write_commands(study, 4, PRINT_DEVICE, limit_s=60)
     environment = dict(study.environment or {}) | {"CUDA_VISIBLE_DEVICES": "5,6"}
-    done = submit(study, f"--{kind}s", devices, "--parallel", "2", env=environment)
+    done = submit(study, f"--{kind}s", devices, "--parallel", "2", *NO_PAGES, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     used = devices_of(study)
     assert {each["id"] for each in used.values()} == ids
@@ -190,7 +190,7 @@ def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyF
     assert run.wait(60) == (3 if number == signal.SIGKILL else 130)
     until(lambda: not lanes_of(study))
     kept = {path: path.stat().st_mtime_ns for path in study.results.glob("*--*/samples.json")}
-    done = submit(study, "--cpus", "0,1", "--parallel", "2")
+    done = study.measure("--cpus", "0,1", "--parallel", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(study.measurements().values()) == {1}
     assert len(study.measurements()) == 4

@@ -145,10 +145,11 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
     ("old", "new", "says"),
     [
         ("--delay-ms={settings[delay_ms]}", "--delay-ms=3", "recipe.command: --delay-ms={settings[delay_ms]} -> "),
-        (
+        pytest.param(
             "  ports: [main]",
             "  environment: {OMP_NUM_THREADS: '1'}\n  ports: [main]",
             "environment.OMP_NUM_THREADS: ",
+            marks=pytest.mark.sweep,
         ),
         pytest.param("    default: 2\n", "    default: 16\n", "reply_bytes: 2 -> 16", marks=pytest.mark.sweep),
         pytest.param('version: "1"', 'version: "2"', "version: 1 -> 2", marks=pytest.mark.sweep),
