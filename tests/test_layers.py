@@ -210,3 +210,14 @@ def test_a_module_says_what_lives_in_it_and_no_name_says_nothing():
         assert not text.strip() or said.splitlines()[:1] != [], f"{path.relative_to(ROOT)} says nothing"
         for name in re.findall(r"^ *class (\w+)", text, re.MULTILINE):
             assert not name.endswith(BANNED), f"{path.relative_to(ROOT)}: {name}"
+
+
+def test_the_text_of_other_programs_is_decoded_with_replacement():
+    calls = [
+        (f"{path.relative_to(PACKAGE)}:{call.lineno}", {word.arg for word in call.keywords})
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+    ]
+    kept = [{"text", "stdout"}, {"text", "stderr"}, {"text", "capture_output"}]
+    assert [where for where, words in calls if any(words >= each for each in kept) and "errors" not in words] == []

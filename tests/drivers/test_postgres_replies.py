@@ -39,6 +39,7 @@ REPLIES = {
     "eleven rows": (BOUND + row(b"1") * 11 + complete(b"SELECT 11"), Failure.WRONG_REPLY),
     "a statement that took too long": (BOUND + refused(b"57014"), Failure.TIMEOUT),
     "a deadlock": (message(b"2") + refused(b"40P01"), Failure.SERVER_ERROR),
+    "an SQLSTATE that is no text": (refused(b"\xff\xfe"), Failure.SERVER_ERROR),
     "a table that is not there": (refused(b"42P01"), Failure.CLIENT_ERROR),
     "an end of another kind": (BOUND + row(b"1") + complete(b"UPDATE 1"), Failure.WRONG_REPLY),
 }

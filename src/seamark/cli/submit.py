@@ -327,7 +327,11 @@ def _figures(study: Study, since_unix_s: float) -> str | None:
     """Return how many figures of the report are drawn, from the log of its job; None before it has begun."""
     log = study.folder(study.scenario.name).root / "logs" / "report.log"
     try:
-        lines = log.read_text(encoding="utf-8").split("\n") if log.stat().st_mtime >= since_unix_s else []
+        lines = (
+            log.read_text(encoding="utf-8", errors="replace").split("\n")
+            if log.stat().st_mtime >= since_unix_s
+            else []
+        )
     except OSError:
         return None
     return next((f"report: {line}" for line in reversed(lines) if line.endswith(" figures")), None)
@@ -420,7 +424,7 @@ def _causes(study: Study, log: Path, after: Progress) -> list[str]:
         ]
     kept = f"{after.count('ok')} of {counted(len(after.states), 'trial')} are measured. Submit again for the rest."
     deployments = [deployment.id for deployment in study.plan.deployments]
-    causes = [note.read_text(encoding="utf-8") for note in _failed_environments(study)]
+    causes = [note.read_text(encoding="utf-8", errors="replace") for note in _failed_environments(study)]
     if causes := [*causes, *dispatcher_of(study.site).losses(study.root, deployments)]:
         return [*causes, f"The run ended early; its log is {log}. {kept}"]
     text = log.read_text(encoding="utf-8", errors="replace")

@@ -256,7 +256,7 @@ def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str
         _move(path, folder.root / _numbered(path.relative_to(came.root), folder))
     if came.log.exists():
         with folder.log.open("a", encoding="utf-8") as log:
-            log.write(came.log.read_text(encoding="utf-8"))
+            log.write(came.log.read_text(encoding="utf-8", errors="replace"))
     append_log(folder.log, trial.trial_id, "collected", source=source)
     for mark in marks:
         if mark.exists():

@@ -21,7 +21,9 @@ def cuda_problem(gpu: str) -> str | None:
     where this cannot be told."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     command = [sys.executable, "-I", __file__]
-    attempt = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    attempt = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
     try:
         text, _ = attempt.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -53,7 +55,7 @@ def allocation_error(driver: Any) -> str | None:
 def _name(driver: Any, code: int) -> str:
     text = ctypes.c_char_p()
     driver.cuGetErrorName(code, ctypes.byref(text))
-    return text.value.decode() if text.value else f"CUDA error {code}"
+    return text.value.decode(errors="replace") if text.value else f"CUDA error {code}"
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ def ephemeral_server(
     and it has written all its files on return. Raises ServerStartError for one that ends before it listens.
     """
     command = [str(python or sys.executable), ISOLATED_MAIN, module, "--port", "0", *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         try:
             pin(process.pid, cores)
             assert process.stdout is not None

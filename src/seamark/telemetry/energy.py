@@ -106,7 +106,7 @@ class Rapl:
 
 def _read_name(zone: Path) -> str:
     try:
-        return (zone / "name").read_text().strip()
+        return (zone / "name").read_text(errors="replace").strip()
     except OSError:
         return ""
 

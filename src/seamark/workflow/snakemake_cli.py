@@ -126,7 +126,7 @@ def the_only_run(root: Path) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     try:
-        process, _, where = path.read_text(encoding="utf-8").partition("\n")
+        process, _, where = path.read_text(encoding="utf-8", errors="replace").partition("\n")
     except OSError:
         return "another user's"
     there = "" if where == node() else f" on {where}"

@@ -88,6 +88,6 @@ def record_refusal(root: Path, reason: str) -> None:
 def refusals(root: Path) -> list[str]:
     """Return each different reason why Slurm refused jobs of a study's latest run."""
     try:
-        return list(dict.fromkeys(refusals_file(root).read_text(encoding="utf-8").splitlines()))
+        return list(dict.fromkeys(refusals_file(root).read_text(encoding="utf-8", errors="replace").splitlines()))
     except OSError:
         return []

@@ -96,4 +96,4 @@ class ReplyDecoder:
 
 def _sqlstate(content: bytes) -> str:
     """Return the field C of an ErrorResponse: fields are a letter, text and a zero."""
-    return next((field[1:].decode() for field in content.split(b"\0") if field[:1] == b"C"), "")
+    return next((field[1:].decode(errors="replace") for field in content.split(b"\0") if field[:1] == b"C"), "")

@@ -77,7 +77,7 @@ class _Connection:
                     self._write(h11.InformationalResponse(status_code=100, headers=[]))
                 self._http.receive_data(await self._read())
             elif isinstance(got, h11.Request):
-                method, path = got.method.decode(), got.target.decode().partition("?")[0]
+                method, path = got.method.decode("latin-1"), got.target.decode("latin-1").partition("?")[0]
             elif isinstance(got, h11.Data):
                 body += got.data
                 if len(body) > MOST_BODY_BYTES:

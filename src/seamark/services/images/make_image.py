@@ -86,7 +86,7 @@ def build(image: Image, site: Site, files: Mapping[str, Path], base: Path) -> No
                     _download(lock, wheels, version, image, needed=path != "envs/uv.lock")
         words = ["build", "--ignore-fakeroot-command", *FAST_COMPRESSION, "--bind", f"{wheels}:/mnt"]
         arguments = ["bootstrap=localimage", f"base={base}"]
-        if "{{ lock }}" in (context / image.source).read_text(encoding="utf-8"):
+        if "{{ lock }}" in (context / image.source).read_text(encoding="utf-8", errors="replace"):
             arguments.append(f"lock={image.environment}")
         words += [word for argument in arguments for word in ("--build-arg", argument)]
         words += [str(temporary), image.source]

@@ -168,7 +168,7 @@ class StudyImages:
         under = base.digest or base.source if base else _base_identity(expandvars(self.study.site.images.base))
         digest = digest_of_parts(*(path.read_bytes() for path in files.values()), under)
         name = f"{what}-{environment}-built" if what else f"{environment}-built"
-        licence = LICENCE.search(files[definition].read_text(encoding="utf-8"))
+        licence = LICENCE.search(files[definition].read_text(encoding="utf-8", errors="replace"))
         return Image(
             name=name,
             origin="definition",
