@@ -43,6 +43,27 @@ def test_a_mistake_is_a_line_without_a_traceback_and_exit_code_2(words, said):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["load", "--ratee", "3", "http://x"], "Did you mean '--rate'?"),
+        (["--verson"], "Did you mean '--version'?"),
+        (["load", "http://127.0.0.1:1", "--rate", "abc"], "'--rate'"),
+        (["load"], "ADDRESS"),
+        (["compare", "--metric"], "bench compare: "),
+        (["servers", "strat"], "Did you mean 'start'?"),
+        (["completion", "fsh"], "Did you mean 'fish'?"),
+        (["compare", "x", "--format", "jsn"], "Did you mean 'json'?"),
+        (["memory"], "'--model'"),
+    ],
+)
+def test_what_click_refuses_is_one_line_with_guess_and_remedy(words, said):
+    done = bench(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert said in done.stderr
+    assert "--help`" in done.stderr
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_of_the_shell(shell):
     assert "_BENCH_COMPLETE" in bench("completion", shell).stdout

@@ -124,6 +124,27 @@ def cli() -> None:
     """
 
 
+def _line_of(mistake: click.ClickException) -> str:
+    """Return an error of click's in one line: the verb, what is wrong, the nearest guess and where all is listed."""
+    from seamark.errors import did_you_mean
+
+    context = getattr(mistake, "ctx", None)
+    verb = (
+        context.command_path if context else " ".join(["bench", *(word for word in sys.argv[1:2] if word in VERBS)])
+    )
+    what, guess = " ".join(mistake.format_message().split()), ""
+    if isinstance(mistake, click.exceptions.NoSuchCommand):
+        names = context.command.list_commands(context) if context else ()
+        what, guess = f"{mistake.command_name}: no such command.", did_you_mean(mistake.command_name, names)
+    elif isinstance(mistake, click.NoSuchOption):
+        parameters = context.command.get_params(context) if context else ()
+        known = [name for each in parameters for name in (*each.opts, *each.secondary_opts) if name.startswith("-")]
+        what, guess = f"{mistake.option_name}: no such option.", did_you_mean(mistake.option_name, known)
+    elif isinstance(mistake, click.BadParameter) and isinstance(getattr(mistake.param, "type", None), click.Choice):
+        guess = did_you_mean(mistake.message.partition("' is not one of ")[0].strip("'"), mistake.param.type.choices)
+    return f"{verb}: {what}{guess} `{verb} --help` lists what it takes."
+
+
 def main() -> None:
     """Run `bench`; each mistake of the user is one line, with exit code 2 and no traceback."""
     print_in_any_locale()
@@ -142,8 +163,11 @@ def main() -> None:
     except OSError as lacking:
         click.echo(f"{lacking.filename or 'the machine'}: {lacking.strerror or lacking}", err=True)
         sys.exit(3)
+    except click.exceptions.NoArgsIsHelpError as asked:
+        asked.show()
+        sys.exit(2)
     except click.ClickException as mistake:
-        mistake.show()
+        click.echo(redacted_text(_line_of(mistake)), err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("Stopped. `bench submit` resumes.", err=True)
