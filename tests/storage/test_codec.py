@@ -1,6 +1,7 @@
 """One codec reads the documents of the results: it names file, field and remedy of a damaged one."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,9 @@ def test_a_figure_may_be_as_large_as_a_service_says(tmp_path: Path, figure: floa
     path = tmp_path / "load.json"
     path.write_text(json.dumps({**LOAD, "quality": {"limit": figure}}))
     assert read(path, LoadRecord).quality["limit"] == figure
+
+
+def test_a_pipe_in_place_of_a_document_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "load.json")
+    with pytest.raises(DamagedFileError, match=r"load\.json"):
+        read(tmp_path / "load.json", LoadRecord)

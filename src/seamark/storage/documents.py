@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -85,14 +86,22 @@ class DamagedFileError(UserError, ValueError):
     """A file of the results is damaged: the message names it and the remedy."""
 
 
+def _text(path: Path) -> str:
+    """Return the text of a regular file: a pipe or device in its place may never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "is no regular file")
+        return file.read().decode("utf-8")
+
+
 def read(path: Path, noun: type[Noun]) -> Noun:
     """Read a document of the results.
 
-    A damaged document, or a folder or a loop of links in its place, raises DamagedFileError with file, mistake and
-    remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
+    A damaged document, or a folder, pipe, device or loop of links in its place, raises DamagedFileError with file,
+    mistake and remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
     """
     with _damage_named(path):
-        return parse(path.read_text(encoding="utf-8"), noun)
+        return parse(_text(path), noun)
 
 
 def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
@@ -106,7 +115,7 @@ def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
 def read_json(path: Path, noun: Any = Mapping[str, Any]) -> dict[str, Any]:
     """Read a document as a JSON object, checked against its noun. Raises like `read`."""
     with _damage_named(path):
-        document = parse_object(path.read_text(encoding="utf-8"))
+        document = parse_object(_text(path))
         decode(document, noun)
         return document
 
