@@ -140,8 +140,8 @@ def _line_of(mistake: click.ClickException) -> str:
         parameters = context.command.get_params(context) if context else ()
         known = [name for each in parameters for name in (*each.opts, *each.secondary_opts) if name.startswith("-")]
         what, guess = f"{mistake.option_name}: no such option.", did_you_mean(mistake.option_name, known)
-    elif isinstance(mistake, click.BadParameter) and isinstance(getattr(mistake.param, "type", None), click.Choice):
-        guess = did_you_mean(mistake.message.partition("' is not one of ")[0].strip("'"), mistake.param.type.choices)
+    elif isinstance(kind := getattr(getattr(mistake, "param", None), "type", None), click.Choice):
+        guess = did_you_mean(mistake.message.partition("' is not one of ")[0].strip("'"), kind.choices)
     return f"{verb}: {what}{guess} `{verb} --help` lists what it takes."
 
 
