@@ -84,30 +84,47 @@ def test_one_request_gives_the_sample_lines_verbatim():
         "[8.50s] Completed node generate of request req_B on GPU(s) [0]",
         "[8.50s] Request req_B completed",
         "Simulation completed at time 8.50s",
+        "",
         "=" * 60,
         "EXECUTION METRICS",
         "=" * 60,
         "Total execution time (makespan): 8.50 seconds",
+        "",
         "Request completion times:",
         "  Average: 8.50s",
         "  Median: 8.50s",
         "  P99: 8.50s",
         "  Min: 8.50s",
         "  Max: 8.50s",
+        "",
         "GPU utilization:",
         "  GPU 0: 1 executions, 8.50s busy time (100.0% utilization)",
         "  GPU 1: 0 executions, 0.00s busy time (0.0% utilization)",
         "  GPU 2: 0 executions, 0.00s busy time (0.0% utilization)",
         "  GPU 3: 0 executions, 0.00s busy time (0.0% utilization)",
+        "",
         "Model execution counts:",
         "  llm7b: 1 executions",
+        "",
         "Detailed execution log written to baseline_execution_log.json",
     ]
     assert Path("baseline_scheduler.log").read_text(encoding="utf-8") == said
     [execution] = log["executions"]
     assert execution["execution_time"] == 8.5
     summary = ("total_requests", "total_nodes_executed", "mode", "simulate", "gpus", "makespan")
-    assert [log["summary"][key] for key in summary] == [1, 1, "offline", False, 4, 8.5]
+    assert [log["summary"][key] for key in summary] == [1, 1, "offline", False, [0, 1, 2, 3], 8.5]
+
+
+@pytest.mark.covers("C1")
+def test_files_in_the_working_folder_are_the_inputs_where_none_are_named():
+    words = ("--gpus", "4", "--simulate", "false", "--mode", "offline")
+    named = baseline(*words)
+    for path in (SYSTEM, REQUESTS):
+        Path(path.name).write_bytes(path.read_bytes())
+    assert baseline(*words, files=()) == named
+    Path(REQUESTS.name).unlink()
+    code, said = run(["baseline", *words])
+    assert (code, len(said.splitlines())) == (2, 1), said
 
 
 @pytest.mark.covers("C7", "C9", "C11", "C12")

@@ -179,7 +179,7 @@ def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
     """Return a decorator that adds --gpus, --config, --requests and --cold-load.
 
     Their values come as `gpus`, `system`, `requests` and `cold_load`. With `own_requests` only requests of our own
-    are read, and --config is required.
+    are read, and both files have default names.
     """
     formats = "" if own_requests else " Also WfCommons, SWF, traces of tokens, samples.parquet."
     without = "" if own_requests else " Requests of other formats may bring their own."
@@ -196,14 +196,17 @@ def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
             click.option(
                 "--requests",
                 type=click.Path(path_type=Path),
-                required=True,
+                required=not own_requests,
+                default=Path("workflow_requests.yaml") if own_requests else None,
+                show_default=True,
                 help=f"Requests to the workflows.{formats}",
             ),
             click.option(
                 "--config",
                 "system",
                 type=click.Path(path_type=Path),
-                required=own_requests,
+                default=Path("system_config.yaml") if own_requests else None,
+                show_default=True,
                 help=f"Models and workflows.{without}",
             ),
             click.option(

@@ -139,9 +139,9 @@ def command(
 
             write_trace(run, traced if len(runs) == 1 else _of_policy(traced, run.policy))
     if len(runs) == 1:
-        *block, written = metrics_block(runs[0].figures, path.name)
+        block = metrics_block(runs[0].figures, path.name, switch_lines(runs[0].figures))
         traces = [] if traced is None else [f"Trace: {traced}. Open it at ui.perfetto.dev; nothing is uploaded."]
-        click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written, *traces]))
+        click.echo("\n".join([*runs[0].lines, *block, *traces]))
         return 0
     written = f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"
     written += "" if traced is None else f"; traces: {_of_policy(traced, 'POLICY')}"
@@ -166,9 +166,8 @@ def _measure(system: Path | None, requests: Path, policy: str, path: Path, **ask
     run = measured(system, requests, policy, **asked)
     for note in run.notes:
         click.echo(note, err=True)
-    *block, written = metrics_block(run.figures, path.name)
-    lines = [*run.lines, *block, *switch_lines(run.figures), *beside_lines(run)]
-    click.echo("\n".join(lines))  # first: a disk that is full costs the log, not the figures
+    *block, written = metrics_block(run.figures, path.name, [*switch_lines(run.figures), *beside_lines(run)])
+    click.echo("\n".join([*run.lines, *block]))  # first: a disk that is full costs the log, not the figures
     write(path, run.log)
     click.echo(written)
     tell_failures(run)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.simulation.logged_rows import TOLERANCE_S, Row, equal, has_any_windows, row_of
+from seamark.simulation.logged_rows import TOLERANCE_S, Row, equal, gpu_count, has_any_windows, row_of
 from seamark.simulation.machine import ColdLoad, Machine
 from seamark.simulation.machine_checker import check_machine
 from seamark.simulation.system import Request, System
@@ -65,7 +65,7 @@ def check_log(document: Mapping[str, Any]) -> CheckResult:
     listed = document.get("executions")
     parts: Sequence[Any] = listed if isinstance(listed, list) else []
     summary = document.get("summary")
-    gpus = _gpu_count(summary.get("gpus")) if isinstance(summary, dict) else None
+    gpus = gpu_count(summary.get("gpus")) if isinstance(summary, dict) else None
     result = CheckResult(executions=len(parts), gpus=gpus)
     if listed is None:
         result.problems.append("the field 'executions' is missing")
@@ -85,11 +85,6 @@ def check_log(document: Mapping[str, Any]) -> CheckResult:
     if len(result.rows) == len(parts):
         _check_summary(summary, result.rows, result.problems.append)
     return result
-
-
-def _gpu_count(value: Any) -> int | None:
-    """Return the number of GPUs, which a log gives as such or as a list of ids."""
-    return len(value) if isinstance(value, list) else value if type(value) is int else None
 
 
 def _check_duplicates(rows: Iterable[Row], note: Callable[[str], None]) -> None:

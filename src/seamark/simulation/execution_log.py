@@ -16,7 +16,7 @@ from seamark.simulation.world import COMPLETED
 @dataclass(frozen=True, kw_only=True)
 class LogSummary:
     """Figures of the whole. `mode` is `offline` for requests that all arrive at zero, else `online`; `simulate` says
-    whether models were called; `gpus` is their number. Times are in seconds.
+    whether models were called; `gpus` are their ids. Times are in seconds.
 
     Of a machine file the log has the `machine`, and GPUs that left or came back in `gpu_changes`. `outcomes` counts
     executions that did not do their work, by the reason, and `not_run` the nodes that were never run.
@@ -26,7 +26,7 @@ class LogSummary:
     total_nodes_executed: int
     mode: str
     simulate: bool
-    gpus: int
+    gpus: tuple[int, ...]
     makespan: float
     policy: str
     cold_load: ColdLoad
@@ -127,7 +127,7 @@ def log_summary(
         total_nodes_executed=figures.executions,
         mode=mode,
         simulate=calls,
-        gpus=len(figures.gpus),
+        gpus=tuple(range(len(figures.gpus))),
         makespan=figures.makespan_s,
         policy=policy,
         cold_load=cold_load,

@@ -1,6 +1,6 @@
 """The log of a schedule as text: a line for each event, and the block of metrics. The form of both is fixed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
@@ -88,29 +88,28 @@ def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:
     return sorted(rows + [(step, END, number, end_s[number]) for number, step in enumerate(ended)])
 
 
-def metrics_block(figures: ScheduleMetrics, log_name: str) -> list[str]:
-    """Return the block of metrics, with the name of the execution log at its end."""
-    lines = [RULE, "EXECUTION METRICS", RULE]
-    lines += [f"Total execution time (makespan): {figures.makespan_s:.2f} seconds", "Request completion times:"]
+def metrics_block(figures: ScheduleMetrics, log_name: str, more: Iterable[str] = ()) -> list[str]:
+    """Return the block of metrics, with `more` lines before the name of the execution log at its end."""
+    lines = ["", RULE, "EXECUTION METRICS", RULE]
+    lines += [f"Total execution time (makespan): {figures.makespan_s:.2f} seconds", "", "Request completion times:"]
     if (times := figures.completion) is not None:
         rows = {"Average": times.mean_s, "Median": times.median_s, "P99": times.p99_s}
         lines += [
             f"  {name}: {value:.2f}s" for name, value in (rows | {"Min": times.min_s, "Max": times.max_s}).items()
         ]
-    lines.append("GPU utilization:")
+    lines += ["", "GPU utilization:"]
     lines += [
         f"  GPU {gpu}: {use.executions} executions, {use.busy_s:.2f}s busy time ({use.use_ratio:.1%} utilization)"
         for gpu, use in enumerate(figures.gpus)
     ]
-    lines.append("Model execution counts:")
+    lines += ["", "Model execution counts:"]
     lines += [f"  {model}: {count} executions" for model, count in figures.models.items()]
-    lines.append(f"Detailed execution log written to {log_name}")
-    return lines
+    return [*lines, *more, "", f"Detailed execution log written to {log_name}"]
 
 
 def switch_lines(figures: ScheduleMetrics) -> list[str]:
     """Return the statistics of model switches and of waiting, which the fixed block does not have."""
-    lines = ["Model switching:", f"  Switches: {figures.switches} in {figures.switch_s:.2f}s"]
+    lines = ["", "Model switching:", f"  Switches: {figures.switches} in {figures.switch_s:.2f}s"]
     lines.append(f"  First loads of empty GPUs: {figures.cold_loads} in {figures.cold_load_s:.2f}s")
     if (waiting := figures.waiting) is not None:
         lines.append(f"  Waiting of nodes for GPUs: {waiting.mean_s:.2f}s on average, P99 {waiting.p99_s:.2f}s")

@@ -44,6 +44,11 @@ class Row:
         return self.outcome == COMPLETED
 
 
+def gpu_count(value: Any) -> int | None:
+    """Return the number of GPUs, which a log gives as a list of ids, or as such."""
+    return len(value) if isinstance(value, list) else value if type(value) is int else None
+
+
 def has_any_windows(summary: Mapping[str, Any]) -> bool:
     """Return whether the GPUs of a node need not be consecutive on the machine of a log."""
     machine = summary.get("machine")

@@ -9,7 +9,7 @@ from typing import Any
 
 from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.layout import Layout
-from seamark.simulation.logged_rows import TOLERANCE_S, Row, equal
+from seamark.simulation.logged_rows import TOLERANCE_S, Row, equal, gpu_count
 from seamark.simulation.system import Model, Request, System
 from seamark.storage.codec import MismatchError, decode
 
@@ -31,8 +31,8 @@ def check_machine(
     except MismatchError as wrong:
         note(f"summary: machine or gpu_changes: {wrong}")
         return
-    if summary.get("gpus") != layout.gpus:
-        note(f"summary: gpus is {summary.get('gpus')!r}, but the machine has {layout.gpus}")
+    if (gpus := gpu_count(summary.get("gpus"))) != layout.gpus:
+        note(f"summary: gpus is {gpus}, but the machine has {layout.gpus}")
         return
     numbers = [
         each
