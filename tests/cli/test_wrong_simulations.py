@@ -66,6 +66,33 @@ def test_a_wrong_command_line_is_one_line_with_exit_code_2_and_writes_nothing(wo
     assert sorted(folder.rglob("*")) == before
 
 
+OURS = "--config system.yaml"
+OVERWRITING = (
+    "simulate --gpus 4 --requests jobs.swf --log jobs.swf",
+    "simulate --gpus 4 --requests jobs.swf --trace hard",
+    "load http://127.0.0.1:1/ --body trace.csv --output ./trace.csv",
+    "fit -c requests.yaml -o soft",
+    f"check x.json --save-report {OURS} --requests x_conflicts_report.json",
+    f"baseline --gpus 1 {OURS} --requests baseline_execution_log.json",
+    f"simulate --gpus 1 --policy easy,heft {OURS} --requests x-heft.json --log x.json",
+    "load http://127.0.0.1:1/ --pattern trace --set trace=trace.csv --output trace.csv",
+)
+
+
+@pytest.mark.covers("E-VAL")
+@pytest.mark.parametrize("words", OVERWRITING)
+def test_no_output_overwrites_a_file_of_the_same_command_line(words: str, folder: Path) -> None:
+    Path("hard").hardlink_to("jobs.swf")
+    Path("soft").symlink_to("requests.yaml")
+    for name in ("x_conflicts_report.json", "baseline_execution_log.json", "x-heft.json"):
+        Path(name).write_text(REQUESTS, encoding="utf-8")
+    before = {path: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+    code, said = in_process.run(shlex.split(words))
+    assert (code, len(said.splitlines())) == (2, 1), said
+    assert "would be overwritten" in said
+    assert {path: path.read_bytes() for path in folder.glob("*") if path.is_file()} == before
+
+
 def test_the_right_files_are_read(folder: Path) -> None:
     ours = ["--config", "system.yaml", "--requests", "requests.yaml"]
     for words in (["baseline", "--gpus", "1", *ours], ["simulate", "--gpus", "4", "--requests", "jobs.swf"]):

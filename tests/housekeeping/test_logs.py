@@ -94,7 +94,8 @@ def test_logs_are_chosen_by_component_and_time_and_a_line_without_a_time_goes_wi
         (["get", "tri"], "Did you mean 'try'?"),
         (["get", "try", "--component", "sever"], "Did you mean 'server'?"),
         (["get", "try", "--since", "noon"], "how long ago"),
-        (["get", "try", "-o", "nowhere/x.tar.gz"], "no folder nowhere"),
+        (["get", "try", "-o", "nowhere/x.tar.gz"], "no file can be written in nowhere"),
+        (["get", "try", "-o", "results/try/deployments/null-abc/server.log"], "is a file that this command reads"),
     ],
 )
 def test_a_mistake_in_what_logs_are_wanted_is_said(study: Path, words: list[str], said: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seamark.cli.measured import measure_options, measured, require_measure, tell_failures
-from seamark.cli.options import simulation_options
+from seamark.cli.options import require_unread, simulation_options
 
 if TYPE_CHECKING:
     from seamark.simulation.machine import ColdLoad
@@ -53,6 +53,8 @@ def command(
     from seamark.trials.simulation.quick_simulation import QuickSimulation, quick_simulations
 
     require_measure(calls == "true", "--simulate true", **asked)
+    for written in (LOG, EXECUTION_LOG):
+        require_unread(written, "bench baseline")
     arrivals: Arrivals = "all-at-zero" if mode == "offline" else "timestamps"
     cold: ColdLoad = "charged" if cold_load == "charged" else "free"
     run: QuickSimulation | MeasuredSimulation

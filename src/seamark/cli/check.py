@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from seamark.cli.options import require_unread
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 
@@ -40,6 +41,9 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
 
     if system is not None and requests is None:
         raise UserError("--config: needs --requests too. Give both files, or neither.")
+    path = log.with_name(f"{log.stem}_conflicts_report.json")
+    if save_report:
+        require_unread(path, "--save-report")
     document = _document(log)
     result = check_log(document)
     if requests is not None:
@@ -62,7 +66,6 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
             click.echo(f"... and {more:,} more{'' if save_report else '; --save-report writes all of them'}")
     click.echo(verdict)
     if save_report:
-        path = log.with_name(f"{log.stem}_conflicts_report.json")
         report = {
             "source_file": log.name,
             "total_conflicts": conflicts,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import names_argument, share_of
+from seamark.cli.options import names_argument, require_unread, share_of
 from seamark.errors import UserError
 
 FAILURES = ("worse", "inconclusive")
@@ -137,6 +137,7 @@ def command(
         results = results_of(Path.cwd(), site or "local")
         found = compare_results(one, other, comparing, results, ASSUMED_SD if spread is None else spread)
     if changed is not None:
+        require_unread(changed, "--changed", *(path for side in sides for path in side.folder.inputs))
         write_changed(changed, found, sides)
     if form == "json":
         click.echo(json.dumps(encode(found), indent=1))

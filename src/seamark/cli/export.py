@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import Number, json_option, open_study, scenario_among, scenario_option
+from seamark.cli.options import (
+    Number,
+    json_option,
+    open_study,
+    output_file,
+    require_unread,
+    scenario_among,
+    scenario_option,
+)
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 from seamark.storage.paths import TrialFolder
@@ -136,6 +144,7 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
         click.echo(text_of(trials), nl=False)
         return
     if file is not None:
+        require_unread(file, "--output", study.scenario_path, *study.folder(name).inputs)
         write_figures(file, trials)
     click.echo(f"{file or f'{study.metrics}/{name}'}: {counted(count, 'trial')}")
 
@@ -205,8 +214,7 @@ def perfetto(
         target = file or Path(f"{name}{part}.trace.json.gz")
         if not target.name or target.name == "-" or (target.exists() and not target.is_file()):
             raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
-        if not target.parent.is_dir():
-            raise UserError(f"--output {target}: there is no folder {target.parent}.")
+        output_file(target, "--output", "trace.json.gz", study.scenario_path, *study.folder(study.scenario.name).inputs)
         events, executions = folder.trial(name).events, folder.trial(name).executions
         what = "execution" if executions.exists() else "event"
         try:

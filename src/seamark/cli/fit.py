@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import names_argument
-from seamark.errors import UserError
+from seamark.cli.options import names_argument, output_file, require_unread
 
 
 @click.command("fit")
@@ -45,9 +44,10 @@ def command(names: tuple[str, ...], output: Path, servers: int | None, seed: int
     from seamark.trials.simulation.fit_inputs import fit_inputs
     from seamark.trials.simulation.fitting import fitted_models
 
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        raise UserError(f"-o {output}: no file can be written there. Name a file in a folder that exists.")
+    output_file(output, "-o", "models.fit.json")
     results = [results_named(Path.cwd(), name, site) for name in names]
+    for each in results:
+        require_unread(output, "-o", *each.folder.inputs)
     found = fitted_models(fit_inputs((each.plan, each.folder) for each in results), servers=servers, seed=seed)
     write(output, found)
     click.echo("\n".join([*fitted_lines(found), f"Models: {output}"]))

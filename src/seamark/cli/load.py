@@ -12,9 +12,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 import click
 from rich.console import Console
 
-from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write_output
+from seamark.cli.load_ends import LiveLine, ended_by_signals, write_output
 from seamark.cli.load_settings import known_settings, load_options, load_settings, require_fit, settings_from
-from seamark.cli.options import json_option, strict_option, warn_of_machine
+from seamark.cli.options import json_option, output_file, strict_option, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
@@ -100,7 +100,8 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     settings = load_settings(arguments, known)
     secure = _secure(url, arguments)
     tls = tls_context(secure)
-    output = output_file(arguments["output"])
+    given = arguments["output"]
+    output = None if given is None else output_file(given, "--output", "samples.parquet")
     launcher = launcher_of(arguments["carrier"], arguments["carrier_address"], arguments["carrier_python"])
     if arguments["mix"] and not api:
         raise UserError(

@@ -1,8 +1,7 @@
-"""Progress line, output file and signals of a quick load."""
+"""Progress line, samples and signals of a quick load."""
 
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from typing import Any
 
 import click
 
-from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.platform.process_tree import exit_on_signals
 from seamark.report.numbers import number
@@ -47,24 +45,6 @@ def ended_by_signals() -> Iterator[None]:
     except SystemExit:
         click.echo("Stopped before the end of the load: there are no metrics, and no samples were kept.", err=True)
         raise
-
-
-def output_file(given: str | None, option: str = "--output", example: str = "samples.parquet") -> Path | None:
-    """Return the path for a file of results. Raises UserError when a file cannot be written there."""
-    if given is None:
-        return None
-    path = Path(given)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        return path
-    if path.is_dir():
-        raise UserError(f"{option} {given}: a folder. Name a file in it, as {path / example}.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            return path
-    except OSError as error:
-        raise UserError(
-            f"{option} {given}: no file can be written in {path.parent} ({error.strerror}). Name another folder."
-        ) from None
 
 
 def write_output(samples: Path, output: Path) -> None:

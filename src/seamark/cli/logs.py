@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option, moment, names_argument
+from seamark.cli.options import json_option, moment, names_argument, output_file
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
@@ -57,16 +57,15 @@ def get(
     from seamark.housekeeping.logs import LogFilter, check_components, collect
 
     [name] = names
-    if output is not None and not output.parent.is_dir():
-        raise UserError(f"--output {output}: there is no folder {output.parent}.")
-    if output is not None and (output.is_dir() or not output.name):
-        raise UserError(f"--output {output}: is a folder. Name a file in it, such as {output / f'{name}.tar.gz'}.")
     results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
     found = _sources(results, name)
     check_components(components, found)
     chosen = LogFilter(components=components, since=moment("since", since), until=moment("until", until))
     short = name.removeprefix("standing/")
-    done = collect(found, chosen, output or Path(f"{short}-logs.tar.gz"), short)
+    archive = output_file(
+        output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(each.path for each in found)
+    )
+    done = collect(found, chosen, archive, short)
     if as_json:
         click.echo(json.dumps({"schema_version": 1, "archive": str(done.path), "lines": done.lines}, indent=1))
     else:

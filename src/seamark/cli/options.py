@@ -7,9 +7,10 @@ import math
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -20,7 +21,7 @@ import click
 from seamark.dispatch.claim_policies import FORMS
 from seamark.errors import Mistake, UserError
 from seamark.model.plurals import counted
-from seamark.planning.study import Study
+from seamark.planning.study import Study, scenarios_named
 from seamark.storage.documents import require_folder
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -220,6 +221,48 @@ def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
         return function
 
     return add
+
+
+def output_file(given: str | Path, option: str, example: str, *read: Path) -> Path:
+    """Return the path of a file that a command writes. Raises UserError where none can be written, and as
+    `require_unread`."""
+    path = Path(given)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return path
+    if path.is_dir():
+        raise UserError(f"{option} {given}: a folder. Name a file in it, as {path / example}.")
+    require_unread(path, option, *read)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        raise UserError(
+            f"{option} {given}: no file can be written in {path.parent} ({error.strerror}). Name another folder."
+        ) from None
+
+
+def require_unread(path: Path, option: str, *read: Path) -> None:
+    """Raise UserError where a command would overwrite a file that it reads, whatever its name there.
+
+    It reads the files and scenarios on its command line, and `read`: files, and folders with all that is in them.
+    """
+    if not path.is_file():
+        return
+    context = click.get_current_context()
+    found = {str(each): "" for each in read}
+    for parameter in context.command.params:
+        value = None if option in parameter.opts else context.params.get(str(parameter.name))
+        for word in map(str, value if isinstance(value, tuple) else () if value is None else (value,)):
+            text = word.partition("=")[2] or word
+            if isinstance(parameter.type, click.Path) or "." in text or "/" in text:
+                found.setdefault(text, parameter.opts[-1])
+            elif (scenario := scenarios_named(Path.cwd()).get(text)) is not None:
+                found.setdefault(str(scenario), parameter.opts[-1])
+    for other, name in found.items():
+        with suppress(OSError, ValueError):
+            if path.samefile(other) or (not name and path.resolve().is_relative_to(Path(other).resolve())):
+                where = f"the file of {name}" if name.startswith("-") else "a file that this command reads"
+                raise UserError(f"{option} {path}: is {where}, and would be overwritten. Name another file.")
 
 
 def measure_anew_option(function: Command) -> Command:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from seamark.cli.load_ends import output_file
 from seamark.cli.measured import OPTIONS, measure_options, measured, require_measure, tell_failures
-from seamark.cli.options import simulation_options
+from seamark.cli.options import output_file, require_unread, simulation_options
 from seamark.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -109,8 +108,12 @@ def command(
     if blocks > 1 and not ((settings["draw"] or machine.may_fail) and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
     path, traced = _file(log, "--log", EXECUTION_LOG), None if trace is None else _file(trace, "--trace", TRACE)
-    if traced is not None and traced.absolute() == path.absolute():
+    if traced is not None and traced.resolve() == path.resolve():
         raise UserError(f"--trace {trace}: is the file of --log. Name another, such as {TRACE}.")
+    for name in names if len(names) > 1 else ():
+        for file, option in ((path, "--log"), (traced, "--trace")):
+            if file is not None:
+                require_unread(_of_policy(file, name), option)
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
     if execution == "measure":
         given = {
@@ -188,7 +191,6 @@ def _machine(gpus: int | None, path: Path | None, cold_load: Literal["charged", 
 def _file(given: str, option: str, example: str) -> Path:
     """Return where to write a log or a trace. Raises UserError where no file can be."""
     path = output_file(given, option, example)
-    assert path is not None
     if not path.name or (path.exists() and not path.is_file()):
         raise UserError(f"{option} {given}: is no file. Name a file, as {example}.")
     return path
