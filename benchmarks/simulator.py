@@ -15,6 +15,8 @@ The next table is of the general event loop, which a machine file needs: the sam
 (`general`), and on the equal GPUs of a file that may hold several models (`machine`), by processor time over that of
 the fast loop in the same round (`--general` prints it alone).
 
+With `--command` alone: time and memory of `bench simulate` on files of so many requests.
+
 The last table is of one LLM replica with prompts of 512 tokens and replies of 128, as constants and as means of
 drawn lengths, with blocks to spare and with few. The loop of `tests/support/literal_replica.py` takes the same
 requests token by token, and must end at the same virtual time. The last ratio is the time of a run with replies twice
@@ -29,6 +31,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from dataclasses import astuple, dataclass, replace
@@ -265,12 +268,15 @@ def llm_literal(case: LlmCase) -> dict[str, float]:
 
 
 def environment() -> Path:
-    """Return the interpreter of an environment with SimPy, made on first use."""
-    folder = CACHE / "benchmarks" / PIN.replace("==", "-")
+    """Return the interpreter of an environment with SimPy, and with NumPy for Seamark's GPUs, made on first use."""
+    import numpy as np
+
+    pins = (PIN, f"numpy=={np.__version__}")
+    folder = CACHE / "benchmarks" / "-".join(pins).replace("==", "-")
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PIN], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *pins], check=True)
     return python
 
 
@@ -343,6 +349,42 @@ def llm_table(rounds: int) -> None:
         print(llm_row(case, rounds), flush=True)
 
 
+def command_table() -> None:
+    """Print time and memory of `bench simulate` on files: it reads requests, and writes lines and a log."""
+    from datetime import UTC, datetime, timedelta
+
+    print(f"{'executions':>11}{'CPU s':>9}{'MB':>7}")
+    begin = datetime(2024, 1, 1, tzinfo=UTC)
+    nodes = [{"id": f"n{place}", "model": f"m{place}"} for place in range(4)]
+    edges = [{"from": f"n{source}", "to": f"n{target}"} for source, target in DIAMOND]
+    kinds = {
+        f"m{place}": {"memory_gb": 8 + 2 * place, "gpus_required": 1, "load_time_seconds": 5} for place in range(4)
+    }
+    for case in SCALE:
+        arrivals, times = load_of(case)
+        requests = [
+            {
+                "request_id": f"r{number}",
+                "timestamp": (begin + timedelta(seconds=at_s)).isoformat(),
+                "workflow_id": "w",
+                "node_execution_times": {f"n{place}": times[4 * number + place] for place in range(4)},
+            }
+            for number, at_s in enumerate(arrivals)
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            system = {"models": kinds, "workflows": {"w": {"nodes": nodes, "edges": edges}}}
+            Path(folder, "system.json").write_text(json.dumps(system))
+            Path(folder, "requests.json").write_text(json.dumps({"requests": requests}))
+            words = ["simulate", "--gpus", str(case.gpus), "--arrivals", "timestamps"]
+            words += ["--config", "system.json", "--requests", "requests.json"]
+            command = [sys.executable, "-m", "seamark.cli.main", *words]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"{case.executions:>11,}{cpu_s:>9.1f}{after.ru_maxrss / 1000:>7.0f}", flush=True)
+
+
 def main(rounds: int) -> None:
     """Print all tables."""
     print(f"{'GPUs':>6}{'requests':>10}{'executions':>12}{'Resource':>9}{'range':>14}{'bare':>9}{'range':>14}")
@@ -383,6 +425,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--llm", action="store_true", help="only the table of the LLM replica")
     parser.add_argument("--general", action="store_true", help="only the table of the general loop")
+    parser.add_argument("--command", action="store_true", help="only the table of `bench simulate` on files")
     parser.add_argument("--one", nargs="+")
     arguments = parser.parse_args()
     if arguments.one:
@@ -390,6 +433,8 @@ if __name__ == "__main__":
         print(json.dumps(result | {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}))
     elif arguments.general:
         general_table(arguments.rounds)
+    elif arguments.command:
+        command_table()
     elif arguments.llm:
         llm_table(arguments.rounds)
     else:

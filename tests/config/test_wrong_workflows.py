@@ -145,7 +145,7 @@ FILES = ["--config", "system.yaml", "--requests", "requests.yaml"]
         (["baseline", *FILES], "--gpus"),
         (["baseline", "--gpus", "1", "--mode", "oneline", *FILES], "--mode"),
         (["baseline", "--gpus", "1", "--simulate", "maybe", *FILES], "--simulate"),
-        (["baseline", "--gpus", "1", "--requests", "requests.yaml"], "--config"),
+        (["baseline", "--gpus", "1", "--requests", "requests.yaml"], "system_config.yaml: no such file."),
         (
             ["baseline", "--gpus", "1", "--config", "sytem.yaml", *FILES[2:]],
             "no such file. Did you mean 'system.yaml'?",

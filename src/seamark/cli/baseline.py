@@ -1,5 +1,6 @@
 """bench baseline: workflows on simulated GPUs under the baseline policy, with its fixed log and files."""
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,8 @@ def command(
     Example:
       bench baseline --gpus 4 --simulate false --mode offline --config system_config.yaml --requests requests.yaml
     """
-    from seamark.simulation.log_text import metrics_block, outcome_lines
-    from seamark.storage.documents import write, write_text
+    from seamark.simulation.log_text import metrics_block, outcome_lines, parts_of
+    from seamark.storage.documents import replacing, write_rows
     from seamark.trials.simulation.quick_simulation import QuickSimulation, quick_simulations
 
     require_measure(calls == "true", "--simulate true", **asked)
@@ -74,11 +75,13 @@ def command(
         [run] = quick_simulations(system, requests, ["baseline"], gpus=gpus, arrivals=arrivals, cold_load=cold)
     for note in run.notes:
         click.echo(note, err=True)
-    lines = [*run.lines, *outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
-    click.echo("\n".join(lines[:-1]))  # first: a disk that is full costs the log, not the figures
-    write(EXECUTION_LOG, run.log)
-    write_text(LOG, "\n".join(lines) + "\n")
-    click.echo(lines[-1])
+    *block, last = [*outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
+    for part in parts_of(chain(run.lines, block)):  # first: a disk that is full costs the log, not the figures
+        click.echo(part)
+    write_rows(EXECUTION_LOG, run.log, "executions")
+    with replacing(LOG) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{part}\n" for part in parts_of(chain(run.lines, block, [last])))
+    click.echo(last)
     if isinstance(run, QuickSimulation):
         return 0
     tell_failures(run)

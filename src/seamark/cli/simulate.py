@@ -1,5 +1,6 @@
 """bench simulate: workflows on simulated GPUs under one or several policies, from files."""
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,8 +97,8 @@ def command(
       bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
       bench simulate --gpus 2 --execution measure --servers servers.yaml --config s.yaml --requests r.yaml
     """
-    from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.storage.documents import write
+    from seamark.simulation.log_text import metrics_block, parts_of, switch_lines
+    from seamark.storage.documents import write_rows
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
@@ -136,7 +137,7 @@ def command(
     for note in runs[0].notes:
         click.echo(note, err=True)
     for run in runs:
-        write(path if len(runs) == 1 else _of_policy(path, run.policy), run.log)
+        write_rows(path if len(runs) == 1 else _of_policy(path, run.policy), run.log, "executions")
         if traced is not None:
             from seamark.trials.simulation.quick_trace import write_trace
 
@@ -144,7 +145,8 @@ def command(
     if len(runs) == 1:
         block = metrics_block(runs[0].figures, path.name, switch_lines(runs[0].figures))
         traces = [] if traced is None else [f"Trace: {traced}. Open it at ui.perfetto.dev; nothing is uploaded."]
-        click.echo("\n".join([*runs[0].lines, *block, *traces]))
+        for part in parts_of(chain(runs[0].lines, block, traces)):
+            click.echo(part)
         return 0
     written = f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"
     written += "" if traced is None else f"; traces: {_of_policy(traced, 'POLICY')}"
@@ -163,7 +165,7 @@ def command(
 def _measure(system: Path | None, requests: Path, policy: str, path: Path, **asked: Any) -> int:
     """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
     from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.storage.documents import write
+    from seamark.storage.documents import write_rows
     from seamark.trials.simulation.measured.beside import beside_lines
 
     run = measured(system, requests, policy, **asked)
@@ -171,7 +173,7 @@ def _measure(system: Path | None, requests: Path, policy: str, path: Path, **ask
         click.echo(note, err=True)
     *block, written = metrics_block(run.figures, path.name, [*switch_lines(run.figures), *beside_lines(run)])
     click.echo("\n".join([*run.lines, *block]))  # first: a disk that is full costs the log, not the figures
-    write(path, run.log)
+    write_rows(path, run.log, "executions")
     click.echo(written)
     tell_failures(run)
     return 1 if run.failed else 0

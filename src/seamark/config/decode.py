@@ -43,6 +43,7 @@ def decode(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any
     return scalar(item, form, mistakes)
 
 
+@cache
 def required(form: type) -> list[str]:
     """Return the fields of a dataclass that have no default."""
     return [

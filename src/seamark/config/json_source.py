@@ -9,6 +9,7 @@ from typing import Any
 
 from seamark.config.yaml_source import DEEPEST, LARGEST_INTEGER, Item, Mistakes
 
+Rows = tuple[str, Callable[[Item], object]]
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
@@ -25,12 +26,14 @@ class NoJsonError(ValueError):
         self.line = line
 
 
-def json_tree(text: str, file: str, mistakes: Mistakes, most_parts: int) -> Item:
+def json_tree(text: str, file: str, mistakes: Mistakes, most_parts: int, rows: Rows | None = None) -> Item:
     """Return the tree of a JSON text. Notes keys that are written twice and numbers out of range.
+
+    `rows`: a key of the document, and what takes each part of its list, which is empty in the tree then.
 
     Raises NoJsonError, and OverflowError for more than `most_parts` parts.
     """
-    reader = _Reader(text=text, file=file, mistakes=mistakes, left=[most_parts])
+    reader = _Reader(text=text, file=file, mistakes=mistakes, left=[most_parts], rows=rows)
     tree, end = reader.item(reader.after_blank(0), "", 1)
     if (end := reader.after_blank(end)) < len(text):
         raise NoJsonError(reader.line(end), "text after the end of the document")
@@ -45,6 +48,7 @@ class _Reader:
     file: str
     mistakes: Mistakes
     left: list[int]
+    rows: Rows | None = None
     counted: list[int] = field(default_factory=lambda: [0, 1])
     depth: int = 0
 
@@ -121,12 +125,14 @@ class _Reader:
 
     def _list(self, place: int, path: str) -> tuple[list[Item], int]:
         parts: list[Item] = []
+        take, count = parts.append if self.rows is None or path != self.rows[0] else self.rows[1], 0
         place = self.after_blank(place)
         if self.text[place : place + 1] == "]":
             return parts, place + 1
         while True:
-            item, place = self.item(place, f"{path}[{len(parts)}]", self.line(place))
-            parts.append(item)
+            item, place = self.item(place, f"{path}[{count}]", self.line(place))
+            count += 1
+            take(item)
             place, ended = self._next(place, "]")
             if ended:
                 return parts, place

@@ -1,6 +1,6 @@
 """Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.decode import WRONG, decode, hints, is_mapping, known_keys
-from seamark.config.json_source import NoJsonError, json_tree
+from seamark.config.json_source import NoJsonError, Rows, json_tree
 from seamark.config.yaml_source import Item, Mistakes, holds_mapping, read_text, shown, yaml_tree
 from seamark.errors import UserError, did_you_mean
 from seamark.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
@@ -77,8 +77,14 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
     UserError with every mistake in both."""
     mistakes = Mistakes()
     models, workflows = _system(load_document(system_path, mistakes), mistakes)
-    tree = load_document(requests_path, mistakes)
-    requests = None if tree is None else _requests(tree, workflows, mistakes)
+    rows: list[_RequestRows] = []
+
+    def begin(noted: Mistakes) -> Rows:
+        rows.append(_RequestRows(workflows, noted))
+        return "requests", rows[-1].take
+
+    tree = load_document(requests_path, mistakes, begin)
+    requests = None if tree is None else _requests(tree, rows[-1], mistakes)
     mistakes.raise_any()
     assert requests is not None
     keys = ", ".join(f"{key} ({where})" for key, where in sorted(mistakes.passed_over.items()))
@@ -90,6 +96,8 @@ def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> Item:
     passed over: the files of schedulers have keys of their own."""
     if not isinstance(item.value, dict):
         return item
+    if item.value.keys() <= set(allowed):
+        return item
     for key, entry in item.items():
         if key in allowed:
             continue
@@ -100,17 +108,18 @@ def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> Item:
     return replace(item, value={key: entry for key, entry in item.items() if key in allowed})
 
 
-def load_document(path: Path, mistakes: Mistakes) -> Item | None:
+def load_document(path: Path, mistakes: Mistakes, begin: Callable[[Mistakes], Rows] | None = None) -> Item | None:
     """Return the mapping in a file that is JSON or YAML, whatever its name, or None after noting why there is
-    none."""
+    none. What `begin` returns takes the rows of a list in JSON."""
     text = read_text(path, mistakes, LARGEST_BYTES)
     if text is None:
         return None
     if text.lstrip()[:1] in ("{", "["):
         try:
             noted = Mistakes()
-            tree = json_tree(text, shown(path), noted, MOST_PARTS)
+            tree = json_tree(text, shown(path), noted, MOST_PARTS, begin and begin(noted))
             mistakes.note(*noted.noted)
+            mistakes.passed_over.update({**noted.passed_over, **mistakes.passed_over})
             return tree if holds_mapping(tree, mistakes) else None
         except OverflowError:
             mistakes.of_file(path, f"more than {MOST_PARTS} parts.", "out_of_limits")
@@ -120,6 +129,8 @@ def load_document(path: Path, mistakes: Mistakes) -> Item | None:
                 text = f"not valid JSON: {error}. Correct it here or just above."
                 mistakes.of_file(path, text, "not_yaml", error.line)
                 return None
+    if begin is not None:
+        begin(mistakes)
     return yaml_tree(text, path, mistakes, MOST_PARTS)
 
 
@@ -310,67 +321,78 @@ def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
     return []
 
 
-def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> Requests | None:
-    tree = _own_keys(tree, ("requests",), mistakes)
-    before = mistakes.count
-    found: dict[str, Request] = {}
-    times: dict[str, tuple[Item, datetime]] = {}
-    for each in _parts(tree, "requests", mistakes, needed=True):
-        request, time = _request(each, workflows, mistakes)
-        if request is None:
-            continue
-        if request.id in found:
-            text = f"the request '{request.id}' is there already. Give each request an id of its own."
-            mistakes.add(each.value["request_id"], text)
-        found[request.id] = request
+class _RequestRows:
+    """Takes the requests of a file one by one: the tree of all of them is ten times as large as they are."""
+
+    def __init__(self, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> None:
+        self._workflows, self._mistakes = workflows, mistakes
+        self._nodes = {key: {node.id: node for node in each.nodes} for key, each in workflows.items() if each}
+        self._first_time: Item | None = None
+        self.found: dict[str, Request] = {}
+        self.times: dict[str, datetime] = {}
+        self.taken = 0
+
+    def take(self, item: Item) -> None:
+        """Add a request, or note its mistakes."""
+        self.taken += 1
+        mistakes, before = self._mistakes, self._mistakes.count
+        if not is_mapping(item, mistakes):
+            return
+        item = _own_keys(item, (*hints(_RequestKeys), *FREE), mistakes)
+        plain = {key: entry for key, entry in item.items() if key not in FREE}
+        short = Item(value=plain, file=item.file, line=item.line, path=item.path)
+        keys: Any = decode(short, _RequestKeys, mistakes)
+        _check_numbers(short, mistakes)
+        time = _time(item.value.get("timestamp"), mistakes)
+        free = {key: item.value[key].plain for key in FREE if key in item.value}
+        if keys is WRONG:
+            return
+        if keys.workflow_id in self._nodes:
+            _check_nodes(item, self._nodes[keys.workflow_id], mistakes)
+        elif self._workflows and keys.workflow_id not in self._workflows:
+            _unknown(item.value["workflow_id"], "workflow", keys.workflow_id, self._workflows, mistakes)
+        if mistakes.count > before:
+            return
+        if keys.request_id in self.found:
+            text = f"the request '{keys.request_id}' is there already. Give each request an id of its own."
+            mistakes.add(item.value["request_id"], text)
         if time is not None:
-            times[request.id] = (each.value["timestamp"], time)
-    _check_zones(list(times.values()), mistakes)
-    if mistakes.count > before:
+            self._check_zone(item.value["timestamp"], time)
+            self.times[keys.request_id] = time
+        self.found[keys.request_id] = Request(
+            id=keys.request_id,
+            workflow=keys.workflow_id,
+            node_execution_times_s=keys.node_execution_times or {},
+            node_configs=free.get("node_configs") or {},
+            input_data=free.get("input_data"),
+            priority=keys.priority,
+            deadline_s=keys.deadline_seconds,
+        )
+
+    def _check_zone(self, item: Item, time: datetime) -> None:
+        """Note a time stamp in another zone than the first: their order would be a guess."""
+        first = self._first_time
+        if first is None:
+            self._first_time = item
+        elif datetime.fromisoformat(first.value).utcoffset() != time.utcoffset():
+            text = f"{item.text} has another zone than {first.text} in line {first.line}. Write all in one zone."
+            self._mistakes.add(item, text)
+
+
+def _requests(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> Requests | None:
+    tree = _own_keys(tree, ("requests",), mistakes)
+    for each in _parts(tree, "requests", mistakes, needed=not rows.taken):
+        rows.take(each)
+    if mistakes.noted:
         return None
-    if not times:
-        return Requests(requests=tuple(found.values()))
-    least = min(time for _, time in times.values())
-    stamped = [
-        replace(request, at_s=(times[name][1] - least).total_seconds() if name in times else None)
-        for name, request in found.items()
-    ]
-    return Requests(requests=tuple(stamped), begin=least.strftime("%Y-%m-%d %H:%M:%S"))
-
-
-def _request(
-    item: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes
-) -> tuple[Request | None, datetime | None]:
-    """Return a request without its time of arrival, and its time stamp."""
-    before = mistakes.count
-    if not is_mapping(item, mistakes):
-        return None, None
-    item = _own_keys(item, (*hints(_RequestKeys), *FREE), mistakes)
-    plain = {key: entry for key, entry in item.items() if key not in FREE}
-    short = Item(value=plain, file=item.file, line=item.line, path=item.path)
-    keys: Any = decode(short, _RequestKeys, mistakes)
-    _check_numbers(short, mistakes)
-    time = _time(item.value.get("timestamp"), mistakes)
-    free = {key: item.value[key].plain for key in FREE if key in item.value}
-    if keys is WRONG:
-        return None, None
-    workflow = workflows.get(keys.workflow_id)
-    if workflow is not None:
-        _check_nodes(item, {node.id: node for node in workflow.nodes}, mistakes)
-    elif workflows and keys.workflow_id not in workflows:
-        _unknown(item.value["workflow_id"], "workflow", keys.workflow_id, workflows, mistakes)
-    if mistakes.count > before:
-        return None, None
-    request = Request(
-        id=keys.request_id,
-        workflow=keys.workflow_id,
-        node_execution_times_s=keys.node_execution_times or {},
-        node_configs=free.get("node_configs") or {},
-        input_data=free.get("input_data"),
-        priority=keys.priority,
-        deadline_s=keys.deadline_seconds,
+    if not rows.times:
+        return Requests(requests=tuple(rows.found.values()))
+    least = min(rows.times.values())
+    stamped = (
+        replace(request, at_s=(rows.times[name] - least).total_seconds() if name in rows.times else None)
+        for name, request in rows.found.items()
     )
-    return request, time
+    return Requests(requests=tuple(stamped), begin=least.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> None:
@@ -397,17 +419,6 @@ def _time(item: Item | None, mistakes: Mistakes) -> datetime | None:
         text = f"{item.shown} is not a time in ISO 8601. Write it as 2024-01-01T10:00:00, with or without a zone."
         mistakes.add(item, text)
         return None
-
-
-def _check_zones(times: list[tuple[Item, datetime]], mistakes: Mistakes) -> None:
-    """Note the first time stamp in another zone than that of the first: their order would be a guess."""
-    zones = [None if time.tzinfo is None else time.utcoffset() for _, time in times]
-    for (item, _), zone in zip(times, zones, strict=True):
-        if zone != zones[0]:
-            first = times[0][0]
-            text = f"{item.text} has another zone than {first.text} in line {first.line}. Write all in one zone."
-            mistakes.add(item, text)
-            return
 
 
 def require_timestamps(requests: Requests, path: Path) -> None:

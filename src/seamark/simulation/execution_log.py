@@ -1,6 +1,6 @@
 """The execution log of a schedule: one JSON document with a summary and a record of each node execution."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
@@ -75,10 +75,11 @@ class LoggedExecution:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionLog:
-    """The document, with executions in the order of their starts."""
+    """The document, with executions in the order of their starts. They are made when they are read: there may be
+    millions."""
 
     summary: LogSummary
-    executions: tuple[LoggedExecution, ...]
+    executions: Iterable[LoggedExecution]
 
 
 def execution_log(
@@ -102,7 +103,17 @@ def execution_log(
         changes=changes_of(schedule),
         calls=calls,
     )
-    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule, reasons or {})))
+    return ExecutionLog(summary=summary, executions=_Executions(schedule, reasons or {}))
+
+
+class _Executions:
+    """The executions of a schedule, made each time that they are read."""
+
+    def __init__(self, schedule: Schedule, reasons: Mapping[int, str]) -> None:
+        self._made_of = schedule, reasons
+
+    def __iter__(self) -> Iterator[LoggedExecution]:
+        return _executions(*self._made_of)
 
 
 def changes_of(schedule: Schedule) -> tuple[GpuChange, ...]:

@@ -1,13 +1,14 @@
 """The log of a schedule as text: a line for each event, and the block of metrics. The form of both is fixed."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.world import COMPLETED
 
 RULE = "=" * 60
+PART = 10_000
 ARRIVAL, CHANGE, END = range(3)
 
 
@@ -73,6 +74,13 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
             yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
             begun += 1
     yield f"Simulation completed at time {schedule.makespan_s:.2f}s"
+
+
+def parts_of(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines joined, some thousands at a time: of all at once a large run has gigabytes."""
+    rest = iter(lines)
+    while part := list(islice(rest, PART)):
+        yield "\n".join(part)
 
 
 def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:

@@ -63,7 +63,7 @@ class Schedule:
     end_s: Floats
     measured: Measured | None = None
 
-    @property
+    @cached_property
     def model(self) -> Ints:
         """Number of the model of each execution."""
         return np.asarray(self.work.model, np.int64)[self.node]
@@ -73,7 +73,7 @@ class Schedule:
         """Number of GPUs of each execution."""
         return np.asarray(self.work.need, np.int64)[self.node]
 
-    @property
+    @cached_property
     def is_switch(self) -> NDArray[np.bool_]:
         """Whether the first GPU held another model; the first load onto an empty GPU is no switch."""
         if self.measured is not None:

@@ -5,9 +5,10 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from seamark.errors import UserError
 from seamark.storage.codec import decode, encode, parse, parse_object
@@ -137,6 +138,17 @@ def _damage_named(path: Path) -> Iterator[None]:
 def write(path: Path, noun: object) -> None:
     """Write a noun of the results as JSON, atomically."""
     write_json(path, encode(noun))
+
+
+def write_rows(path: Path, noun: object, name: str) -> None:
+    """Write a noun of the results as JSON, atomically, and its last field `name` as a stream with a row a line."""
+    head = {each.name: encode(getattr(noun, each.name)) for each in fields(cast(Any, noun)) if each.name != name}
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        before = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}") + f',\n "{name}": ['
+        for row in getattr(noun, name):
+            file.write(f"{before}\n  {json.dumps(encode(row), allow_nan=False)}")
+            before = ","
+        file.write(("" if before == "," else before) + "\n ]\n}\n")
 
 
 def amend(source: Path, target: Path, noun: type, **changes: object) -> None:

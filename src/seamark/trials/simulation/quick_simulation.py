@@ -3,6 +3,7 @@ documents."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +48,11 @@ class QuickSimulation:
         return execution_log(self.schedule, self.figures, mode=MODES[self.arrivals], policy=self.policy)
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """The log lines. The virtual clock begins at the earliest time stamp, so equal inputs give equal lines."""
         mode = MODES[self.arrivals]
         header = header_lines(self.schedule, begin=self.begin, mode=mode, name=self.policy)
-        return [*header, *event_lines(self.schedule)]
+        return chain(header, event_lines(self.schedule))
 
 
 def quick_simulations(

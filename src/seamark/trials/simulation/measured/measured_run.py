@@ -2,8 +2,9 @@
 
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from seamark.config.workflow_files import require_timestamps
@@ -55,11 +56,11 @@ class MeasuredSimulation:
         )
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """The log lines, with measured times."""
         mode = MODES[self.arrivals]
         header = header_lines(self.measured, begin=self.begin, mode=mode, name=self.policy, calls=True)
-        return [*header, *event_lines(self.measured)]
+        return chain(header, event_lines(self.measured))
 
     @property
     def failed(self) -> bool:
