@@ -140,6 +140,7 @@ def test_all_mistakes_of_a_machine_are_reported_at_once_and_a_scenario_says_them
         ("system.yaml", "gpus_required: 3", "gpus_required: 4", 7, "needs 4 GPUs of 60 GB or more on one host"),
         ("system.yaml", "memory_gb: 60", "memory_gb: 90", 7, "the model 'big' needs 3 GPUs of 90 GB or more"),
         ("machine.yaml", "speed: 2", "speeds: {lllm: 2}", None, "no model has the id 'lllm'. Did you mean 'llm'?"),
+        ("machine.yaml", "speed: 2", "speeds: {other: 2}", None, "no model has the id 'other'. Known: "),
         ("system.yaml", "bytes: 1000000", "bytes: -1", None, "-1 is too small. Give 0 or more."),
         ("system.yaml", "bytes: 1000000", "bytes: 1.5", None, "expected a whole number, but it is 1.5."),
     ],

@@ -8,7 +8,9 @@ import pytest
 from wrong_files import change, wrong_files
 
 from seamark.config.workflow_files import read_files
+from seamark.config.yaml_source import value_of
 from seamark.errors import UserError
+from seamark.simulation.node_times import model_time
 
 SYSTEM = """\
 # models and workflows
@@ -174,6 +176,24 @@ def test_a_wrong_option_is_exit_code_2_and_nothing_is_written(words: list[str], 
     assert code == 2, said
     assert says in said
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["requests.yaml", "system.yaml"]
+
+
+def test_a_mean_of_tokens_without_a_rate_gives_no_time_so_a_node_takes_ten_seconds() -> None:
+    Path("system.yaml").write_text(SYSTEM.replace("load_time_seconds: 6", "load_time_seconds: 6, token_mean: 50"))
+    system, _, _ = read_files(Path("system.yaml"), Path("requests.yaml"))
+    [model] = [each for each in system.models.values() if each.token_mean]
+    assert (model_time(model).mean_s, model_time(model).source) == (10.0, "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("[&a [1], *a]", [[1], [1]]), ("[&a [1, 2], &b [*a, *a], &c [*b, *b]]", None)]
+)
+def test_aliases_inside_of_aliases_are_refused_in_a_text(text: str, value: object) -> None:
+    if value is not None:
+        assert value_of(text) == value
+        return
+    with pytest.raises(ValueError, match="nested aliases"):
+        value_of(text)
 
 
 @pytest.mark.covers("C2")

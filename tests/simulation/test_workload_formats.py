@@ -15,6 +15,7 @@ from seamark.config.workloads.table import FORMATS, format_of, read_workload
 from seamark.errors import UserError
 from seamark.simulation.engine import simulate
 from seamark.simulation.machine import Machine
+from seamark.simulation.node_times import SOURCES
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.workload import Workload, workload_of
 
@@ -120,6 +121,7 @@ def test_tokens_of_a_trace_are_the_times_of_models_with_a_rate(
     work, _ = work_of(system, written(tmp_path / "trace", text))
     assert list(work.arrival_s) == pytest.approx(arrivals)
     assert list(work.duration_s) == [tokens[0] / 50, 3, tokens[1] / 50, 3]
+    assert {SOURCES[work.source[node]] for node in (0, 2)} == {"tokens_per_second"}
 
 
 def test_a_trace_of_too_many_requests_is_refused_and_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,14 +94,14 @@ def read_machine(path: Path, cold_load: ColdLoad = "charged") -> Machine:
 
 
 def require_speeds(place: str, machine: Machine, system: System) -> None:
-    """Raise UserError for each model in `speeds` that the system does not have, but nearly: a slip of the pen. Speeds
-    of other systems' models may stand in the file."""
+    """Raise UserError for each model in `speeds` that the system does not have."""
     kinds = {host.kind.name: host.kind for host in machine.layout.hosts} if machine.layout is not None else {}
     lines = [
-        f"{place}: gpu_kinds.{kind.name}.speeds.{model}: no model has the id '{model}'.{guess}"
+        f"{place}: gpu_kinds.{kind.name}.speeds.{model}: no model has the id '{model}'."
+        + (did_you_mean(model, system.models) or f" Known: {', '.join(system.models)}.")
         for kind in kinds.values()
         for model in kind.speeds
-        if model not in system.models and (guess := did_you_mean(model, system.models))
+        if model not in system.models
     ]
     if lines:
         raise UserError(*lines)

@@ -191,8 +191,6 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     for std, mean in (("token_std", "token_mean"), ("inference_time_std", "inference_time_mean")):
         if getattr(keys, std) is not None and getattr(keys, mean) is None:
             mistakes.add(item.value[std], f"a standard deviation without '{mean}'. Give both, or remove it.")
-    if keys.token_mean is not None and keys.tokens_per_second is None:
-        mistakes.add(item.value["token_mean"], "tokens without 'tokens_per_second' give no time. Give both.")
     return Model(
         id=key,
         name=keys.name,
@@ -351,6 +349,9 @@ class _RequestRows:
             _check_nodes(item, self._nodes[keys.workflow_id], mistakes)
         elif self._workflows and keys.workflow_id not in self._workflows:
             _unknown(item.value["workflow_id"], "workflow", keys.workflow_id, self._workflows, mistakes)
+        if not (keys.request_id.strip() and keys.request_id.isprintable()):
+            text = "an id has letters, and no line breaks: each event of a log is a line. Write another."
+            mistakes.add(item.value["request_id"], text)
         if mistakes.count > before:
             return
         if keys.request_id in self.found:

@@ -132,8 +132,17 @@ def _printable(text: str) -> str:
 
 
 def value_of(text: str) -> Any:
-    """Return the value of a YAML text. Raises ValueError for text that is no YAML."""
+    """Return the value of a YAML text. Raises ValueError for text that is no YAML, and for aliases inside of what has
+    a name itself: a few lines of them are more than any memory."""
     try:
+        named: list[bool] = []
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                named.append(event.anchor is not None)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                named.pop()
+            elif isinstance(event, yaml.AliasEvent) and any(named):
+                raise ValueError(f"nested aliases, as '*{event.anchor}'. Write them out")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None

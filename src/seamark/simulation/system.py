@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,15 +70,16 @@ class System:
 class Request:
     """One run of a workflow. `at_s` counts from the earliest request; None: it has no time stamp.
 
-    `node_execution_times_s` has the time of a node where it is known, `node_estimates_s` what a scheduler is told in
-    its place. A larger `priority` goes first, and `deadline_s` counts from the arrival: only policies that say so use
-    them.
+    `node_execution_times_s` has the time of a node where it is known, from `times_source`; `node_estimates_s` what a
+    scheduler is told in its place. A larger `priority` goes first, and `deadline_s` counts from the arrival: only
+    policies that say so use them.
     """
 
     id: str
     workflow: str
     at_s: float | None = None
     node_execution_times_s: Mapping[str, float] = field(default_factory=dict)
+    times_source: Literal["node_execution_times", "tokens_per_second"] = "node_execution_times"
     node_estimates_s: Mapping[str, float] = field(default_factory=dict)
     node_configs: Mapping[str, Any] = field(default_factory=dict)
     input_data: Any = None

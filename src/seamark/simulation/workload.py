@@ -143,12 +143,13 @@ def workload_of(
         work.need.extend(template.needs)
         work.successors.extend(template.successors)
         work.waits_for.extend(template.waits_for)
+        known = SOURCES.index(request.times_source)
         for node, time in zip(template.workflow.nodes, template.times, strict=True):
             given_s = request.node_execution_times_s.get(node.id)
             mean_s = time.mean_s if given_s is None else given_s
             work.estimate_s.append(request.node_estimates_s.get(node.id, mean_s))
             work.duration_s.append(mean_s if given_s is not None or draw is None else time.drawn_s(draw))
-            work.source.append(0 if given_s is not None else SOURCES.index(time.source))
+            work.source.append(known if given_s is not None else SOURCES.index(time.source))
         work.first_node.append(len(work.model))
     return work
 

@@ -5,6 +5,7 @@ tokens of the reply over it; other nodes take the time of their model.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from seamark.config.workloads.recorded import RecordedWorkload
@@ -49,7 +50,13 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
             tokens = row.output_tokens
             times_s = {} if tokens is None else {node: tokens / rate for node, rate in rates.items() if rate}
             requests.append(
-                Request(id=f"request_{number}", workflow=workflow.id, at_s=row.at_s, node_execution_times_s=times_s)
+                Request(
+                    id=f"request_{number}",
+                    workflow=workflow.id,
+                    at_s=row.at_s,
+                    node_execution_times_s=times_s,
+                    times_source="tokens_per_second",
+                )
             )
     except ValueError as error:
         mistakes.note(Mistake(code="worded", text=f"{error}."))
@@ -67,9 +74,4 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
 
 
 def _earlier(request: Request, by_s: float) -> Request:
-    return Request(
-        id=request.id,
-        workflow=request.workflow,
-        at_s=(request.at_s or 0.0) - by_s,
-        node_execution_times_s=request.node_execution_times_s,
-    )
+    return replace(request, at_s=(request.at_s or 0.0) - by_s)
