@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import names_argument, require_unread, share_of
+from seamark.cli.options import Finite, names_argument, require_unread, share_of
 from seamark.errors import UserError
 
 FAILURES = ("worse", "inconclusive")
@@ -31,11 +31,11 @@ TABLES = (".csv", ".parquet")
     " is known by.",
 )
 @click.option(
-    "--margin", type=float, metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
+    "--margin", type=Finite(), metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
 )
 @click.option(
     "--quality-margin",
-    type=float,
+    type=Finite(),
     metavar="SCORE",
     help="Scores of the same items are equivalent if surely within this of each other. Default: the scenario's.",
 )

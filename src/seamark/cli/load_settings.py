@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from seamark.cli.options import Finite
 from seamark.config.decode import without_unit
 from seamark.config.levels import TYPES, violation
 from seamark.config.yaml_source import value_of
@@ -50,7 +51,11 @@ def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each of LOAD_OPTIONS, with the type, default and help of its setting."""
     settings = {setting.name: setting for setting in LOAD_SETTINGS}
     for name, option in reversed(LOAD_OPTIONS.items()):
-        own: dict[str, Any] = {"type": TYPES[settings[name].type], "default": getattr(LoadProfile, name, None)}
+        kind = TYPES[settings[name].type]
+        own: dict[str, Any] = {
+            "type": Finite() if kind is float else kind,
+            "default": getattr(LoadProfile, name, None),
+        }
         if name == "pattern":
             own["metavar"] = "|".join([*PATTERNS, "MODULE:NAME"])
         elif name == "warmup_s":

@@ -38,14 +38,18 @@ def share_of(text: str) -> float | None:
     return float(match[1]) / (100 if match[2] else 1) if match and len(text) < 20 else None
 
 
-class Number(click.FloatRange):
-    """A finite number within limits: `nan` compares with none of them."""
+class Finite(click.types.FloatParamType):
+    """A finite number: `nan` compares with no limit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number.", param, ctx)
         return number
+
+
+class Number(Finite, click.FloatRange):
+    """A finite number within limits."""
 
 
 Command = Callable[..., Any]

@@ -16,6 +16,7 @@ from seamark.simulation.system import Edge, Model, Request, Requests, System, Wo
 LARGEST_BYTES = 1_000_000_000
 MOST_PARTS = 50_000_000
 MOST_GPUS = 100_000
+LARGEST_NUMBER = 1e15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +207,7 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
 
 
 def _check_numbers(item: Item, mistakes: Mistakes) -> None:
-    """Note every number of a mapping that is below its limit."""
+    """Note every number of a mapping that is below its limit, or so large that sums of it are no numbers."""
     for key, entry in item.items():
         value = entry.value
         if type(value) not in (int, float) or key == "priority":
@@ -214,6 +215,8 @@ def _check_numbers(item: Item, mistakes: Mistakes) -> None:
         if value < 0 or (value == 0 and key in ABOVE_ZERO):
             least = "more than 0" if key in ABOVE_ZERO else "0 or more"
             mistakes.add(entry, f"{entry.text} is too small. Give {least}.")
+        elif LARGEST_NUMBER < value < float("inf"):
+            mistakes.add(entry, f"{entry.text} is too large. Give {LARGEST_NUMBER:g} or less.")
 
 
 def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
