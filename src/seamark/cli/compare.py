@@ -137,7 +137,7 @@ def command(
         results = results_of(Path.cwd(), site or "local")
         found = compare_results(one, other, comparing, results, ASSUMED_SD if spread is None else spread)
     if changed is not None:
-        require_unread(changed, "--changed", *(path for side in sides for path in side.folder.inputs))
+        require_unread(changed, "--changed", *(path for side in sides for path in side.folder.inputs()))
         write_changed(changed, found, sides)
     if form == "json":
         click.echo(json.dumps(encode(found), indent=1))

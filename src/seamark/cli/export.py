@@ -144,7 +144,7 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
         click.echo(text_of(trials), nl=False)
         return
     if file is not None:
-        require_unread(file, "--output", study.scenario_path, *study.folder(name).inputs)
+        require_unread(file, "--output", study.scenario_path, *study.folder(name).inputs())
         write_figures(file, trials)
     click.echo(f"{file or f'{study.metrics}/{name}'}: {counted(count, 'trial')}")
 
@@ -214,7 +214,7 @@ def perfetto(
         target = file or Path(f"{name}{part}.trace.json.gz")
         if not target.name or target.name == "-" or (target.exists() and not target.is_file()):
             raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
-        output_file(target, "--output", "trace.json.gz", study.scenario_path, *study.folder(study.scenario.name).inputs)
+        output_file(target, "--output", "trace.json.gz", study.scenario_path, *folder.inputs())
         events, executions = folder.trial(name).events, folder.trial(name).executions
         what = "execution" if executions.exists() else "event"
         try:

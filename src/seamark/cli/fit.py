@@ -47,7 +47,7 @@ def command(names: tuple[str, ...], output: Path, servers: int | None, seed: int
     output_file(output, "-o", "models.fit.json")
     results = [results_named(Path.cwd(), name, site) for name in names]
     for each in results:
-        require_unread(output, "-o", *each.folder.inputs)
+        require_unread(output, "-o", *each.folder.inputs())
     found = fitted_models(fit_inputs((each.plan, each.folder) for each in results), servers=servers, seed=seed)
     write(output, found)
     click.echo("\n".join([*fitted_lines(found), f"Models: {output}"]))

@@ -201,8 +201,7 @@ def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
             click.option(
                 "--requests",
                 type=click.Path(path_type=Path),
-                required=not own_requests,
-                default=Path("workflow_requests.yaml") if own_requests else None,
+                **({"default": Path("workflow_requests.yaml")} if own_requests else {"required": True}),
                 show_default=True,
                 help=f"Requests to the workflows.{formats}",
             ),

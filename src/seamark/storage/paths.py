@@ -271,7 +271,6 @@ class ScenarioFolder:
         """Name and commit of a run that was set aside; absent in the folder that `bench submit` fills."""
         return self.root / "run.json"
 
-    @property
     def inputs(self) -> tuple[Path, ...]:
         """What verbs read of a scenario's results: its files, and its folders of trials and deployments."""
         folders = (path for path in self.root.glob("*") if path.is_dir())
