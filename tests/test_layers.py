@@ -30,6 +30,7 @@ SDK = {
 
 WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers", "attention", "tasks"}
 WORKER_FILES = {
+    *("config/__init__.py", "config/secrets.py", "storage/redaction.py"),
     *("dispatch/__init__.py", "dispatch/identity.py"),
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
     *("storage/__init__.py", "storage/codec.py", "storage/documents.py", "storage/paths.py"),

@@ -140,6 +140,8 @@ def test_secrets_are_sent_and_shown_nowhere(locked, tmp_path):
     assert config["url"] == f"http://me:***@127.0.0.1:{locked.server_port}/open?token=***"
     refused = bench_load(tmp_path, address.replace("/open", "/shut"), *words[:4])
     assert b"by hand: 'HTTP/1.1 401" in refused.stderr
+    assert b"and 'no such key: ***'. It wants a key: " in refused.stderr
+    assert b"--header 'Authorization: Bearer env:KEY'" in refused.stderr
     nothing_there = bench_load(tmp_path, f"http://me:{SECRET}@127.0.0.1:1/", *words[:2])
     assert b"nothing listens there" in nothing_there.stderr
     mistake = bench_load(tmp_path, address, "--header", f"Authorization Bearer {SECRET}")

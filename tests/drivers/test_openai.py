@@ -27,6 +27,7 @@ from seamark.load.driver import Target
 from seamark.load.engine.event_loop import encode_all
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import CHUNK, MISSING_NS, Failure
+from seamark.patterns.trace_file import Row
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder
 from seamark.testservers.truth import read_truth
@@ -98,6 +99,7 @@ def test_other_names_of_port_path_and_model_are_taken():
     assert (line, headers["Host"]) == ("POST /api/v3/completions HTTP/1.1", "[::1]:1")
     assert document["model"] == "lora"
     assert asked(driver(base_path="/"))[0] == "POST /completions HTTP/1.1"
+    assert asked(driver(base_path="/v1/?a=1"))[0] == "POST /v1/completions?a=1 HTTP/1.1"
     assert "model" not in asked(driver(model=None))[2]
 
 
@@ -106,6 +108,57 @@ def test_other_fields_are_added_as_json():
     document = asked(driver(extra_body=extra))[2]
     assert (document["top_p"], document["temperature"]) == (0.5, 1)
     assert document["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+@pytest.mark.parametrize(
+    ("extra", "gone", "there"),
+    [
+        ({"max_tokens": None, "max_completion_tokens": "{max_tokens}"}, {"max_tokens"}, {"max_completion_tokens": 9}),
+        ({"min_tokens": "{max_tokens}", "seed": 5}, set(), {"min_tokens": 9, "max_tokens": 9, "seed": 5}),
+        ({"temperature": None, "ignore_eos": None, "stream_options": None, "model": None}, {...}, {"stream": True}),
+        ({"model": "other", "ignore_eos": False}, set(), {"model": "other", "ignore_eos": False}),
+        ({"stop": None}, set(), {"stop": None}),
+        ({"options": {"num_predict": "{max_tokens}", "names": ["{model}"]}}, set(), {"options": {...}}),
+    ],
+)
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_every_field_of_a_request_can_be_renamed_changed_or_left_out(endpoint, extra, gone, there):
+    document = asked(driver(endpoint=endpoint, extra_body=json.dumps(extra)))[2]
+    gone = set(extra) if gone == {...} else gone
+    there = {"options": {"num_predict": 9, "names": ["m"]}} if "options" in there else there
+    assert not gone & document.keys()
+    assert {name: document[name] for name in there} == there
+    ours = asked(driver(endpoint=endpoint))[2]
+    assert {name: document[name] for name in ours.keys() - extra.keys()} == {
+        name: ours[name] for name in ours.keys() - extra.keys()
+    }
+
+
+def test_a_prompt_can_have_another_name_in_rows_of_a_trace_too():
+    made = driver(extra_body='{"prompt": null, "input": "{prompt}"}')
+    row = made.row_body(0, Row(at_s=0.0, prompt_tokens=600, output_tokens=3, blocks=(1, 2)), 1)
+    request = made.encode(row)
+    assert isinstance(request, bytes)
+    document = json.loads(request.partition(b"\r\n\r\n")[2])
+    assert (len(document["input"]), "prompt" in document) == (600, False)
+
+
+def test_a_reply_whose_length_is_not_asked_for_is_not_held_against_it():
+    for extra, asked_units in (({}, 9), ({"max_tokens": None}, 0), ({"max_tokens": None, "n": "{max_tokens}"}, 9)):
+        made = driver(extra_body=json.dumps(extra))
+        made.encode(made.bodies(1, 1)[0])
+        assert made.asked_units == asked_units
+
+
+def test_headers_of_ones_own_are_sent_with_what_they_refer_to(monkeypatch, tmp_path):
+    monkeypatch.setenv("THE_KEY", " from-env ")
+    (tmp_path / "key").write_text("from-file\n")
+    own = {"Authorization": "Bearer env:THE_KEY", "api-key": f"file:{tmp_path}/key", "host": "a.example", "X-N": 3}
+    headers = asked(driver(headers=json.dumps(own)))[1]
+    assert (headers["Authorization"], headers["api-key"]) == ("Bearer from-env", "from-file")
+    assert (headers["host"], "Host" in headers, headers["X-N"]) == ("a.example", False, "3")
+    assert headers["Content-Type"] == "application/json"
+    assert "Content-Type" not in asked(driver(headers='{"content-type": "text/json"}'))[1]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +171,18 @@ def test_other_fields_are_added_as_json():
         ({"prefix_len": 21}, "prefix_len: 21 tokens are more than the 20 of the longest prompt"),
         ({"extra_body": "{top_p"}, "extra_body: not JSON"),
         ({"extra_body": "[1]"}, "extra_body: not a JSON object"),
-        ({"extra_body": '{"prompt": "x"}'}, "extra_body: 'prompt' is set by other settings"),
+        ({"extra_body": '{"prompt": "x"}'}, "extra_body: 'prompt' is set by the setting prompt_len"),
+        ({"extra_body": '{"max_tokens": 5}'}, "extra_body: 'max_tokens' is set by the setting gen_tokens"),
+        ({"extra_body": '{"stream": null}'}, "extra_body: 'stream' is set by the setting stream"),
+        ({"extra_body": '{"m": ["{max_token}"]}'}, "Did you mean 'max_tokens'?"),
+        ({"headers": '{"X-A": "1", "x-a": "2"}'}, "headers: 'x-a' is written twice"),
+        ({"headers": '{"Content-Length": "3"}'}, "headers: 'Content-Length' says how long the body is"),
+        ({"headers": '{"X A": "1"}'}, "headers: 'X A' is no name of a header"),
+        ({"headers": '{"X-A": "1\\r\\nX-B: 2"}'}, "headers: X-A: a value is one line"),
+        ({"headers": '{"X-A": "env:NOT SET"}'}, "headers: X-A: 'env:NOT SET' names no secret"),
+        ({"headers": '{"X-A": "file:/nowhere"}'}, "headers: X-A: file:/nowhere cannot be read where the load runs"),
+        ({"headers": '{"authorization": "x"}', "api_key_env": "HOME"}, "both set Authorization"),
+        ({"base_path": "/v1/chat/completions"}, "base_path: '/v1/chat/completions' names an endpoint"),
         ({"max_model_len": 28}, "prompt_len: 20 tokens do not fit, there is room for 19"),
         ({"max_model_len": 9}, "gen_tokens: 9 tokens do not fit, there is room for 8"),
         ({"token_id_min": 9, "token_id_max": 9}, "token_id_max: 9 is not more than token_id_min, 9"),
@@ -134,7 +198,7 @@ def test_a_wrong_setting_is_said_in_one_line(settings, says):
 
 def test_the_key_of_an_api_comes_from_the_environment_and_goes_nowhere_else(monkeypatch):
     monkeypatch.delenv("THE_KEY", raising=False)
-    with pytest.raises(UserError, match="environment variable THE_KEY holds no key"):
+    with pytest.raises(UserError, match="environment variable THE_KEY is not one line"):
         driver(api_key_env="THE_KEY")
     monkeypatch.setenv("THE_KEY", "se\ncret")
     with pytest.raises(UserError) as caught:
@@ -207,7 +271,13 @@ def test_a_whole_reply_is_worth_what_the_server_counted():
     assert (decoder.units, decoder.prompt_units, decoder.counted) == (2, None, False)
 
 
-@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, True, "7"])
+@pytest.mark.parametrize("written", [7, "7", 7.0])
+def test_a_count_of_tokens_may_be_a_text_or_have_a_point(written):
+    decoder = whole(choices({"text": " a"}, usage={"completion_tokens": written, "prompt_tokens": written}))
+    assert (decoder.failure, decoder.units, decoder.prompt_units, decoder.counted) == (Failure.NONE, 7, 7, True)
+
+
+@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, True, "7 tokens"])
 def test_an_absurd_count_of_tokens_makes_a_whole_reply_wrong(absurd):
     decoder = whole(choices({"text": " a"}, usage={"completion_tokens": absurd}))
     assert (decoder.failure, decoder.units, decoder.counted) == (Failure.WRONG_REPLY, 1, False)

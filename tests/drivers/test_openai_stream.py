@@ -171,7 +171,18 @@ def test_the_answer_begins_with_the_first_token_that_is_no_reasoning():
 
 
 @pytest.mark.covers("E-FR09")
-@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, 10**17, 2.5, "7", True, [3]])
+@pytest.mark.parametrize("written", ["7", 7.0])
+def test_a_count_of_tokens_may_be_a_text_or_have_a_point_in_every_stream_of_a_server(written):
+    forms = Forms()
+    for count in (written, written, 5, written):
+        decoder = StreamDecoder(forms, most_units=100)
+        usage = {"prompt_tokens": count, "completion_tokens": count}
+        read(said(" a"), event(id="cmpl-1", created=CREATED_S, choices=[], usage=usage), DONE, decoder=decoder)
+        counts = (decoder.failure, decoder.units, decoder.prompt_units, decoder.counted)
+        assert counts == (Failure.NONE, int(count), int(count), True)
+
+
+@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, 10**17, 2.5, "7 tokens", True, [3]])
 @pytest.mark.parametrize("times", [1, 3])
 def test_an_absurd_count_of_tokens_is_a_wrong_reply_of_that_request_alone(absurd, times):
     counts = {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": absurd}

@@ -1,30 +1,42 @@
 """bench load: a quick load on one address, without a scenario."""
 
+import base64
 import json
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from seamark.cli.load_ends import LiveLine, ended_by_signals, write_output
-from seamark.cli.load_settings import known_settings, load_options, load_settings, require_fit, settings_from
+from seamark.cli.load_settings import (
+    known_settings,
+    load_options,
+    load_settings,
+    require_fit,
+    require_said_once,
+    settings_from,
+)
 from seamark.cli.options import json_option, output_file, strict_option, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
-from seamark.storage.redaction import redacted_text
+from seamark.storage.redaction import without_sent
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+OF_THE_API = ("stream", "model", "prompt_tokens", "output_tokens", "extra_body", "mix", "prompt_seed")
+BASE = re.compile(r"v\d+(alpha|beta)?|openai")
+"""The last part of the path before the endpoints of an OpenAI API."""
 IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 """Characters that are not quoted in the path or query of an address, besides letters, digits and '_.-'."""
 
@@ -39,7 +51,13 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--carrier-python", type=click.Path(path_type=Path), help="Python interpreter with Dask or Spark.")
 @click.option("--method", help="HTTP method. Default: GET, or POST with --body.")
 @click.option("--body", type=click.Path(), help="File with the body of every request.")
-@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Header of every request.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="Header of every request; a value may be env:NAME or file:PATH.",
+)
 @click.option("--insecure", is_flag=True, help="https: skip certificate verification.")
 @click.option(
     "--cacert", type=click.Path(), help="https: PEM file of the certificate authority, in place of the system's."
@@ -48,6 +66,7 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--model", help="OpenAI API: model. Default: the first in the server's list.")
 @click.option("--prompt-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a prompt.")
 @click.option("--output-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a reply.")
+@click.option("--extra-body", metavar="JSON", help="OpenAI API: changes to the fields of every request.")
 @click.option("--mix", help="OpenAI API: classes with weights, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
 @click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting of a load or its driver.")
 @click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
@@ -65,6 +84,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
       bench load https://example.org/search --pattern poisson --rate 50 --duration 30 --slo latency_p99=0.2
       bench load http://127.0.0.1:8000/echo --body request.json --header content-type:application/json
       bench load http://127.0.0.1:8000/v1/completions --prompt-tokens 128 --output-tokens 64
+      bench load https://example.org/v1/chat/completions --model m --header 'Authorization: Bearer env:KEY'
       bench load standing/vllm-1/v1/completions --concurrency 8
       bench load http://127.0.0.1:8000/ --duration 30 --slo latency_p99=0.2 --strict
       bench load http://127.0.0.1:8000/ --pattern gamma --rate 50 --set burstiness=0.5
@@ -74,7 +94,8 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
 
     standing/ID is a persistent server of `bench servers start`; a path may follow.
 
-    An address that ends in /completions is loaded through the OpenAI API, unless --body is given.
+    An address that ends in /completions is loaded through the OpenAI API, unless --body is given. Of its fields,
+    --extra-body '{"max_tokens": null, "max_completion_tokens": "{max_tokens}"}' renames one, null leaves one out.
 
     Exit code 0; 1 when the verdict is INVALID or an objective is missed; 2 for a usage error or an address where
     nothing listens. With --strict 1 also when there are too few samples to know whether an objective is met.
@@ -93,9 +114,9 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     from seamark.trials.quick_load import Address, first_request, run_quick_load, statuses_of
 
     address = _of_standing(address)
-    url = _url(address)
+    url, api = _endpoint(address, arguments)
     slos = tuple(map(_slo, arguments["slos"]))
-    api = url.path.endswith("/completions") and arguments["body"] is None
+    require_said_once(_given(), arguments["more"], None if api else OF_THE_API)
     known = known_settings(arguments["pattern"], api=api)
     settings = load_settings(arguments, known)
     secure = _secure(url, arguments)
@@ -103,11 +124,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     given = arguments["output"]
     output = None if given is None else output_file(given, "--output", "samples.parquet")
     launcher = launcher_of(arguments["carrier"], arguments["carrier_address"], arguments["carrier_python"])
-    if arguments["mix"] and not api:
-        raise UserError(
-            "--mix: only the OpenAI API has classes: an address that ends in /completions, and no --body."
-        )
-    asks = _prompts(url, arguments, known) if api else _request(url.geturl(), arguments)
+    asks = _prompts(url, arguments, known) if api else _request(url, arguments)
     here = arguments["carrier"] == "local"
     if api and asks["model"] is None:
         from seamark.drivers.openai.driver import first_model
@@ -167,7 +184,8 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     click.echo(json.dumps(encode(metrics), indent=1) if as_json else quick_load_text(metrics, times, statuses))
     if not metrics.counts.ok:
         answer = answer_of(url, tls, request)
-        click.echo(redacted_text(f"One request by hand: {answer.text}. {answer.remedy}".rstrip()), err=True)
+        text = without_sent(answer.text, request)
+        click.echo(f"One request by hand: {text}. {answer.remedy}".rstrip(), err=True)
     if unwritten is not None:
         raise SiteError(f"--output {output}: the samples were not written ({unwritten.strerror}). The figures stand.")
     failed = metrics.verdict == "INVALID" or any(slo.met is False for slo in metrics.slos)
@@ -187,6 +205,33 @@ def _of_standing(address: str) -> str:
     name, _, path = address.removeprefix(PERSISTENT_PREFIX).partition("/")
     endpoint = persistent_endpoint(Path("results"), f"{PERSISTENT_PREFIX}{name}")
     return f"http://{endpoint.host}:{next(iter(endpoint.ports.values()))}/{path}"
+
+
+def _given() -> dict[str, str]:
+    """Return the parameters that the command line sets, each with its option."""
+    context = click.get_current_context()
+    return {
+        str(each.name): each.opts[0]
+        for each in context.command.params
+        if context.get_parameter_source(str(each.name)) == ParameterSource.COMMANDLINE
+    }
+
+
+def _endpoint(address: str, arguments: Mapping[str, Any]) -> tuple[SplitResult, bool]:
+    """Return the URL of an address, and whether it is an endpoint of the OpenAI API. Raises UserError for the base of
+    one, whose own page is no service."""
+    url = _url(address)
+    path = url.path.rstrip("/")
+    if arguments["body"] is not None or arguments["method"] is not None:
+        return url, False
+    if BASE.fullmatch(path.rpartition("/")[2]):
+        base = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{path}"
+        raise UserError(
+            f"bench load {address}: the base address of an OpenAI API. Load {base}/chat/completions or "
+            f"{base}/completions, or this page itself with --method GET."
+        )
+    api = path.endswith("/completions")
+    return (url._replace(path=path) if api else url), api
 
 
 def _url(address: str) -> SplitResult:
@@ -215,8 +260,6 @@ def _secure(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
 
 
 def _prompts(url: SplitResult, arguments: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
-    if arguments["headers"] or arguments["method"]:
-        raise UserError("--header, --method: the OpenAI API has its own. Send a --body of your own with them.")
     chat = url.path.endswith("/chat/completions")
     base = url.path.removesuffix("/chat/completions" if chat else "/completions")
     for name in ("prompt_tokens", "output_tokens"):
@@ -224,7 +267,9 @@ def _prompts(url: SplitResult, arguments: dict[str, Any], known: Mapping[str, Se
             raise UserError(f"--{name.replace('_', '-')} {arguments[name]}: it must be greater than 0.")
     settings: dict[str, Value] = {
         "endpoint": "chat" if chat else "completions",
-        "base_path": base or "/",
+        "base_path": f"{base or '/'}?{url.query}" if url.query else base or "/",
+        "headers": _headers(url, arguments["headers"]),
+        "extra_body": arguments["extra_body"],
         "stream": arguments["stream"],
         "model": arguments["model"],
         "prompt_len": arguments["prompt_tokens"],
@@ -235,14 +280,24 @@ def _prompts(url: SplitResult, arguments: dict[str, Any], known: Mapping[str, Se
     return settings
 
 
-def _request(address: str, arguments: dict[str, Any]) -> dict[str, Value]:
-    headers = {}
-    for header in arguments["headers"]:
+def _headers(url: SplitResult, written: Iterable[str]) -> str:
+    """Return the headers of every request, with the user and password of the address, as a JSON object."""
+    headers: dict[str, str] = {}
+    for header in written:
         match = HEADER.fullmatch(header)
         if match is None:
             name = header.partition(" ")[0]
             raise UserError(f"--header {name!r} is not a header. Give it as NAME:VALUE, in Latin letters.")
+        if match[1] in headers:
+            raise UserError(f"--header {match[1]!r} is given twice. Join the values with ', '.")
         headers[match[1]] = match[2]
+    if url.username is not None and "authorization" not in map(str.lower, headers):
+        user = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    return json.dumps(headers)
+
+
+def _request(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
     body = arguments["body"]
     if body is not None and not Path(body).is_file():
         raise UserError(f"--body {body}: no such file.")
@@ -250,9 +305,9 @@ def _request(address: str, arguments: dict[str, Any]) -> dict[str, Value]:
     if not METHOD.fullmatch(method):
         raise UserError(f"--method {method!r}: not a method. Give one word, such as PUT.")
     return {
-        "url": address,
+        "url": url.geturl(),
         "method": method,
-        "headers": json.dumps(headers),
+        "headers": _headers(url, arguments["headers"]),
         "body": body and str(Path(body).resolve()),
     }
 

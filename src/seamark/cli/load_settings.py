@@ -37,6 +37,8 @@ OPTIONS = {
     "gen_tokens": "--output-tokens",
     "model": "--model",
     "stream": "--stream",
+    "headers": "--header",
+    "extra_body": "--extra-body",
 }
 """Settings with an option of their own."""
 NO_WARMUP = "0"
@@ -104,6 +106,17 @@ def load_settings(arguments: Mapping[str, Any], known: Mapping[str, Setting]) ->
         why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise UserError(f"--pattern {load.pattern}: {why}. Give what is missing with --set NAME=VALUE.") from None
     return settings
+
+
+def require_said_once(given: Mapping[str, str], more: Iterable[str], unused: Iterable[str] | None) -> None:
+    """Raise UserError for what would not be sent: a setting that an option and --set both give, or that is set twice;
+    and the parameters `unused` here. `given` are the parameters of the command line with their options."""
+    for name in [name for name in unused or () if name in given]:
+        where = "an address that ends in /completions, and no --body or --method"
+        raise UserError(f"{given[name]}: only the OpenAI API has it: {where}.")
+    named = [OPTIONS.get(name, name) for name in (pair.partition("=")[0] for pair in more)]
+    for name in [name for name in named if name in given.values() or named.count(name) > 1]:
+        raise UserError(f"--set: {name} is given twice. Give it once.")
 
 
 def _mix(text: str) -> str:

@@ -307,6 +307,8 @@ def level_schema(setting: Setting) -> Schema:
         schema["enum"] = list(setting.allowed)
     if setting.type == "str":
         schema["minLength"] = 1
+    if setting.object:
+        schema = {"anyOf": [schema, {"type": "object"}]}
     if setting.words:
         schema = {"anyOf": [schema, {"enum": list(setting.words)}]}
     return schema if setting.default is not None else {"anyOf": [schema, {"type": "null"}]}

@@ -1,5 +1,6 @@
 """Levels of a setting: values checked against its type, limits and allowed values, in scenarios and recipes."""
 
+import json
 import math
 from typing import Any
 
@@ -19,6 +20,8 @@ def level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
             return None
         mistakes.add(item, f"has no value. Remove the line for the default ({show(setting.default)}).", "no_value")
         return WRONG
+    if setting.object and isinstance(item.value, dict):
+        return json.dumps(item.plain, sort_keys=True, separators=(",", ":"))
     if item.value in setting.words:
         return item.value
     if setting.words and isinstance(item.value, str):

@@ -1,13 +1,24 @@
 """Any HTTP address: one request, again and again. What `bench load` sends when no API is named."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from seamark.config.secrets import resolve
+from seamark.errors import UserError
 from seamark.load.driver import Body, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
+from seamark.model.service import Value
 from seamark.platform.tls import VERIFIED, tls_context
+
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header or a method."""
+VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+WANTS_A_KEY = "It wants a key: export KEY=..., then add --header 'Authorization: Bearer env:KEY'."
+OF_THE_BODY = ("content-length", "transfer-encoding")
 
 
 class Http(Wire):
@@ -21,7 +32,7 @@ class Http(Wire):
         settings = target.settings
         self._url = urlsplit(str(settings["url"]))
         self._method = str(settings.get("method") or "GET")
-        self._headers: dict[str, str] = json.loads(str(settings.get("headers") or "{}"))
+        self._headers = own_headers(settings)
         body = settings.get("body")
         self._content = None if body is None else Path(str(body)).read_bytes()
         self.kinds: Sequence[str] = (self._method.lower(),)
@@ -50,3 +61,33 @@ class Http(Wire):
     def decoder(self) -> HttpDecoder:
         """Return a decoder for one connection."""
         return HttpDecoder(headless=self._method == "HEAD")
+
+
+def own_headers(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Return the headers of the setting `headers`, with the secrets that they refer to. Raises UserError for one that
+    cannot be sent."""
+    found: dict[str, str] = {}
+    for name, value in json_object(settings, "headers", '{"X-Team": "storage"}').items():
+        if not TOKEN.fullmatch(name) or name.lower() in (*OF_THE_BODY, *map(str.lower, found)):
+            why = "says how long the body is, as the load does" if name.lower() in OF_THE_BODY else "is written twice"
+            raise UserError(
+                f"headers: '{name}' {why if TOKEN.fullmatch(name) else 'is no name of a header'}. Remove it."
+            )
+        try:
+            found[name] = resolve(value if isinstance(value, str) else json.dumps(value))
+        except UserError as error:
+            raise UserError(f"headers: {name}: {error}") from None
+        if not VALUE.fullmatch(found[name]):
+            raise UserError(f"headers: {name}: a value is one line of Latin letters, digits and signs.")
+    return found
+
+
+def json_object(settings: Mapping[str, Value], name: str, example: str) -> dict[str, Any]:
+    """Return a setting that is a JSON object, {} if it is not set. Raises UserError for another text."""
+    try:
+        found = json.loads(str(settings.get(name) or "{}"))
+    except ValueError as cause:
+        raise UserError(f"{name}: not JSON: {cause}. Write it as '{example}'.") from cause
+    if not isinstance(found, dict):
+        raise UserError(f"{name}: not a JSON object. Write it as '{example}'.")
+    return found

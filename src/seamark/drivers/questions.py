@@ -101,7 +101,7 @@ class Questions(OpenAi):
         self.most_units = max(self.most_units, limit)
         stops = {"stop": list(question.stop)} if question.stop else {}
         fields = {**self._fields, "max_tokens": limit, **stops, **self._seed(question)}
-        return self._request(compact({**fields, **self._asking(question)}))
+        return self._request(compact(self._said({**fields, **self._asking(question)})))
 
     def _seed(self, question: Question) -> Mapping[str, Any]:
         """Return the field `seed`: of the setting `sampling_seed` and the trial, and of the question where the server

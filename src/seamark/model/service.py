@@ -24,8 +24,9 @@ class Setting:
     A `deployment` setting needs a new server, a `workload` setting does not; a `policy` setting of a simulation says
     who decides, which changes neither machine nor load. `alike_in_mix`: the setting decides how replies are decoded,
     so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number. A `structure` has
-    mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the value is the path
-    of a file, whose content is part of a trial's identity. A `required` setting has no default: a workload sets it.
+    mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `object`: the text is a JSON
+    object, which a scenario may write as a mapping. `file`: the value is the path of a file, whose content is part of
+    a trial's identity. A `required` setting has no default: a workload sets it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Setting:
     unit: str | None = None
     alike_in_mix: bool = False
     words: tuple[str, ...] = ()
+    object: bool = False
     file: bool = False
     required: bool = False
 

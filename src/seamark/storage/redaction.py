@@ -17,6 +17,11 @@ HARMLESS_HEADERS = frozenset(
 )
 """Headers whose values are shown. Any other may contain a key under a name chosen by its service."""
 
+REFERENCE = re.compile(r"(?P<before>[A-Za-z]+ +)?(?P<kind>env|file):(?P<name>.*)")
+"""A value that names where a secret is, and is none itself."""
+_NO_REFERENCE = r"(?![\"']?(?:[A-Za-z]+ +)?(?:env|file):)"
+SHORTEST_SECRET = 6
+
 _SECRET_NAME = (
     r"(?:[\w-]*(?:password|passwd|passphrase|secret|credentials?|api[_-]?key|access[_-]?key|private[_-]?key"
     r"|auth[_-]?key|access[_-]?token|auth[_-]?token|session[_-]?token|signature)|(?:proxy-)?authorization|(?:set-)?cookie)"
@@ -25,11 +30,13 @@ _NAMED = re.compile(rf"{_SECRET_NAME}|(?:[\w-]+[_-])?(?:token|pwd)|sig|auth", re
 _IN_URL = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/?#:@'\"]*:)[^\s/?#@'\"]+@", re.IGNORECASE)
 _IN_QUERY = re.compile(r"(?P<before>[?&](?P<name>[\w.~-]+)=)[^\s&#'\"]+")
 _OF_HEADER = re.compile(
-    r"(?P<before>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?)[^\"'\r\n]+",
+    r"(?P<before>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*+[\"']?|\b(?:set-)?cookie[\"']?\s*:\s*+[\"']?)"
+    rf"{_NO_REFERENCE}[^\"'\r\n]+",
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(
-    rf"(?P<before>(?<![\w-]){_SECRET_NAME}[\"']?\s*[:=]\s*)(?P<value>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\s,;&\"'}}\]]+)",
+    rf"(?P<before>(?<![\w-]){_SECRET_NAME}[\"']?\s*[:=]\s*+)"
+    rf"{_NO_REFERENCE}(?P<value>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\s,;&\"'}}\]]+)",
     re.IGNORECASE,
 )
 _SHAPES = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{6,}|\b(?:hf_\w{16,}|sk-[\w-]{16,})")
@@ -77,9 +84,21 @@ def _headers(text: str) -> str:
     document = _object(text)
     if document is None:
         return REDACTED
-    return json.dumps(
-        {key: value if key.lower() in HARMLESS_HEADERS else REDACTED for key, value in document.items()}
-    )
+    return json.dumps({key: value if _is_shown(key, value) else REDACTED for key, value in document.items()})
+
+
+def _is_shown(header: str, value: Any) -> bool:
+    return header.lower() in HARMLESS_HEADERS or REFERENCE.fullmatch(str(value)) is not None
+
+
+def without_sent(text: str, request: bytes) -> str:
+    """Return a text, such as an answer, without the values that the headers of an HTTP request have sent."""
+    lines = request.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
+    for name, _, value in (line.partition(": ") for line in lines):
+        if name.lower() not in HARMLESS_HEADERS:
+            for secret in (value, value.rpartition(" ")[2]):
+                text = text.replace(secret, REDACTED) if len(secret) >= SHORTEST_SECRET else text
+    return redacted_text(text)
 
 
 def _object(text: str) -> dict[str, Any] | None:

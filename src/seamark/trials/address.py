@@ -1,22 +1,28 @@
 """Check of an address before a quick load: one connection, and one request by hand."""
 
 import contextlib
+import re
 import socket
 import ssl
 import time
 from dataclasses import dataclass
 from urllib.parse import SplitResult
 
+from seamark.drivers.http import WANTS_A_KEY
+from seamark.drivers.openai.events import read_chunk
 from seamark.errors import UserError
-from seamark.load.fetch import connect
+from seamark.load.fetch import READ_BYTES, KeptReply, connect
 from seamark.platform.tls import reason_of
 
 LOOK_S = 10.0
 """Longest time to connect, TLS included."""
 ANSWER_S = 1.0
-"""Longest time of the request by hand."""
-MOST_BYTES = 4096
-SHOWN = 120
+"""Longest time until the request by hand is answered."""
+WHOLE_S = 5.0
+"""Longest time until its reply is whole."""
+MOST_BYTES = 1 << 16
+SHOWN = 300
+CODING = re.compile(rb"\r\ncontent-encoding:[ \t]*([^\r]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +48,13 @@ def port_of(url: SplitResult) -> int:
 def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
     """Send one request and return the beginning of the reply. Raises nothing."""
     try:
+        reply = KeptReply(MOST_BYTES, headless=request.startswith(b"HEAD "))
         until_s = time.monotonic() + ANSWER_S
         with contextlib.closing(_connected(url, tls, ANSWER_S)) as connection:
             connection.sendall(request)
             connection.settimeout(max(0.001, until_s - time.monotonic()))
-            came = connection.recv(MOST_BYTES)
+            came = connection.recv(READ_BYTES)
+            _read(connection, reply, came)
     except TimeoutError:
         return Answer(text=f"no answer in {ANSWER_S:g} s", remedy="Raise --timeout, or look at the server.")
     except UserError as mistake:
@@ -56,14 +64,40 @@ def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> A
     else:
         why = "closed without a byte"
     if came.startswith(b"HTTP/1."):
-        body = came.partition(b"\r\n\r\n")[2].strip()
+        coding = CODING.search(came.partition(b"\r\n\r\n")[0])
+        if coding and coding[1].lower() != b"identity":
+            what = f"'{_line(came)}' with Content-Encoding: {_line(coding[1])}"
+            return Answer(text=what, remedy="Compressed replies are not read: turn that off in the server or proxy.")
+        body = _words(reply.body)
         text = f"'{_line(came)}'" + (f" and '{_line(body)}'" if body else "")
-        return Answer(text=text, remedy=_of_status(came.split(maxsplit=2)[1:2]))
+        return Answer(text=text, remedy=_of_status(came.split(maxsplit=2)[1:2], request))
     if url.scheme == "http" and (not came or came[:1] == b"\x15") and _speaks_tls(url):
         return Answer(text="the port speaks TLS", remedy=f"Use https://{url.netloc}{url.path}.")
     if not came:
         return Answer(text=f"the connection was {why}" if why.startswith("closed") else why)
     return Answer(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
+
+
+def _read(connection: socket.socket, reply: KeptReply, came: bytes) -> None:
+    """Read the rest of a reply, as far as it comes."""
+    until_s = time.monotonic() + WHOLE_S
+    with contextlib.suppress(OSError):
+        while came and not reply.feed(came) and (left_s := until_s - time.monotonic()) > 0:
+            connection.settimeout(left_s)
+            came = connection.recv(READ_BYTES)
+
+
+def _words(body: bytes) -> bytes:
+    """Return what a body says, in one line: the event of a stream with an error or a wrong usage, else its
+    beginning."""
+    for line in body.splitlines():
+        try:
+            chunk = read_chunk(line.removeprefix(b"data:"))
+        except ValueError:
+            continue
+        if chunk.failed or (chunk.usage and chunk.usage.absurd):
+            return line.removeprefix(b"data:").strip()
+    return b" ".join(body.split())
 
 
 def _connected(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float) -> socket.socket:
@@ -111,10 +145,12 @@ def _line(came: bytes) -> str:
     return "".join(letter if letter.isprintable() else "." for letter in line)
 
 
-def _of_status(words: list[bytes]) -> str:
+def _of_status(words: list[bytes], request: bytes) -> str:
     status = words[0] if words else b""
     if status.startswith(b"3"):
         return "Redirects are not followed: load the address that it points to."
     if status in (b"401", b"403"):
-        return "It wants a key: --header 'Authorization: ...', or --set api_key_env=NAME with the OpenAI API."
+        return WANTS_A_KEY
+    if status in (b"400", b"422") and b"completions" in request.partition(b"\r\n")[0]:
+        return "Leave a field out with --extra-body '{\"NAME\": null}', or rename it: see bench load --help."
     return ""

@@ -4,7 +4,7 @@ Prompts, lengths and bodies are made before the clock starts; stream.py and repl
 """
 
 import json
-import os
+import re
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult
 
+from seamark.config.secrets import resolve
+from seamark.drivers.http import WANTS_A_KEY, json_object, own_headers
 from seamark.drivers.openai.events import Forms, read_chunk
 from seamark.drivers.openai.models import lacking, stage
 from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDecoder
 from seamark.drivers.openai.requests import Ask, Asks, one_of
 from seamark.drivers.openai.stream import StreamDecoder
-from seamark.errors import UserError
+from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import http_request
 from seamark.load.fetch import FetchError, fetch
@@ -27,8 +29,15 @@ from seamark.platform.tls import reason_of, tls_context
 
 ROLES = ("user", "assistant")
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
-OURS = ("prompt", "messages", "stream", "max_tokens")
-"""Fields that `extra_body` may not set: other settings do."""
+CONTENT = {"completions": "prompt", "chat": "messages"}
+DECIDED_BY = {
+    "prompt": "prompt_len",
+    "messages": "prompt_len",
+    "max_tokens": "gen_tokens",
+    "stream": "stream",
+}
+"""Fields that `extra_body` may leave out or rename, but not set -> the setting that does."""
+STANDS_FOR = re.compile(r"\{(\w+)\}")
 CHECKED_REQUESTS = 4
 CHECK_S = 60.0
 
@@ -50,13 +59,17 @@ class OpenAi(Wire):
         self._streams = settings.get("stream") is not False
         self._host = target.host
         self._port = next(target.ports[name] for name in ("http", "main") if name in target.ports)
-        base = str(settings.get("base_path") or "/v1").strip("/")
-        self._path = f"/{base}".rstrip("/") + PATHS[self._endpoint]
-        self._headers = {"Content-Type": "application/json", **authorization(settings)}
+        self._path = path_of(settings, PATHS[self._endpoint])
+        own = headers_of(settings)
+        self._headers = own if "content-type" in map(str.lower, own) else {"Content-Type": "application/json", **own}
         self.tls = tls_context(settings)
         self._fields = _fields(settings, streams=self._streams)
-        choices = self._fields.get("n")
+        self._extra = json_object(settings, "extra_body", '{"top_p": 0.9}')
+        _require_known(self._extra, {**self._fields, "max_tokens": 1, CONTENT[self._endpoint]: []})
+        choices = self._extra.get("n")
         self._choices = choices if isinstance(choices, int) and choices > 0 else 1
+        limited = "max_tokens" not in self._extra or "{max_tokens}" in str(self._extra)
+        self._fixes_length = limited and bool(self._extra.get("ignore_eos", self._fields.get("ignore_eos")))
         self._forms = Forms()
         self._blocks: dict[int, bytes] = {}
         self.most_units = 0
@@ -78,8 +91,9 @@ class OpenAi(Wire):
         ask: Ask = body.content
         units = len(ask.prompts) * ask.gen_tokens * self._choices
         self.most_units = max(self.most_units, units)
-        self.asked_units = units if self._fields.get("ignore_eos") else 0
-        return self._in_pieces(ask) if ask.blocks else self._request(compact(self._document(ask)))
+        self.asked_units = units if self._fixes_length else 0
+        in_pieces = ask.blocks and CONTENT[self._endpoint] not in self._extra
+        return self._in_pieces(ask) if in_pieces else self._request(compact(self._document(ask)))
 
     def decoder(self) -> StreamDecoder | WholeDecoder:
         """Return a decoder that counts tokens: by the server's usage, else by the tokenizer of the settings."""
@@ -95,8 +109,10 @@ class OpenAi(Wire):
 
         Raises OSError if it does not answer within `limit_s`, ValueError for an answer without a count.
         """
-        document = self._document(ask) | {"stream": False, "max_tokens": 1}
+        document = self._document(ask if "min_tokens" in self._extra else replace(ask, gen_tokens=1))
         document.pop("stream_options", None)
+        if "stream" in document:
+            document["stream"] = False
         reply = fetch(
             self._host,
             self._port,
@@ -116,10 +132,18 @@ class OpenAi(Wire):
         prompts = [prompt if isinstance(prompt, str) else prompt.tolist() for prompt in ask.prompts]
         if self._endpoint == "chat":
             messages = [{"role": ROLES[at % 2], "content": content} for at, content in enumerate(prompts)]
-            prompt_field: dict[str, Any] = {"messages": messages}
+            content: Any = messages
         else:
-            prompt_field = {"prompt": prompts[0] if len(prompts) == 1 else prompts}
-        return {**self._fields, "max_tokens": ask.gen_tokens, **prompt_field}
+            content = prompts[0] if len(prompts) == 1 else prompts
+        return self._said({**self._fields, "max_tokens": ask.gen_tokens, CONTENT[self._endpoint]: content})
+
+    def _said(self, ours: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request as `extra_body` changes them: null leaves one of ours out, and "{NAME}"
+        stands for the value of ours with that name."""
+        said = {name: value for name, value in self._extra.items() if value is not None or name not in ours}
+        if isinstance(options := said.get("stream_options"), dict):
+            said["stream_options"] = ours.get("stream_options", {}) | options
+        return {**_filled(said, ours), **{name: value for name, value in ours.items() if name not in self._extra}}
 
     def _in_pieces(self, ask: Ask) -> tuple[bytes, ...]:
         """Return a request whose blocks are the same bytes in every request that shares them."""
@@ -127,12 +151,12 @@ class OpenAi(Wire):
         assert not isinstance(ids, str)
         empty = compact(self._document(replace(ask, prompts=[ids[:0]])))
         assert empty.endswith(b'"prompt":[]}')
-        blocks = []
+        blocks, size = [], BLOCK_TOKENS
         for at, name in enumerate(ask.blocks):
             if name not in self._blocks:
-                self._blocks[name] = compact(ids[at * BLOCK_TOKENS : (at + 1) * BLOCK_TOKENS].tolist())[1:-1] + b","
+                self._blocks[name] = compact(ids[at * size : (at + 1) * size].tolist())[1:-1] + b","
             blocks.append(self._blocks[name])
-        rest = compact(ids[len(blocks) * BLOCK_TOKENS :].tolist())[1:-1] + empty[-2:]
+        rest = compact(ids[len(blocks) * size :].tolist())[1:-1] + empty[-2:]
         head = self._request(empty[:-2], len(empty) - 2 + sum(map(len, blocks)) + len(rest))
         return (head, *blocks, rest)
 
@@ -172,18 +196,27 @@ def compact(document: Mapping[str, Any] | list[int]) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def authorization(settings: Mapping[str, Value]) -> Mapping[str, str]:
-    """Return the header with the API key, which only the environment of the client has."""
-    name = settings.get("api_key_env")
+def headers_of(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Return the headers of the settings, with the API key, which only the environment of the client has."""
+    own, name = own_headers(settings), settings.get("api_key_env")
     if name is None:
-        return {}
-    key = os.environ.get(str(name), "").strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise UserError(
-            f"api_key_env: the environment variable {name} holds no key. Export it where the load runs, or leave "
-            "'api_key_env' out."
-        )
-    return {"Authorization": f"Bearer {key}"}
+        return own
+    if "authorization" in map(str.lower, own):
+        raise UserError("api_key_env, headers: both set Authorization. Remove one of them.")
+    try:
+        return {"Authorization": resolve(f"Bearer env:{name}"), **own}
+    except UserError as error:
+        raise UserError(f"api_key_env: {error}") from None
+
+
+def path_of(settings: Mapping[str, Value], ending: str) -> str:
+    """Return the path of an address of the API, with the query of the setting `base_path`. Raises UserError for a
+    base that is an address of the API itself."""
+    base, mark, query = str(settings.get("base_path") or "/v1").partition("?")
+    base = base.strip("/")
+    if base.endswith("completions"):
+        raise UserError(f"base_path: '/{base}' names an endpoint. Write what stands before it, such as /v1.")
+    return f"/{base}".rstrip("/") + ending + mark + query
 
 
 def _fields(settings: Mapping[str, Value], *, streams: bool) -> dict[str, Any]:
@@ -199,28 +232,30 @@ def _fields(settings: Mapping[str, Value], *, streams: bool) -> dict[str, Any]:
         fields["temperature"] = temperature
     if settings.get("ignore_eos") is not False:
         fields["ignore_eos"] = True
-    extra = _extra(settings)
-    if streams and isinstance(extra.get("stream_options"), dict):
-        extra["stream_options"] = fields["stream_options"] | extra["stream_options"]
-    return fields | extra
+    return fields
 
 
-def _extra(settings: Mapping[str, Value]) -> dict[str, Any]:
-    text = settings.get("extra_body")
-    if text is None:
-        return {}
+def _require_known(extra: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Raise UserError for a field that another setting decides, and for a "{NAME}" that is none of our fields."""
+    for name in DECIDED_BY.keys() & extra.keys():
+        if extra[name] is not None or (name == "stream" and ours["stream"]):
+            remedy = f"Set that, or give a field of another name its value: '{{{name}}}'."
+            raise UserError(f"extra_body: '{name}' is set by the setting {DECIDED_BY[name]}. {remedy}")
     try:
-        extra = json.loads(str(text))
-    except ValueError as cause:
-        raise UserError(f"extra_body: not JSON: {cause}. Write it as '{{\"top_p\": 0.9}}'.") from cause
-    if not isinstance(extra, dict):
-        raise UserError("extra_body: not a JSON object. Write it as '{\"top_p\": 0.9}'.")
-    taken = [name for name in OURS if name in extra]
-    if taken:
-        raise UserError(
-            f"extra_body: '{taken[0]}' is set by other settings: prompt_len, gen_tokens, endpoint, stream."
-        )
-    return extra
+        _filled(dict(extra), ours)
+    except KeyError as error:
+        guess = did_you_mean(error.args[0], ours) or f" Known: {', '.join(ours)}."
+        raise UserError(f"extra_body: '{{{error.args[0]}}}' stands for no field that is sent.{guess}") from None
+
+
+def _filled(value: Any, ours: Mapping[str, Any]) -> Any:
+    """Return a JSON value with our values in the places that name them. Raises KeyError for another name."""
+    if isinstance(value, dict):
+        return {name: _filled(inner, ours) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, ours) for inner in value]
+    named = STANDS_FOR.fullmatch(value) if isinstance(value, str) else None
+    return ours[named[1]] if named else value
 
 
 MODELS_S = 10.0
@@ -233,16 +268,16 @@ def first_model(url: SplitResult, settings: Mapping[str, Value], tls: ssl.SSLCon
 
     Raises UserError with the reason if there is none.
     """
-    path = f"{str(settings['base_path']).rstrip('/')}/models"
+    path = path_of(settings, "/models")
     models, key, limit_s = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{path}", "", min(MODELS_S, limit_s)
-    headers = authorization(settings)
+    headers = headers_of(settings)
     port = url.port or (443 if url.scheme == "https" else 80)
     try:
         reply = fetch(url.hostname or "", port, path, limit_s=limit_s, headers=headers, tls=tls)
         if 200 <= reply.status < 300:
             return _named(reply.body)
         why = f"HTTP {reply.status}"
-        key = " It wants a key: --set api_key_env=NAME." if reply.status in (401, 403) else ""
+        key = f" {WANTS_A_KEY}" if reply.status in (401, 403) else ""
     except TimeoutError:
         why = f"no whole answer in {limit_s:g} s"
     except FetchError as error:

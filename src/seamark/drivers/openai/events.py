@@ -118,16 +118,18 @@ def _tokens_in(choice: Mapping[str, Any]) -> int:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    return Usage(
-        prompt=prompt if _is_count(prompt) else None,
-        completion=completion if _is_count(completion) else None,
-        absurd=completion is not None and not _is_count(completion),
-    )
+    completion = _count(usage.get("completion_tokens"))
+    absurd = completion is None and usage.get("completion_tokens") is not None
+    return Usage(prompt=_count(usage.get("prompt_tokens")), completion=completion, absurd=absurd)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _count(value: Any) -> int | None:
+    """Return a whole number from 0, also as a text (`"8"`) and with a point (8.0); None for anything else."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value) if 0 <= value < float("inf") and value == int(value) else None
 
 
 def _objects(values: Any) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,7 @@ FIRST_ID, LAST_ID = 1000, 30000
 PER_REQUEST = (
     *(f"{name}{more}" for name in ("prompt_len", "gen_tokens") for more in ("", "_shape", "_spread")),
     *("prefix_len", "batch", "prompt_form", "token_id_min", "token_id_max", "tokenizer"),
-    *("ignore_eos", "temperature", "extra_body", "served_model", "endpoint", "base_path", "api_key_env"),
+    *("ignore_eos", "temperature", "extra_body", "served_model", "endpoint", "base_path", "api_key_env", "headers"),
 )
 """Settings that one request may have and another of the same load not."""
 VERIFIED_ROWS = 64

@@ -20,10 +20,12 @@ NO_FAILURE = Failure.NONE
 def http_request(
     method: str, path: str, *, host: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> bytes:
-    """Return the bytes of one HTTP/1.1 request. Content-Length is added for a body; every other header is the
-    caller's."""
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    """Return the bytes of one HTTP/1.1 request. Content-Length is added for a body, and Host unless the caller has
+    it; every other header is the caller's."""
+    headers = headers or {}
+    lines = [f"{method} {path} HTTP/1.1"]
+    lines += [] if any(name.lower() == "host" for name in headers) else [f"Host: {host}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (body or b"")
