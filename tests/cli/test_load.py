@@ -103,6 +103,35 @@ def test_body_headers_and_an_open_loop_arrive_as_they_were_asked_for(echo, tmp_p
 
 
 @pytest.mark.services
+def test_a_load_in_which_nothing_is_due_is_one_line(echo, tmp_path):
+    words = ("--pattern", "poisson", "--rate", 0.0001, "--duration", 1)
+    done = bench_load(tmp_path, f"http://127.0.0.1:{echo.server_port}/", *words)
+    assert (done.returncode, echo.seen) == (2, [])
+    assert "no request was sent: the load ended before its first one was due" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-SEC")
+def test_fields_headers_and_the_query_of_an_openai_address_arrive_as_they_were_asked_for(echo, tmp_path):
+    address = f"http://me:too@127.0.0.1:{echo.server_port}/v1/chat/completions/?api-version=1"
+    fields = '{"max_tokens": null, "max_completion_tokens": "{max_tokens}"}'
+    words = ("--model", "m", "--no-stream", "--output-tokens", 7, "--requests", 2, "--extra-body", fields)
+    done = bench_load(tmp_path, address, *words, "--header", "X-Try: file:key", "--json")
+    assert (done.returncode, "cannot be read" in done.stderr) == (2, True)
+    (tmp_path / "key").write_text("Secret-of-a-file\n")
+    done = bench_load(tmp_path, address, *words, "--header", "X-Try: file:key", "--json")
+    assert {request[:3] for request in echo.seen} == {
+        ("POST", "/v1/chat/completions?api-version=1", "Secret-of-a-file")
+    }
+    body = json.loads(echo.seen[0][3])
+    assert (body["max_completion_tokens"], "max_tokens" in body) == (7, False)
+    headers = json.loads(json.loads(done.stdout)["config"]["headers"])
+    assert headers == {"X-Try": "file:key", "Authorization": "***"}
+    assert "Secret-of-a-file" not in done.stdout + done.stderr
+
+
+@pytest.mark.services
 def test_replies_that_are_all_errors_end_with_1_and_are_named(echo, tmp_path):
     done = bench_load(tmp_path, f"http://127.0.0.1:{echo.server_port}/none", "--requests", 20)
     assert done.returncode == 1
@@ -169,6 +198,14 @@ def say_once(words: bytes, then: Callable[[socket.socket], object] = lambda conn
     return talk
 
 
+EVENTS = b"".join(
+    b"%x\r\ndata: %b\n\n\r\n" % (len(event) + 8, event)
+    for event in (b'{"choices": [{"index": 0, "text": "a"}]}', b'{"error": {"message": "the engine stopped"}}')
+)
+STOPPED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + EVENTS + b"0\r\n\r\n"
+PACKED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00"
+
+
 @pytest.mark.services
 @pytest.mark.parametrize(
     ("talk", "path", "code", "said"),
@@ -179,6 +216,8 @@ def say_once(words: bytes, then: Callable[[socket.socket], object] = lambda conn
         (say_once(b"SSH-2.0-x\r\n"), "/v1/completions", 2, "the server names no model (SSH-2.0-x"),
         (say_once(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"), "/v1/completions", 2, "It wants a key"),
         (say_once(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "/v1/completions", 2, "no list of models"),
+        (say_once(STOPPED), "/v1/completions?v=1", 1, """and '{"error": {"message": "the engine stopped"}}'."""),
+        (say_once(PACKED), "/v1/completions/?v=1", 1, "'HTTP/1.1 200 OK' with Content-Encoding: gzip."),
     ],
 )
 def test_what_is_no_good_server_is_told_in_words_without_a_traceback(tmp_path, talk, path, code, said):
@@ -196,7 +235,8 @@ def test_what_is_no_good_server_is_told_in_words_without_a_traceback(tmp_path, t
 
         threading.Thread(target=serve, daemon=True).start()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}{path}"
-        done = bench_load(tmp_path, address, "--requests", 3, "--duration", 5, "--timeout", 3)
+        words = ["--model", "m"] if "?" in path else []
+        done = bench_load(tmp_path, address, "--requests", 3, "--duration", 5, "--timeout", 3, *words)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -318,13 +358,23 @@ def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(t
         (["http://127.0.0.1:1/v1/completions"], "nothing listens there"),
         (["http://h/", "--turns", "0"], "--turns 0: 0 is too small: at least 1"),
         (["http://h/", "--pattern", "poisson", "--rate", "1", "--think-time", "1"], "Add --turns 2 or more"),
-        (["http://h/", "--mix", "{a: {}}"], "only the OpenAI API has classes"),
+        (["http://h/", "--pattern", "trace", "--set", "trace=bad.jsonl"], "--set trace: bad.jsonl:2: is not JSON"),
+        (["http://h/", "--pattern", "trace", "--set", "trace=none.jsonl"], "none.jsonl cannot be read (No such file"),
+        (["http://h/", "--mix", "{a: {}}"], "--mix: only the OpenAI API has it"),
+        (["http://h/v1/completions", "--method", "PUT", "--output-tokens", "9"], "--output-tokens: only the OpenAI"),
+        (["http://h/v1/"], "Load http://h/v1/chat/completions or http://h/v1/completions"),
+        (
+            ["http://h/v1/completions", "--prompt-tokens", "4", "--set", "prompt_len=5"],
+            "--prompt-tokens is given twice",
+        ),
+        (["http://h/", "--header", "X-A: 1", "--header", "X-A: 2"], "--header 'X-A' is given twice"),
         (["http://h/v1/completions", "--mix", "{a: {promt_len: 3}}"], "Did you mean 'prompt_len'?"),
         (["http://h/v1/completions", "--mix", "{a: 3}"], "is no mix"),
         (["http://h/v1/completions", "--mix", "{a: {"], "not a mix"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_remedy(tmp_path, words, said):
+    (tmp_path / "bad.jsonl").write_text('{"at_s": 0.1}\nnonsense\n')
     done = bench_load(tmp_path, *words)
     assert done.returncode == 2
     assert said in done.stderr

@@ -126,6 +126,16 @@ def test_blocks_of_the_same_name_are_the_same_tokens_and_others_are_not(form: st
     assert len(content) < sum(len(row.blocks) for row in rows)
 
 
+def test_small_blocks_are_shared_as_large_ones_are() -> None:
+    rows = [{"timestamp": at, "input_length": 33, "output_length": 1, "hash_ids": [1, 2, 3 + at]} for at in (0, 1)]
+    one, bodies = made(written(rows), trace_block_tokens=16)
+    requests = [one.encode(body) for body in bodies if body is not None]
+    first, second = (json.loads(b"".join(each).partition(b"\r\n\r\n")[2])["prompt"] for each in requests)
+    assert first[:32] == second[:32]
+    assert first[32:] != second[32:]
+    assert requests[0][1] is requests[1][1]
+
+
 def test_what_requests_share_takes_memory_once() -> None:
     blocks = list(range(40))
     shared = [{"at_s": 0, "prompt_tokens": 20_480 + n, "hash_ids": [*blocks, 100 + n]} for n in range(1, 60)]

@@ -13,7 +13,7 @@ from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
 from seamark.patterns.patterns import Trace
 from seamark.patterns.table import schedule
-from seamark.patterns.trace_file import recorded_arrivals, recorded_rows
+from seamark.patterns.trace_file import counted_from, recorded_arrivals, recorded_rows
 from seamark.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +151,44 @@ def test_a_row_whose_blocks_do_not_fit_its_length_is_named(
     with pytest.raises(ValueError) as refused:
         list(recorded_rows(str(path)))
     assert str(refused.value).startswith(f"{path}:2: has {blocks} ids for {length} tokens")
+
+
+MOONCAKE = '{"timestamp": 1767225600000, "input_length": 33, "output_length": 4, "hash_ids": [1, 2, 3]}\n'
+
+
+def test_the_size_of_a_block_is_what_the_trace_has(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(MOONCAKE)
+    [row] = recorded_rows(str(path), 16)
+    assert (row.blocks, row.block_tokens) == ((1, 2, 3), 16)
+    with pytest.raises(
+        ValueError, match=r":1: has 3 ids for 33 tokens, which are 1 blocks of 512.*trace_block_tokens"
+    ):
+        list(recorded_rows(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "began"),
+    [
+        (MOONCAKE, "2026-01-01 00:00:00 UTC"),
+        ("Timestamp,Model\n5,a\n45,b\n", "5 s"),
+        ("TIMESTAMP\n2024-05-10 00:00:00.2\n", "2024-05-10 00:00:00 UTC"),
+        ('{"at_s": 3}\n', None),
+    ],
+)
+def test_what_times_are_counted_from_is_known(text: str, began: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    assert counted_from(str(path)) == began
+
+
+def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens\n2024-05-10T00:00:59.5Z,3\n")
+    with pytest.raises(
+        ValueError, match=":2: has no column 'GeneratedTokens'; the header is TIMESTAMP, ContextTokens"
+    ):
+        list(recorded_rows(str(path)))
 
 
 def test_columns_may_stand_in_another_order_and_further_ones_beside(tmp_path: Path) -> None:

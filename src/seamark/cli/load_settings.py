@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -14,7 +15,9 @@ from seamark.config.yaml_source import value_of
 from seamark.errors import UserError, did_you_mean
 from seamark.model.load_profile import AUTO, LoadProfile
 from seamark.model.service import Setting, Value
+from seamark.patterns.patterns import Trace
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of, own_settings, pattern_of
+from seamark.patterns.trace_file import counted_from, recorded_arrivals, recorded_rows
 
 LOAD_OPTIONS = {
     "pattern": "--pattern",
@@ -101,11 +104,32 @@ def load_settings(arguments: Mapping[str, Any], known: Mapping[str, Setting]) ->
     if load.think_time_s and not load.closed and load.turns == 1:
         raise UserError("--think-time: in an open loop users think between turns alone. Add --turns 2 or more.")
     try:
-        pattern_of(LoadProfile.of({setting.name: setting.default for setting in known.values()} | settings))
+        whole = LoadProfile.of({setting.name: setting.default for setting in known.values()} | settings)
+        pattern = pattern_of(whole)
     except Exception as error:  # a user's own pattern may raise anything
         why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise UserError(f"--pattern {load.pattern}: {why}. Give what is missing with --set NAME=VALUE.") from None
+    if isinstance(pattern, Trace):
+        _require_trace(pattern, whole.length_s, described="prompt_len" in known)
     return settings
+
+
+def _require_trace(trace: Trace, until_s: float, *, described: bool) -> None:
+    """Read a trace as far as the load sends it, and say from when its times are counted. `described`: its rows say
+    what is sent. Raises UserError with the line that cannot be sent."""
+    rows = recorded_rows(trace.path, trace.block_tokens) if trace.lengths and described else None
+    times_s = recorded_arrivals(trace.path) if rows is None else (row.at_s for row in rows)
+    try:
+        due = sum(1 for _ in takewhile(lambda at_s: at_s * trace.time_scale < until_s, times_s))
+        began = counted_from(trace.path)
+    except OSError as error:
+        raise UserError(f"--set trace: {trace.path} cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise UserError(f"--set trace: {error}.") from None
+    if not due:
+        raise UserError(f"--set trace: {trace.path} has no arrival before {until_s:g} s. Raise --duration.")
+    if began is not None:
+        click.echo(f"Times of {trace.path} are counted from its first row, {began}.", err=True)
 
 
 def require_said_once(given: Mapping[str, str], more: Iterable[str], unused: Iterable[str] | None) -> None:

@@ -15,7 +15,7 @@ from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
 from seamark.patterns.patterns import Trace, steps_of
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of
-from seamark.patterns.trace_file import Row, recorded_arrivals, recorded_rows
+from seamark.patterns.trace_file import BLOCK_TOKENS, Row, recorded_arrivals, recorded_rows
 
 _OF_PATTERNS = dict.fromkeys(name for kind in PATTERNS.values() for name in (*kind.needs, *kind.reads))
 MOST_MADE = 1000
@@ -159,7 +159,12 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
     until_s, scale = _longest_s(item, workload), min(_numbers(workload, "time_scale", Trace.time_scale), default=1.0)
     has_lengths = service.setting("prompt_len") is not None and workload.levels.get("trace_lengths") != (False,)
     mixes = [set(classes_in(mix)) for _, mix in texts_of(item, workload, "mix")]
-    rows = recorded_rows(text) if has_lengths or mixes else (Row(at_s=at_s) for at_s in recorded_arrivals(text))
+    sizes = {int(each) for each in _numbers(workload, "trace_block_tokens", BLOCK_TOKENS)} or {BLOCK_TOKENS}
+    rows = (
+        recorded_rows(text, min(sizes))
+        if has_lengths or mixes
+        else (Row(at_s=at_s) for at_s in recorded_arrivals(text))
+    )
     first: Row | None = None
     for row in rows:
         first = first or row

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seamark.model.load_profile import HIGHEST_RPS, LONGEST_S
-from seamark.patterns.trace_file import recorded_arrivals
+from seamark.patterns.trace_file import BLOCK_TOKENS, recorded_arrivals
 
 BLOCK = 1024
 """Number of arrivals computed at once: few enough to compute between two requests without delaying either."""
@@ -235,11 +235,12 @@ class Diurnal(Pattern):
 @dataclass(frozen=True, kw_only=True)
 class Trace(Pattern):
     """The arrivals of a file, their times multiplied by `time_scale`; with `lengths`, its prompts and replies have
-    the lengths that it records."""
+    the lengths that it records. A block of its `hash_ids` has `block_tokens` tokens."""
 
     path: str
     time_scale: float = 1.0
     lengths: bool = True
+    block_tokens: int = BLOCK_TOKENS
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays of at most ROWS; the random source is not used.

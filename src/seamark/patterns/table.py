@@ -84,6 +84,7 @@ def _trace(settings: Settings, over_s: float) -> Trace:
         path=str(settings["trace"]),
         time_scale=Trace.time_scale if time_scale is None else float(time_scale),
         lengths=Trace.lengths if lengths is None else bool(lengths),
+        block_tokens=int(settings.get("trace_block_tokens") or Trace.block_tokens),
     )
 
 
@@ -222,7 +223,7 @@ PATTERNS: Mapping[str, PatternKind] = {
     "trace": PatternKind(
         make=_trace,
         needs=("trace",),
-        reads=("time_scale", "trace_lengths"),
+        reads=("time_scale", "trace_lengths", "trace_block_tokens"),
         rate="changing",
         may_end=True,
         settings=(
@@ -239,6 +240,15 @@ PATTERNS: Mapping[str, PatternKind] = {
                 type="bool",
                 role="workload",
                 help="trace: whether prompts and replies have the lengths that the file records. None is true.",
+            ),
+            Setting(
+                name="trace_block_tokens",
+                type="int",
+                role="workload",
+                minimum=1,
+                maximum=1_000_000,
+                unit="tokens",
+                help="trace: tokens of each block in `hash_ids`. None is 512, as in Mooncake's traces.",
             ),
             Setting(
                 name="time_scale",

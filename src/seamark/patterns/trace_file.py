@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from os.path import expanduser, expandvars
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -16,7 +16,7 @@ TIME_KEYS = {"at_s": 1, "timestamp": 1000}
 """Keys of a time in a trace -> the number of their units in a second."""
 PROMPT_KEYS, OUTPUT_KEYS = ("prompt_tokens", "input_length"), ("output_tokens", "output_length")
 BLOCK_TOKENS = 512
-"""Tokens per block in Mooncake's `hash_ids`."""
+"""Tokens per block of `hash_ids` as Mooncake publishes them; other traces have other blocks."""
 DATES_S = (1e9, 4.1e9)
 """Seconds since 1970 from 2001 to 2099: a first time among them is a date, not the start of a load."""
 
@@ -25,13 +25,14 @@ DATES_S = (1e9, 4.1e9)
 class Row:
     """One request of a trace. A length is None if the file lacks it; a reply of 0 tokens counts as 1.
 
-    `blocks` identify the content of the prompt, BLOCK_TOKENS tokens each: equal ids have equal tokens.
+    `blocks` identify the content of the prompt, `block_tokens` tokens each: equal ids have equal tokens.
     """
 
     at_s: float
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     blocks: tuple[int, ...] = ()
+    block_tokens: int = BLOCK_TOKENS
     request_class: str | None = None
 
     @property
@@ -58,9 +59,14 @@ def recorded_arrivals(trace: str) -> Iterator[float]:
     return _read(trace, lambda rows, line, at_s: at_s)
 
 
-def recorded_rows(trace: str) -> Iterator[Row]:
+def recorded_rows(trace: str, block_tokens: int = BLOCK_TOKENS) -> Iterator[Row]:
     """Yield the requests of a file, in the order of `recorded_arrivals`, with lengths, blocks and class."""
-    return _read(trace, lambda rows, line, at_s: rows.row(line, at_s))
+    return _read(trace, lambda rows, line, at_s: rows.row(line, at_s, block_tokens))
+
+
+def counted_from(trace: str) -> str | None:
+    """Return the recorded time from which the times of a file are counted, None for 0. Raises as its rows do."""
+    return next(_read(trace, lambda rows, line, at_s: rows.began), None)
 
 
 def _read(trace: str, make: "Callable[[_JsonRows | _CsvRows, bytes, float], Made]") -> Iterator[Made]:
@@ -111,6 +117,11 @@ class _JsonRows:
                 raise ValueError(f"'{self._key}' is {first_s * own:.0f}, as {unit} since 1970; its unit is 1/{own} s")
         return 0.0
 
+    @property
+    def began(self) -> str | None:
+        """The time from which times are counted, if it is not 0."""
+        return f"{datetime.fromtimestamp(self._began_s, UTC):%Y-%m-%d %H:%M:%S} UTC" if self._began_s else None
+
     def at_s(self, line: bytes) -> float:
         """Return the time of a row. A row that begins with it, as in all known traces, is not parsed whole."""
         found = self._in_front.match(line)
@@ -124,7 +135,7 @@ class _JsonRows:
             raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, not a time")
         return value / TIME_KEYS[self._key] - self._began_s
 
-    def row(self, line: bytes, at_s: float) -> Row:
+    def row(self, line: bytes, at_s: float, block_tokens: int) -> Row:
         """Return a row, whose time is read already."""
         row = self._object(line)
         blocks, name = row.get("hash_ids", []), row.get("class")
@@ -136,16 +147,17 @@ class _JsonRows:
         if (
             blocks
             and prompt_tokens is not None
-            and not 0 <= BLOCK_TOKENS * len(blocks) - prompt_tokens < BLOCK_TOKENS
+            and not 0 <= block_tokens * len(blocks) - prompt_tokens < block_tokens
         ):
-            fits = math.ceil(prompt_tokens / BLOCK_TOKENS)
-            text = f"has {len(blocks)} ids for {prompt_tokens} tokens, which are {fits} blocks of {BLOCK_TOKENS}"
-            raise ValueError(f"{text}. Correct the length, or remove 'hash_ids'")
+            fits = math.ceil(prompt_tokens / block_tokens)
+            text = f"has {len(blocks)} ids for {prompt_tokens} tokens, which are {fits} blocks of {block_tokens}"
+            raise ValueError(f"{text}. Correct the length, set trace_block_tokens, or remove 'hash_ids'")
         return Row(
             at_s=at_s,
             prompt_tokens=prompt_tokens,
             output_tokens=self._length(row, OUTPUT_KEYS, 0),
             blocks=tuple(blocks),
+            block_tokens=block_tokens,
             request_class=name,
         )
 
@@ -190,6 +202,15 @@ class _CsvRows:
         self._minute: tuple[bytes | None, ...] = ()
         self._minute_s = 0.0
         self._began: tuple[float, float] | None = None
+        self._header = ", ".join(names)[:80]
+
+    @property
+    def began(self) -> str | None:
+        """The time from which times are counted, if it is not 0."""
+        minute_s, seconds = self._began or (0.0, 0.0)
+        if self._minute:
+            return f"{datetime.fromtimestamp(minute_s + seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{seconds:g} s" if seconds else None
 
     def at_s(self, line: bytes) -> float:
         """Return the time of a row."""
@@ -212,8 +233,12 @@ class _CsvRows:
         self._began = self._began or (self._minute_s, float(seconds))
         return self._minute_s - self._began[0] + (float(seconds) - self._began[1])
 
-    def row(self, line: bytes, at_s: float) -> Row:
-        """Return a row, whose time is read already."""
+    def row(self, line: bytes, at_s: float, block_tokens: int) -> Row:
+        """Return a row, whose time is read already. Raises ValueError if one length has a column and the other has
+        none."""
+        missing = [name for name, at in zip(self._names, self._lengths, strict=True) if at is None]
+        if len(missing) == 1:
+            raise ValueError(f"has no column '{missing[0]}'; the header is {self._header}. Add it")
         cells = [cell.strip(b' "\r\n').decode(errors="replace") for cell in line.split(b",")]
         prompt, output = (None if at is None or not cells[at] else cells[at] for at in self._lengths)
         return Row(

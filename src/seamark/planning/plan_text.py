@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import get_args
@@ -15,6 +16,7 @@ from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
+from seamark.patterns.trace_file import counted_from
 from seamark.planning.plan_answers import (
     ITEMS_BY,
     ItemCount,
@@ -346,6 +348,10 @@ def _notes(
         contained = site is not None and site.runtime == "apptainer"
         if service in services and (reason := services[service].unseen(contained=contained)):
             notes.append(f"{service}: {reason.strip()}")
+    for trace in dict.fromkeys(str(name) for trial in plan.trials if (name := trial.settings.get("trace"))):
+        with suppress(OSError, ValueError):
+            if began := counted_from(trace):
+                notes.append(f"times of {trace} are counted from its first row, {began}.")
     if plan.dataset is not None:
         notes.append(
             f"artifacts.dataset ({plan.dataset}): no driver reads a data set in this version. A run is refused until"

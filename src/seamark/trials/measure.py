@@ -168,7 +168,7 @@ def _failure(job: LoadJob, outcome: LoadOutcome, server: Server | None) -> LoadF
         category = own or ("disk_full" if full else "client_died")
         return LoadFailure(category=category, reason=reasons, log_tail=outcome.log_tail)
     if outcome.sent == 0 and outcome.items is None:  # a finite load may have been killed after its last item
-        reason = "no request was sent: the load ended before its first one was due"
+        reason = "no request was sent: the load ended before its first one was due. Raise duration_s or the rate"
         if job.kind == "program":
             reason = "the program recorded no sample"
         return LoadFailure(category="no_samples", reason=reason)

@@ -105,7 +105,7 @@ def run_quick_load(
         on_progress({path.name: _count(path) for path in folder.own_parts.glob("*.samples")})
 
     measured = measure(job, folder.own_parts, launcher=launcher, on_tick=tick)
-    if measured.failure is not None and measured.failure.category != "no_samples":
+    if measured.failure is not None and (measured.failure.category != "no_samples" or not measured.outcome.sent):
         raise LoadError(measured.failure.reason, measured.failure.log_tail)
     record = LoadRecord(
         trial=trial.id,

@@ -24,7 +24,7 @@ from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import http_request
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
-from seamark.patterns.trace_file import BLOCK_TOKENS, Row
+from seamark.patterns.trace_file import Row
 from seamark.platform.tls import reason_of, tls_context
 
 ROLES = ("user", "assistant")
@@ -151,7 +151,7 @@ class OpenAi(Wire):
         assert not isinstance(ids, str)
         empty = compact(self._document(replace(ask, prompts=[ids[:0]])))
         assert empty.endswith(b'"prompt":[]}')
-        blocks, size = [], BLOCK_TOKENS
+        blocks, size = [], ask.block_tokens
         for at, name in enumerate(ask.blocks):
             if name not in self._blocks:
                 self._blocks[name] = compact(ids[at * size : (at + 1) * size].tolist())[1:-1] + b","

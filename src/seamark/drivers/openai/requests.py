@@ -106,14 +106,15 @@ CONTENT, BLOCK, SHARED = 0, 1, 2
 class Ask:
     """Content of one request: prompts, their length in tokens, and the token limit of each reply.
 
-    `blocks` name the first blocks of a prompt of ids, which other requests share. With `turn`, the prompts are the
-    conversation of a session so far, user and model in turn.
+    `blocks` name the first blocks of a prompt of ids, of `block_tokens` each, which other requests share. With
+    `turn`, the prompts are the conversation of a session so far, user and model in turn.
     """
 
     prompts: Sequence[Prompt]
     prompt_units: int
     gen_tokens: int
     blocks: tuple[int, ...] = field(default=(), repr=False)
+    block_tokens: int = BLOCK_TOKENS
     turn: int = 0
 
 
@@ -253,9 +254,10 @@ class Asks:
                 f"trace: request {number + 1} has {length} tokens; the tokenizer alone adds {prompts.added}."
             )
         wanted = length - prompts.added
-        names = row.blocks[: -(-wanted // BLOCK_TOKENS)]
-        pieces = [self._block(seed, name) for name in names]
-        pieces.append(prompts.draw(max(0, wanted - BLOCK_TOKENS * len(names)), rng))
+        size = row.block_tokens
+        names = row.blocks[: -(-wanted // size)]
+        pieces = [self._block(seed, name, size) for name in names]
+        pieces.append(prompts.draw(max(0, wanted - size * len(names)), rng))
         tokens = np.concatenate(pieces)[:wanted]
         if not names and self._shared:
             shared = prompts.draw(max(0, self._shared - prompts.added), np.random.default_rng([seed, SHARED]))
@@ -263,11 +265,11 @@ class Asks:
         prompt = prompts.prompt(tokens)
         if number < VERIFIED_ROWS:
             prompts.check(prompt, length)
-        whole_blocks = names[: (wanted - 1) // BLOCK_TOKENS] if isinstance(prompts, Ids) else ()
-        return Ask(prompts=[prompt], prompt_units=length, gen_tokens=gen, blocks=whole_blocks)
+        whole_blocks = names[: (wanted - 1) // size] if isinstance(prompts, Ids) else ()
+        return Ask(prompts=[prompt], prompt_units=length, gen_tokens=gen, blocks=whole_blocks, block_tokens=size)
 
-    def _new_block(self, seed: int, name: int) -> Tokens:
-        return self._prompts.draw(BLOCK_TOKENS, np.random.default_rng([seed, BLOCK, name % 2**63]))
+    def _new_block(self, seed: int, name: int, size: int) -> Tokens:
+        return self._prompts.draw(size, np.random.default_rng([seed, BLOCK, name % 2**63]))
 
 
 def one_of(settings: Mapping[str, Value], name: str, allowed: tuple[str, ...]) -> str:

@@ -39,7 +39,8 @@ class RowBodies:
 
     def _rows(self) -> Iterator[Row]:
         trace, until_s = self.trace, self.load.length_s
-        rows = takewhile(lambda row: row.at_s * trace.time_scale < until_s, recorded_rows(trace.path))
+        rows = recorded_rows(trace.path, trace.block_tokens)
+        rows = takewhile(lambda row: row.at_s * trace.time_scale < until_s, rows)
         sent = islice(rows, self.load.requests)
         if trace.lengths:
             return sent
