@@ -35,7 +35,8 @@ WORKER_FILES = {
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
     *("storage/__init__.py", "storage/codec.py", "storage/documents.py", "storage/paths.py"),
 }
-"""What a worker needs of other rooms: the name of its node, the histogram of its schedule lag, files of questions."""
+"""What a worker needs of other rooms: secrets that settings refer to, the name of its node, the histogram of its
+schedule lag, files of questions."""
 WORKER_MODEL = {"dotted", "service", "load_profile", "sample", "failure", "digest", "scenario", "trial", "values"}
 LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")

@@ -82,6 +82,13 @@ def decoded(where: dict[str, Any], replies: list[str], cut_bytes: int) -> Any:
     return seen
 
 
+def request(where: dict[str, Any], host: str) -> Any:
+    """Give the first request to an endpoint of that name."""
+    there = Target(settings=where["settings"], data=Path(where["data"]), ports=where["ports"], host=host)
+    driver = s3.S3(there)
+    return bytes(driver.encode(driver.bodies(1, 1)[0])).decode()
+
+
 def main(argv: list[str]) -> int:
     print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
     return 0

@@ -198,7 +198,8 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
 
 def _of_standing(address: str) -> str:
     """Return the address of a persistent server as a URL; any other as it is."""
-    from seamark.services.runtimes.runtimes import PERSISTENT_PREFIX, persistent_endpoint
+    from seamark.planning.external_servers import PERSISTENT_PREFIX
+    from seamark.services.runtimes.runtimes import persistent_endpoint
 
     if not address.startswith(PERSISTENT_PREFIX):
         return address
@@ -308,7 +309,7 @@ def _request(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
         "url": url.geturl(),
         "method": method,
         "headers": _headers(url, arguments["headers"]),
-        "body": body and str(Path(body).resolve()),
+        "body_file": body and str(Path(body).resolve()),
     }
 
 

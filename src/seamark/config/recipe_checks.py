@@ -18,7 +18,7 @@ from seamark.model.load_profile import LONGEST_S, SHORTEST_TIMEOUT_S
 from seamark.model.service import GpuMemory, Health, Server, Service, SettingType
 
 PLACES = (
-    *("ports", "host", "data", "settings", "switches", "user", "node", "nodes", "addresses", "study"),
+    *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "study"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
 """Names allowed in the templates of a server; services/ replaces them."""
@@ -180,7 +180,7 @@ def _check_template(
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
         elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):
             mistakes.add(item, f"'{{{field}}}': no such part. Parts: {', '.join(parts)}.{did_you_mean(key, parts)}")
-        elif name in ("settings", "switches") and key not in settings:
+        elif name in ("settings", "switches", "words") and key not in settings:
             mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
         elif name == "switches" and settings[key] != "bool":
             mistakes.add(item, f"'{{{field}}}': only a setting of type bool is a switch.")

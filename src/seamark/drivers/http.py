@@ -1,4 +1,4 @@
-"""Any HTTP address: one request, again and again. What `bench load` sends when no API is named."""
+"""Any HTTP address: one request, again and again. Sent by `bench load` without an API, and for `http`."""
 
 import json
 import re
@@ -19,25 +19,33 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 WANTS_A_KEY = "It wants a key: export KEY=..., then add --header 'Authorization: Bearer env:KEY'."
 OF_THE_BODY = ("content-length", "transfer-encoding")
+PATH = re.compile(r"/[!-~]*")
+WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 class Http(Wire):
-    """Sends the request of its settings: `url`, `method`, `headers` (a JSON object) and `body` (a file); over https
-    with `tls` and `tls_ca_file`, see platform/tls.py."""
+    """Sends the request of its settings: `url`, else `path` of the service; `method`, `headers` (a JSON object), and
+    `body` (a text) or `body_file`; over https with `tls` and `tls_ca_file`, see platform/tls.py."""
 
     unit = "reply"
     body_count = 1
 
     def __init__(self, target: Target) -> None:
         settings = target.settings
-        self._url = urlsplit(str(settings["url"]))
-        self._method = str(settings.get("method") or "GET")
+        self._url = urlsplit(str(settings.get("url") or _url(target)))
+        body, file = settings.get("body"), settings.get("body_file")
+        if body is not None and file is not None:
+            raise UserError("body and body_file: a request has one body. Remove one of the two.")
+        self._content = (
+            Path(str(file)).read_bytes() if file is not None else body if body is None else str(body).encode()
+        )
+        self._method = str(settings.get("method") or ("GET" if self._content is None else "POST"))
+        if self._content is None and self._method in WITH_BODY:
+            self._content = b""
         self._headers = own_headers(settings)
-        body = settings.get("body")
-        self._content = None if body is None else Path(str(body)).read_bytes()
         self.kinds: Sequence[str] = (self._method.lower(),)
         secure = {**settings, "tls": settings.get("tls") or VERIFIED}
-        self.tls = tls_context(secure) if self._url.scheme == "https" else None
+        self.tls = tls_context(secure if self._url.scheme == "https" else settings)
 
     def address(self) -> tuple[str, int]:
         """Return host and port of the address."""
@@ -61,6 +69,15 @@ class Http(Wire):
     def decoder(self) -> HttpDecoder:
         """Return a decoder for one connection."""
         return HttpDecoder(headless=self._method == "HEAD")
+
+
+def _url(target: Target) -> str:
+    """Return the address of the setting `path` at the service's server."""
+    path = str(target.settings["path"])
+    if not PATH.fullmatch(path):
+        raise UserError(f"path: '{path}' is no path. Begin it with '/', and write other letters and blanks as %20.")
+    scheme = "http" if target.settings.get("tls") is None else "https"
+    return f"{scheme}://{target.host}:{target.ports['main']}{path}"
 
 
 def own_headers(settings: Mapping[str, Value]) -> dict[str, str]:

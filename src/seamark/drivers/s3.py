@@ -20,6 +20,7 @@ from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.sample import Failure
 from seamark.model.service import Value
+from seamark.platform.tls import UNVERIFIED, tls_context
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -69,19 +70,23 @@ def region() -> str:
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
-def endpoint(target: Target) -> str:
-    """Return the URL of the service."""
-    return f"http://{target.host}:{target.ports['main']}"
+def endpoint(target: Target, bucket: str = "") -> str:
+    """Return the URL of the service, or of a bucket that has a host name of its own there, as signatures have it:
+    without the usual port."""
+    scheme, usual = ("http", 80) if target.settings.get("tls") is None else ("https", 443)
+    port = target.ports["main"]
+    host = f"{bucket}.{target.host}" if bucket else target.host
+    return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
 
 
 class Signer:
     """Signs paths in advance (SigV4 in the query, payload unsigned)."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, endpoint: str) -> None:
         from botocore.auth import S3SigV4QueryAuth
         from botocore.awsrequest import AWSRequest
 
-        self._endpoint = endpoint(target)
+        self._endpoint = endpoint
         self._request = AWSRequest
         self._auth = S3SigV4QueryAuth(credentials(target), "s3", region(), expires=EXPIRES_S)
 
@@ -98,16 +103,21 @@ def client(target: Target) -> Any:
     import boto3
     from botocore.client import Config
 
-    keys = credentials(target)
+    keys, settings = credentials(target), target.settings
     return boto3.client(
         "s3",
         endpoint_url=endpoint(target),
+        verify=False if settings.get("tls") == UNVERIFIED else settings.get("tls_ca_file"),
         aws_access_key_id=keys.access_key,
         aws_secret_access_key=keys.secret_key,
         aws_session_token=keys.token,
         region_name=region(),
         config=Config(
-            s3={"addressing_style": "path"}, max_pool_connections=UPLOADS_AT_ONCE, retries={"max_attempts": 3}
+            s3={"addressing_style": settings.get("addressing") or PATH},
+            max_pool_connections=UPLOADS_AT_ONCE,
+            retries={"max_attempts": 3},
+            request_checksum_calculation="when_required",  # else in a form that many endpoints store as content
+            response_checksum_validation="when_required",
         ),
     )
 
@@ -121,6 +131,8 @@ def _require_room(target: Target, needed: int) -> None:
         )
 
 
+PATH, VIRTUAL = "path", "virtual"
+"""Where the bucket is named: first in the path, or first in the host name."""
 GET, PUT = "get", "put"
 KINDS = {"get": (GET,), "put": (PUT,), "mixed": (GET, PUT)}
 MAX_BODIES = 1 << 14
@@ -128,7 +140,7 @@ MAX_BODIES = 1 << 14
 
 
 class S3(Wire):
-    """GET and PUT of whole objects of one size by presigned URLs, path style, plain HTTP."""
+    """GET and PUT of whole objects of one size by presigned URLs."""
 
     unit = "operation"
 
@@ -137,8 +149,12 @@ class S3(Wire):
         self._operation = str(target.settings["operation"])
         self._object_bytes = whole(target.settings, "object_bytes")
         self._objects = whole(target.settings, "objects")
-        self._bucket = str(target.settings["bucket"])
-        self._host = f"{target.host}:{target.ports['main']}"
+        bucket = str(target.settings["bucket"])
+        virtual = target.settings.get("addressing") == VIRTUAL
+        self._endpoint = endpoint(target, bucket if virtual else "")
+        self._host = self._endpoint.partition("://")[2]
+        self._prefix = "" if virtual else f"/{bucket}"
+        self.tls = tls_context(target.settings)
         self.kinds: Sequence[str] = KINDS[self._operation]
         self.body_count = min(self._objects, MAX_BODIES) * len(self.kinds)
         """Each object once per kind, as far as signing takes at most seconds."""
@@ -162,7 +178,7 @@ class S3(Wire):
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request, signed for as long as S3 allows (7 days); every PUT has the same payload behind it."""
         name, key = body.content
-        path = self._signer.path(name.upper(), f"/{self._bucket}/{key}")
+        path = self._signer.path(name.upper(), f"{self._prefix}/{key}")
         if name == GET:
             return http_request("GET", path, host=self._host)
         headers = {"Content-Length": str(self._object_bytes)}
@@ -174,7 +190,7 @@ class S3(Wire):
 
     @cached_property
     def _signer(self) -> Signer:
-        return Signer(self._target)
+        return Signer(self._target, self._endpoint)
 
     @cached_property
     def _payload(self) -> bytes:
@@ -226,6 +242,7 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
     be read and written.
     """
     from boto3.s3.transfer import TransferConfig
+    from botocore.exceptions import ClientError
 
     settings = target.settings
     bucket = settings["bucket"]
@@ -234,8 +251,11 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
         _require_room(target, 2 * objects * size)
     started = time.monotonic()
     s3 = client(target)
-    if bucket not in [found["Name"] for found in s3.list_buckets()["Buckets"]]:
-        s3.create_bucket(Bucket=bucket)
+    try:
+        s3.head_bucket(Bucket=bucket)
+    except ClientError as error:  # of any other error the first PUT tells more: a HEAD has no body
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+            s3.create_bucket(Bucket=bucket)
     content = payload(size)
     # sequential: gateways buffer parts that arrive early
     parts = TransferConfig(multipart_threshold=part, multipart_chunksize=part, use_threads=False)

@@ -1,5 +1,6 @@
 """A service: its settings, the start of its server, the abilities of its driver. Decoded from config/services."""
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,9 +13,13 @@ Role = Literal["deployment", "workload", "policy"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
 LoadKind = Literal["requests", "finite", "program"]
 Origin = Literal["measured", "simulated"]
-Component = Literal["storage", "vectordb", "inference", "evaluation", "pipeline", "simulation", "program", "null"]
+Component = Literal[
+    "storage", "vectordb", "inference", "evaluation", "pipeline", "simulation", "program", "other", "null"
+]
 """`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done.
 `program`: a Task of the driver, which runs once and records itself."""
+WORDS = re.compile(r"\{words\[(\w+)\]\}")
+"""A word of a server's command that stands for all words of the command line in a setting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +118,9 @@ class Server:
 
     `secrets` are files of `{data}` that set-up writes for the load: if the server runs as another user, they belong
     to the user of the run, and the server cannot read them. `inner_ports` are ports that no client needs, so a site
-    with an external server need not name them. A deployment with fewer nodes or GPUs than `fewest_nodes` or
+    with an external server need not name them; `external_variables` are environment variables that the load needs
+    there, such as a key. `{words[NAME]}` as a whole word of `command` stands for the words of the command line in a
+    setting. A deployment with fewer nodes or GPUs than `fewest_nodes` or
     `fewest_gpus` is refused.
     """
 
@@ -136,6 +143,12 @@ class Server:
     fewest_nodes: int = 1
     fewest_gpus: int = 0
     network_environment: Mapping[str, str] = field(default_factory=dict)
+    external_variables: tuple[str, ...] = ()
+
+    @property
+    def own_commands(self) -> tuple[str, ...]:
+        """Names of the settings that are command lines of the server."""
+        return tuple(match[1] for word in self.command if (match := WORDS.fullmatch(word)))
 
     @property
     def spans(self) -> bool:

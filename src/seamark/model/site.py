@@ -125,6 +125,9 @@ class Site:
     `machine` is the name under which results of this machine are kept (None: that of the node, or of the site if it
     has a batch system): trials measured under another name do not count as measured here.
 
+    With `runtime: external`, `address` is that of the server, and `ports` are further ports of it by the names that
+    its recipe gives them, such as `metrics`.
+
     A batch job requests the GPUs of each node by `--gres` or by `--gpus-per-node`, and gets `job_options` as well. A
     user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A job
     that is pending for `queue_deadline_s` is cancelled (None: never), so that a run ends even if its job is held.
@@ -148,6 +151,7 @@ class Site:
     profile: str = "default"
     runtime: Literal["venv", "apptainer", "external"] = "venv"
     address: str = "127.0.0.1"
+    ports: Mapping[str, int] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
     images: Images = field(default_factory=Images)
     modules: tuple[str, ...] = ()

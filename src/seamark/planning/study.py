@@ -64,7 +64,7 @@ class Study:
             partial(config_folder, root),
         )
         name = site if site is not None else read.site or "local"
-        known = _WithParties(services)
+        known = _Known(services, external=site_of(root, name).runtime == "external")
         return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=known, lanes=lanes)
 
     @classmethod
@@ -238,7 +238,7 @@ class Study:
 
     def require_environments(self) -> None:
         """Raise SiteError if a service of the plan cannot be started on this site, before anything runs."""
-        if self.site.runtime != "venv":
+        if self.site.runtime == "apptainer":
             return
         lacking = []
         for name in sorted({deployment.service for deployment in self.plan.served}):
@@ -254,11 +254,14 @@ class Study:
             raise SiteError(*lacking)
 
     def require_drivers(self) -> None:
-        """Raise UserError if a driver of the plan cannot be loaded, or reads a setting that its recipe lacks, and for
-        objectives that its service can never have."""
+        """Raise UserError if a driver of the plan cannot be loaded, or reads a setting that its recipe lacks, for a
+        server that cannot be reached or started, and for objectives that its service can never have."""
         from seamark.planning.driver_check import require_drivers
+        from seamark.planning.external_servers import require_servers
         from seamark.planning.objective_check import require_objectives
 
+        site_file = config_folder(self.root, "sites") / f"{self.site_name}.yaml"
+        require_servers(self.plan, self.services, self.site, site_file, self.scenario.lines)
         require_drivers(self.plan, self.services, config_folder(self.root, "services"), self.scenario.lines)
         require_objectives(self.scenario, self.plan, self.services)
 
@@ -318,14 +321,21 @@ class Study:
         return self._indexed(scenario)[2]
 
 
-class _WithParties(Mapping[str, Service]):
-    """The recipes, and the service that stands for several parties, which has none and is in no listing."""
+class _Known(Mapping[str, Service]):
+    """The recipes, and the service that stands for several parties, which has none and is in no listing.
 
-    def __init__(self, recipes: Mapping[str, Service]) -> None:
-        self._recipes = recipes
+    Beside an `external` server nothing is installed for a service whose loads need nothing of its environment.
+    """
+
+    def __init__(self, recipes: Mapping[str, Service], *, external: bool) -> None:
+        self._recipes, self._external = recipes, external
 
     def __getitem__(self, name: str) -> Service:
-        return PARTIES if name == PARTIES.name and name not in self._recipes else self._recipes[name]
+        if name == PARTIES.name and name not in self._recipes:
+            return PARTIES
+        service = self._recipes[name]
+        plain = self._external and service.container is not None and service.container.plain_client
+        return replace(service, environment=None) if plain else service
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._recipes)

@@ -13,10 +13,10 @@ from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Container, Part, PartImage, Server, Service
 from seamark.model.site import Pinning, Site
 from seamark.model.trial import PARTY, Deployment
+from seamark.planning.external_servers import PERSISTENT_PREFIX, external_address
 from seamark.planning.study import Study
 from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
-from seamark.services.runtimes.runtimes import PERSISTENT_PREFIX
 from seamark.storage.redaction import masked_address, masked_command, masked_variables, redacted_text
 
 SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")
@@ -95,7 +95,7 @@ def _address(study: Study, deployment: Deployment) -> str | None:
     """Return the address of an external server, of the deployment's settings, else of the site; None for others."""
     if study.site.runtime != "external" or study.services[deployment.service].server is None:
         return None
-    return str(deployment.settings.get("address") or study.site.address)
+    return external_address(study.site, deployment.settings)
 
 
 def _machine(study: Study) -> str:

@@ -16,6 +16,7 @@ from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.platform.process_tree import die_with_parent
 
 TAIL_LINES = 20
+LONGEST_REASON = 500
 
 
 class PreparationError(Exception):
@@ -58,7 +59,8 @@ def run_preparation(
                 process.kill()
                 process.wait()
         if reason is None and process.returncode != 0:
-            reason = f"ended with exit code {process.returncode}"
+            said = facts.read_text(encoding="utf-8") if facts.exists() else ""
+            reason = f"ended with exit code {process.returncode}{said and ': '}{said}"
         if reason is not None:
             tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
             raise PreparationError(f"{hook} of {driver} {reason}", tail)
@@ -105,6 +107,11 @@ def main(argv: list[str]) -> int:
     die_with_parent()
     task = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
     target = Target(**(task["target"] | {"data": Path(task["target"]["data"])}))
-    facts = call_hook(task["driver"], task["hook"], target, task["seed"])
+    try:
+        facts = call_hook(task["driver"], task["hook"], target, task["seed"])
+    except Exception as error:  # what a server or a library says, such as a refused password, is the reason
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
+        Path(argv[1]).write_text(said, encoding="utf-8")
+        raise
     Path(argv[1]).write_text(json.dumps(dict(facts), allow_nan=False), encoding="utf-8")
     return 0

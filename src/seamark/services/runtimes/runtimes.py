@@ -3,6 +3,7 @@ of an external server."""
 
 import getpass
 import os
+import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ import seamark
 from seamark.errors import SiteError
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
+from seamark.planning.external_servers import PERSISTENT_PREFIX, external_address, host_and_ports
 from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.privilege import as_user, user_for
 from seamark.platform.process_variables import CUDA, THREADS, gpu_variables, thread_variables
@@ -191,38 +193,29 @@ def _of_lane() -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-PERSISTENT_PREFIX = "standing/"
-"""First part of the address of a persistent server, and its folder in the results."""
-
-
 def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int]]:
-    """Return host and ports of a server that Seamark does not run.
+    """Return host and ports of a server that Seamark does not run: those that are named, or, with the address
+    `standing/ID`, those of the persistent server. SiteError if a persistent server does not run, or is another
+    service's."""
+    settings, site = spec.deployment.settings, spec.site
+    address = external_address(site, settings)
+    if not address.startswith(PERSISTENT_PREFIX):
+        return host_and_ports(site, spec.service.name, server, settings)
+    endpoint = persistent_endpoint(spec.folder.results, address)
+    if not set(server.ports) <= endpoint.ports.keys():
+        raise SiteError(f"{address}: this is a server of '{endpoint.service}', not of '{spec.service.name}'.")
+    return endpoint.host or "", {name: endpoint.ports[name] for name in server.ports}
 
-    The setting `address`, else the site's, is `host` or `host:port`; that port is the recipe's first. Every other
-    port is the setting `<name>_port`. `standing/ID` is the address of a persistent server, with all its ports.
-    SiteError names a missing port.
-    """
-    address = str(spec.deployment.settings.get("address") or spec.site.address)
-    if address.startswith(PERSISTENT_PREFIX):
-        endpoint = persistent_endpoint(spec.folder.results, address)
-        return endpoint.host or "", {name: endpoint.ports[name] for name in server.ports}
-    if "://" in address:
-        raise SiteError(
-            f"service '{spec.service.name}' at '{address}': not an address. Write it as host:port; for https set"
-            " tls: verified in the workload, where the service has that setting."
-        )
-    host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
-    names = [name for name in server.ports if name not in server.inner_ports]
-    ports: dict[str, Any] = {name: spec.deployment.settings.get(f"{name}_port") for name in names}
-    if first and names:
-        ports[names[0]] = first
-    missing = [name for name, port in ports.items() if not str(port or "").isdigit()]
-    if missing:
-        raise SiteError(
-            f"service '{spec.service.name}' at '{address}': no port for {', '.join(missing)}. Write the address as"
-            " host:port, and further ports as settings <name>_port."
-        )
-    return host, {name: int(port) for name, port in ports.items()}
+
+def copy_secrets(spec: LaunchSpec, server: Server) -> None:
+    """Copy what the load needs to log in to a persistent server, such as its password; nothing for other servers."""
+    address = external_address(spec.site, spec.deployment.settings)
+    if not address.startswith(PERSISTENT_PREFIX):
+        return
+    data = Path(persistent_endpoint(spec.folder.results, address).data or "")
+    for name in server.secrets:
+        if (data / name).is_file():
+            shutil.copy(data / name, spec.data / name)
 
 
 def persistent_endpoint(results: Path, address: str) -> Endpoint:

@@ -46,7 +46,7 @@ from seamark.services.supervisor.control_files import (
 )
 from seamark.services.supervisor.events import log_tail, timestamp
 from seamark.services.supervisor.kv_tokens import counted_kv_tokens
-from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.services.supervisor.launch_spec import LaunchSpec, printed
 from seamark.storage.documents import read_or_none, write
 from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded
 
@@ -95,7 +95,7 @@ def serve(
         return answer
     spec = LaunchSpec(
         deployment=deployment,
-        service=service,
+        service=_with_probe(service, deployment),
         site=site,
         folder=DeploymentFolder(root=folder.root.resolve()),
         scenario=scenario,
@@ -154,6 +154,15 @@ def serve_planned(
         identity=identity,
         evict=evict,
     )
+
+
+def _with_probe(service: Service, deployment: Deployment) -> Service:
+    """Return a recipe with the path of its health probe filled in; without one a TCP connection has to do."""
+    if service.server is None or "{" not in service.server.health.path:
+        return service
+    path = service.server.health.path.format(settings=printed(deployment.settings))
+    health = replace(service.server.health, path=path, probe=service.server.health.probe if path else "tcp")
+    return replace(service, server=replace(service.server, health=health))
 
 
 def _environment(

@@ -3,7 +3,8 @@
 import ssl
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,15 @@ from seamark.services.supervisor.events import FailedError
 PROBE_TIMEOUT_S = 2.0
 """Total time-out of an HTTP or TCP probe; a command may take twice as long."""
 ServerState = Literal["waiting", "healthy", "port_taken"]
+GOOD, ANSWERED = range(200, 300), range(200, 500)
+"""HTTP statuses of a probe that succeeded, and of a server that answers, if only that it has no such path."""
+
+
+def probe_from_outside(health: Health, ports: Mapping[str, int]) -> Health:
+    """Return the probe of a server that runs already: a TCP connection in place of a command, which lies in the
+    server's environment, and of a port that is not known."""
+    port = health.port if health.port in ports else next(iter(ports))
+    return health if health.probe != "command" and port == health.port else replace(health, probe="tcp", port=port)
 
 
 def server_state(
@@ -28,13 +38,15 @@ def server_state(
     folder: Path,
     pids: Sequence[int] | None,
     tls: ssl.SSLContext | None = None,
+    refusals: bool = False,
 ) -> ServerState:
     """Return the state of a server whose processes are `pids`.
 
     'port_taken' when a socket of any other process listens on one of its ports, whatever the probe returns;
     'healthy' when the probe succeeds and the socket on the probed port belongs to the server. With `pids` None, for a
-    server that Seamark did not start, the probe alone decides. `command` is health.command with its templates filled.
-    `tls` is None for plain HTTP. Raises FailedError for a certificate that fails verification.
+    server that Seamark did not start, the probe alone decides; with `refusals` an HTTP status 3xx or 4xx is an answer
+    too: another program with the same API may have no such path. `command` is health.command with its templates
+    filled. `tls` is None for plain HTTP. Raises FailedError for a certificate that fails verification.
     """
     if pids is not None:
         before = owners(ports, pids)
@@ -42,7 +54,17 @@ def server_state(
             return "port_taken"
         if ports and before[health.port] == "nobody":
             return "waiting"
-    if not answers(health, host=host, ports=ports, command=command, environment=environment, folder=folder, tls=tls):
+    statuses = ANSWERED if refusals else GOOD
+    if not answers(
+        health,
+        host=host,
+        ports=ports,
+        command=command,
+        environment=environment,
+        folder=folder,
+        tls=tls,
+        statuses=statuses,
+    ):
         return "waiting"
     if pids is None or not ports:
         return "healthy"
@@ -59,10 +81,11 @@ def answers(
     environment: Mapping[str, str],
     folder: Path,
     tls: ssl.SSLContext | None = None,
+    statuses: Collection[int] = GOOD,
 ) -> bool:
-    """Return whether one probe succeeds: HTTP status 2xx, a TCP connection, or a command that exits with 0."""
+    """Return whether one probe succeeds: one of `statuses`, a TCP connection, or a command that exits with 0."""
     if health.probe == "http":
-        return _http(host, ports[health.port], health.path, tls)
+        return _http(host, ports[health.port], health.path, tls, statuses)
     if health.probe == "tcp":
         return accepts(host, ports[health.port])
     return _command(command, environment, folder)
@@ -77,9 +100,9 @@ def accepts(host: str, port: int) -> bool:
     return True
 
 
-def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None) -> bool:
+def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None, statuses: Collection[int]) -> bool:
     try:
-        return 200 <= fetch(host, port, path, limit_s=PROBE_TIMEOUT_S, tls=tls, head_alone=True).status < 300
+        return fetch(host, port, path, limit_s=PROBE_TIMEOUT_S, tls=tls, head_alone=True).status in statuses
     except ssl.SSLCertVerificationError as error:
         raise FailedError(
             "server_never_healthy",

@@ -1,5 +1,6 @@
 """Launch spec: the input of a supervisor, and the commands made from a recipe's templates."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from seamark.dispatch.job import gpus_per_node
 from seamark.dispatch.placement import Place
 from seamark.errors import UserError
-from seamark.model.service import Service, Value
+from seamark.model.service import WORDS, Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.platform.process_tree import SESSION_NICE
@@ -115,8 +116,12 @@ class Template:
             ) from cause
 
     def fill_all(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """Return every string filled."""
-        return tuple(self.fill(text) for text in texts)
+        """Return every string filled; one that stands for a command line becomes its words."""
+        return tuple(self.fill(word) for text in texts for word in self._words(text))
+
+    def _words(self, text: str) -> list[str]:
+        match = WORDS.fullmatch(text)
+        return shlex.split(self.values["settings"][match[1]]) if match else [text]
 
 
 def _placeholder(name: str, value: object) -> str:

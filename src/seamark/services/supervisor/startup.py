@@ -16,10 +16,10 @@ from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, placed_split, split_cores
-from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
+from seamark.services.runtimes.runtimes import copy_secrets, external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_control_file
 from seamark.services.supervisor.events import EndedError, FailedError, log_event, timestamp
-from seamark.services.supervisor.health import server_state
+from seamark.services.supervisor.health import probe_from_outside, server_state
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.process import node_monitors, probe_tls
@@ -27,6 +27,9 @@ from seamark.services.supervisor.process_group import Member, ProcessGroup, plac
 from seamark.telemetry.process import ProcessTree, listener
 from seamark.telemetry.prometheus import Prometheus
 from seamark.telemetry.sampler import Sampler
+
+EXTERNAL_WAIT_S = 60.0
+"""Longest wait for a server that should run already: the recipe's own limit is for one that loads its model."""
 
 
 class Startup:
@@ -56,7 +59,8 @@ class Startup:
             if self.group:
                 self.group.set_up(self.liveness.tick)
         with self._phase("stage"):
-            self._run_hook("stage")
+            if self.spec.site.runtime != "external":  # it makes what a server is started with
+                self._run_hook("stage")
         with self._phase("start"):
             self._start(server)
         with self._phase("populate"):
@@ -98,6 +102,7 @@ class Startup:
         self.split = self._split(server, server_here=here)
         if placement is None:
             self.host, self.ports = external_ports(self.spec, server)
+            copy_secrets(self.spec, server)
             return
         self.group = ProcessGroup(self.spec, placement, self.split.server)
         self.liveness.exit_reason = self.group.exit_reason
@@ -171,8 +176,9 @@ class Startup:
             time.sleep(health.interval_s)
 
     def _wait_for_external(self, server: Server) -> None:
-        health = server.health
-        deadline_s = time.monotonic() + health.timeout_s
+        health, refusals = probe_from_outside(server.health, self.ports), self.spec.service.setting("health") is None
+        wait_s = min(health.timeout_s, EXTERNAL_WAIT_S)
+        deadline_s = time.monotonic() + wait_s
         while True:
             self.liveness.tick()
             state = server_state(
@@ -184,11 +190,13 @@ class Startup:
                 folder=self.spec.data,
                 pids=None,
                 tls=probe_tls(self.spec),
+                refusals=refusals,
             )
             if state == "healthy":
                 return
             if time.monotonic() >= deadline_s:
-                raise FailedError("server_never_healthy", f"No answer to the health probe in {health.timeout_s:g} s.")
+                at = f"{self.host}:{self.ports[health.port]}{health.path if health.probe == 'http' else ''}"
+                raise FailedError("server_never_healthy", f"{at}: no answer to the health probe in {wait_s:g} s.")
             time.sleep(health.interval_s)
 
     def _tick_before_healthy(self, member: Member) -> None:

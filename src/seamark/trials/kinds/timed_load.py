@@ -85,6 +85,8 @@ def measured_with_retries(
         load = attempt_once(context, trial, folder, attempt, parent_pid)
         if load.ok or attempt > max_retries or not can_pass(load.category, context.service.failures):
             break
+        if not context.endpoint().ok:  # its server did not come up, and no attempt starts one
+            break
         write(folder.load, load)
         put_aside(folder)
         _pause(context, 2 ** (attempt - 1), parent_pid)

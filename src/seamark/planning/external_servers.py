@@ -1,0 +1,131 @@
+"""Servers of the user's own, one that runs already or one of a command: what a plan can find wrong with them."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from seamark.config.extends import load_merged
+from seamark.config.recipe_checks import check_program_texts
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import Mistake, SiteError, UserError, did_you_mean
+from seamark.model.service import Server, Service, Value
+from seamark.model.site import Site
+from seamark.model.trial import Plan
+
+PERSISTENT_PREFIX = "standing/"
+"""First part of the address of a persistent server, and its folder in the results."""
+COMMAND_PLACES = ("ports[main]", "host", "study", "data")
+"""What a command in a scenario can name; a recipe's knows more."""
+
+
+def external_address(site: Site, settings: Mapping[str, Value]) -> str:
+    """Return the address of an external server: the setting `address`, else the site's."""
+    return str(settings.get("address") or site.address)
+
+
+def host_and_ports(
+    site: Site, service: str, server: Server, settings: Mapping[str, Value]
+) -> tuple[str, dict[str, int]]:
+    """Return host and ports of a server that Seamark does not run, by the names in its recipe.
+
+    The address is `host` or `host:port`; that port is the recipe's first. Further ports are in `ports` of the site,
+    or in settings called <name>_port. That of metrics and inner ones may be missing, unless a setting names one, such
+    as `protocol: grpc`. Raises SiteError.
+    """
+    address = external_address(site, settings)
+    if "://" in address:
+        raise SiteError(
+            f"service '{service}' at '{address}': not an address. Write it as host:port; for https set"
+            " tls: verified in the workload, where the service has that setting."
+        )
+    host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
+    ports: dict[str, object] = {name: settings.get(f"{name}_port") or site.ports.get(name) for name in server.ports}
+    if first and ports:
+        ports[server.ports[0]] = first
+    optional = {server.metrics_port, *server.inner_ports} - {*server.ports[:1], *settings.values()}
+    ports = {name: port for name, port in ports.items() if port is not None or name not in optional}
+    if missing := [name for name, port in ports.items() if not _is_port(port)]:
+        raise SiteError(
+            f"service '{service}' at '{address}': no port for {', '.join(missing)}. Write the address as"
+            " host:port, and further ports in the site as 'ports: {NAME: NUMBER}'."
+        )
+    return host, {name: int(str(port)) for name, port in ports.items()}
+
+
+def _is_port(port: object) -> bool:
+    return str(port).isdecimal() and 0 < int(str(port)) <= 65535
+
+
+def require_servers(
+    plan: Plan, services: Mapping[str, Service], site: Site, site_file: Path, lines: Mapping[str, str]
+) -> None:
+    """Raise UserError with a line for each server of the plan that cannot be reached or started as it is written.
+
+    `lines` has the place of each part of the scenario.
+    """
+    mistakes = Mistakes()
+    served = {trial.service: service for trial in plan.measured if (service := services[trial.service]).server}
+    tree = load_merged(site_file, mistakes) if site.runtime == "external" and served else None
+    if tree is not None:
+        _check_ports(tree, site, served, mistakes)
+    for trial in plan.measured if site.runtime == "external" else ():
+        if trial.service in served and tree is not None:
+            _check_external(tree, site, served[trial.service], trial.settings, mistakes)
+    for trial in plan.measured if site.runtime != "external" else ():
+        for name in server.own_commands if (server := services[trial.service].server) else ():
+            _check_command(_item(lines, name, trial.settings.get(name)), trial.service, mistakes)
+    if mistakes.noted:
+        raise UserError(*mistakes.noted)
+
+
+def _check_ports(tree: Item, site: Site, services: Mapping[str, Service], mistakes: Mistakes) -> None:
+    known = {port for service in services.values() if service.server for port in service.server.ports}
+    for name in site.ports:
+        if name not in known:
+            named = f"{', '.join(services)}. Ports: {', '.join(sorted(known))}.{did_you_mean(name, known)}"
+            mistakes.add(tree.at(["ports", name]), f"no such port of {named}", "unknown_name")
+
+
+def _check_external(
+    tree: Item, site: Site, service: Service, settings: Mapping[str, Value], mistakes: Mistakes
+) -> None:
+    if service.server is None or external_address(site, settings).startswith(PERSISTENT_PREFIX):
+        return
+    at = tree.at(["address"])
+    try:
+        host_and_ports(site, service.name, service.server, settings)
+    except SiteError as error:
+        mistakes.add(at, str(error))
+    for name in service.server.external_variables:
+        if not os.environ.get(name):
+            text = f"service '{service.name}': the variable {name} is not set, and its server wants it."
+            mistakes.add(at, f"{text} `export {name}=...` first.", "missing")
+
+
+def _item(lines: Mapping[str, str], name: str, value: Value) -> Item:
+    """Return a setting of a scenario with its place, that of `service` if it is not written there."""
+    places = [place for wanted in (name, "service") for key, place in lines.items() if key.split(".")[-1] == wanted]
+    at = Mistake.at(places[0] if places else "", "", "invalid")
+    return Item(value=value, file=at.file or "", line=at.line or 1, path=at.path or name)
+
+
+def _check_command(item: Item, service: str, mistakes: Mistakes) -> None:
+    """Note what is wrong with the command line in a setting."""
+    example = "'command: python3 {study}/server.py --port {ports[main]}'"
+    if item.value is None:
+        text = f"'{service}' starts your server. Write {example}, or choose a site with 'runtime: external'."
+        mistakes.add(item, text, "missing")
+        return
+    try:
+        words = shlex.split(str(item.value))
+        for word in words:
+            word.format(ports={"main": 1}, host="", study="", data="")
+    except (ValueError, LookupError, AttributeError) as error:
+        places = ", ".join(f"{{{each}}}" for each in COMMAND_PLACES)
+        mistakes.add(item, f"no command line ({error}). It may name {places}; a brace is written twice.")
+        return
+    if "{ports[main]}" not in str(item.value):
+        mistakes.add(item, f"lacks {{ports[main]}}, the port that is chosen for it. Write one text, as {example}.")
+    check_program_texts(replace(item, value=[replace(item, value=word) for word in words]), mistakes)
