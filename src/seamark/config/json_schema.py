@@ -338,7 +338,7 @@ def _object(form: type) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": required(form),
+        "required": list(required(form)),
         "properties": {name: schema_of(hint) for name, hint in hints(form).items()},
     }
 
