@@ -128,8 +128,8 @@ def test_whatever_the_environment_says_bench_ends_with_a_code_of_its_own(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--duration", "inf"], "--duration inf: inf is not a number that a setting can have."),
-        (["--duration", "nan"], "--duration nan"),
+        (["--duration", "inf"], "'--duration': inf is no finite number"),
+        (["--duration", "nan"], "'--duration': nan"),
         (["--pattern", "poisson", "--rate", "1e8"], "--rate 100000000.0: 100000000 is too large: at most 1000000"),
         (["--set", "concurency=5"], "--set concurency: no setting of this load. Did you mean 'concurrency'?"),
         (["--set", "concurrency=many"], "--set concurrency=many: expected a whole number."),

@@ -118,11 +118,11 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     slos = tuple(map(_slo, arguments["slos"]))
     require_said_once(_given(), arguments["more"], None if api else OF_THE_API)
     known = known_settings(arguments["pattern"], api=api)
+    given = arguments["output"]
+    output = None if given is None else output_file(given, "--output", "samples.parquet")
     settings = load_settings(arguments, known)
     secure = _secure(url, arguments)
     tls = tls_context(secure)
-    given = arguments["output"]
-    output = None if given is None else output_file(given, "--output", "samples.parquet")
     launcher = launcher_of(arguments["carrier"], arguments["carrier_address"], arguments["carrier_python"])
     asks = _prompts(url, arguments, known) if api else _request(url, arguments)
     here = arguments["carrier"] == "local"

@@ -71,7 +71,8 @@ def test_another_content_of_a_preset_is_another_trial_and_presets_are_levels_lik
     [
         (
             "  mix: busy_our\n",
-            "'busy_our' is no preset. Presets in config/mixes: broken, busy_hour. Did you mean 'busy_hour'?",
+            "'busy_our' is no preset. Presets in config/mixes: broken, busy_hour, chat_and_search. Did you mean"
+            " 'busy_hour'?",
         ),
         ("  mix: [busy_hour, busy_hour]\n", "a mix above reads the same, 'busy_hour'. Remove one."),
         ("  mix: ../mixes/busy_hour\n", "is no preset. Presets in config/mixes"),
