@@ -5,6 +5,7 @@ SCENARIO ?= config/scenarios/quickstart.yaml
 WORKERS ?= 2
 SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 HERE := --ignore=tests/cluster
+SLOWEST := --durations=40 --durations-min=5
 QUICK := not services and not e2e and not cluster and not slow and not sweep and not serial
 UV_ALONE := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: -r envs/uv.lock
 TIER ?= test
@@ -33,10 +34,10 @@ test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and w
 	$(MAKE) --jobs=2 --keep-going test-slurm test-apptainer
 
 test-here: .venv/dev
-	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.test)"
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) $(SLOWEST) -m "$(PARALLEL.test)"
 
 test-serial: .venv/dev # what measures time runs while nothing else does
-	$(BIN)/pytest $(HERE) -m "$(SERIAL.test)"
+	$(BIN)/pytest $(HERE) $(SLOWEST) -m "$(SERIAL.test)"
 
 test-sweep: .venv/dev # the longest files have hundreds of cases, so cases are shared out, not files
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=load $(HERE) --ignore=tests/e2e -m "sweep and not serial"
@@ -45,10 +46,10 @@ test-sweep: .venv/dev # the longest files have hundreds of cases, so cases are s
 	$(BIN)/pytest tests/cluster -m sweep
 
 test-slurm: .venv/dev
-	$(BIN)/pytest -m "not sweep" tests/cluster/test_slurm_*.py
+	$(BIN)/pytest $(SLOWEST) -m "not sweep" tests/cluster/test_slurm_*.py
 
 test-apptainer: .venv/dev
-	$(BIN)/pytest -m "not sweep" tests/cluster/test_apptainer_*.py
+	$(BIN)/pytest $(SLOWEST) -m "not sweep" tests/cluster/test_apptainer_*.py
 
 coverage: .venv/dev ## lines and branches that tests reach, also in processes that they start; TIER=quick for those of `check`
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.$(TIER))" --cov --cov-report=
