@@ -18,11 +18,11 @@ def test_what_is_drawn_comes_in_the_order_of_the_tasks():
     assert [block.text for (block,) in draw_in_parallel(tasks)] == [str(number) for number in range(7)]
 
 
-def test_figures_are_counted_as_they_are_drawn_and_the_last_count_is_whole():
+def test_what_is_drawn_is_counted_and_the_total_stays():
     picture = Picture(name="a", alt="", caption="", svg=b"", width_px=1, height_px=1)
     said: list[str] = []
     draw_in_parallel([lambda: [picture, picture], lambda: [Text(text="none")], lambda: [picture]], said.append)
-    assert said == ["2 of 4 figures", "2 of 3 figures", "3 of 3 figures"]
+    assert said == ["1 of 3 parts", "2 of 3 parts", "3 of 3 parts"]
 
 
 def test_a_figure_that_cannot_be_drawn_says_why():

@@ -58,7 +58,7 @@ RUN, COMPARED, PREDICTED, FRONTS = "", "=", "~", "/"
 def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str], object] = lambda _: None) -> Path:
     """Write index.html, report.md and figures/ of one scenario and return the path of index.html.
 
-    `say` gets `12 of 29 figures` as they are drawn.
+    `say` gets `12 of 29 parts` as the figures are drawn.
     `scenario_folder` is the scenario's folder of results, with plan.json and summary.json in it; the report goes
     to a folder of the same name below `reports_folder`. No samples are read. Raises ValueError when plan or summary
     are damaged and FileNotFoundError when they are missing.
@@ -248,7 +248,7 @@ _tasks: Sequence[Task] = ()
 def draw_in_parallel(tasks: Sequence[Task], say: Callable[[str], object] = lambda _: None) -> list[Sequence[Block]]:
     """Run tasks in forked processes; return their results in order. Raises the first exception of a task.
 
-    `say` gets the number of drawn figures and of all; a task that is not done counts as one.
+    `say` gets the number of tasks that are done and of all: how many figures a task draws is known at its end.
     """
     many = min(len(tasks), len(os.sched_getaffinity(0)), MOST)
     if many < 2:
@@ -261,11 +261,9 @@ def draw_in_parallel(tasks: Sequence[Task], say: Callable[[str], object] = lambd
 
 def _counted(results: Iterable[Sequence[Block]], tasks: int, say: Callable[[str], object]) -> list[Sequence[Block]]:
     drawn: list[Sequence[Block]] = []
-    figures = 0
     for blocks in results:
         drawn.append(blocks)
-        figures += sum(isinstance(block, Picture) for block in blocks)
-        say(f"{figures} of {figures + tasks - len(drawn)} figures")
+        say(f"{len(drawn)} of {tasks} parts")
     return drawn
 
 
