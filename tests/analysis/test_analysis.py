@@ -234,7 +234,7 @@ def test_a_reason_of_a_treatment_is_as_grave_as_in_its_gravest_trial(folder, fai
     assert set(treatment["trial_verdicts"]) == {"SUSPECT", "INVALID"}
     assert treatment["verdict"] == "INVALID"
     [reason] = [reason for reason in treatment["reasons"] if reason["code"] == "error_rate"]
-    assert (reason["severity"], reason["count"], reason["text"]) == ("invalid", 2, "75.0% of the requests failed")
+    assert (reason["severity"], reason["count"], reason["text"]) == ("invalid", 2, "75.0 % of the requests failed")
 
 
 @pytest.mark.parametrize(

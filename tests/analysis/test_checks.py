@@ -181,18 +181,18 @@ def test_the_sentences_on_a_busy_machine_say_what_was_seen_and_blame_nobody_for_
     _, reasons = judge(replace(CLOSED, machine_cpu_ratio=0.97, processors=[seen]))
     texts = {reason.code: reason.text for reason in reasons}
     assert texts["busy_elsewhere"] == (
-        "others used 86% of the processors of the machine during the window, the load 6%, the server 4%; "
-        "some task waited for a processor 93% of the time; the load average was 23.1 on 2 processors"
+        "others used 86 % of the processors of the machine during the window, the load 6 %, the server 4 %; "
+        "some task waited for a processor 93 % of the time; the load average was 23.1 on 2 processors"
     )
-    assert texts["host_cpu_saturated"] == "the machine's processors were 97% busy, the load 6%, the server 4%"
+    assert texts["host_cpu_saturated"] == "the machine's processors were 97 % busy, the load 6 %, the server 4 %"
 
 
 def test_what_others_did_in_a_part_of_the_window_and_what_the_kernel_does_not_tell_is_said():
     seen = Processors(node="n2", busy=0.4, others=0.12, crowded=0.2, waiting_io=0.3, load_average=2.0)
     _, (reason,) = judge(replace(CLOSED, processors=[seen]))
     assert reason.text == (
-        "others used 40% or more of the processors of n2 in 20% of the window, 12% over all of it; "
-        "how long tasks waited is not known (no PSI); for a disk 30%; the load average was 2"
+        "others used 40 % or more of the processors of n2 in 20 % of the window, 12 % over all of it; "
+        "how long tasks waited is not known (no PSI); for a disk 30 %; the load average was 2"
     )
 
 

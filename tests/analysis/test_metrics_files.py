@@ -209,7 +209,7 @@ def throttled(folder, of_gpus, most_hz=()):
 def test_each_gpu_is_throttled_by_its_own_use_and_clock(folder):
     assert throttled(folder, [(1.0, FULL_HZ), (0.1, 0.345e9)]) == [], "an idle one slows down"
     [text] = throttled(folder, [(0.8, 0.99e9), (0.1, 0.345e9)])
-    assert text == "the mean clock of a GPU that was 80% busy was 54% of its highest"
+    assert text == "the mean clock of a GPU that was 80 % busy was 54 % of its highest"
 
 
 @pytest.mark.parametrize(("most_hz", "told"), [([FULL_HZ] * 2, True), ([FULL_HZ, 1.41e9], False), ([0.9e9], False)])
@@ -219,7 +219,7 @@ def test_a_gpu_that_is_slow_all_the_time_is_known_by_the_clock_of_its_model(fold
 
 
 def test_a_code_of_an_older_version_is_read_by_its_present_name():
-    older = {"code": "machine_full", "severity": "note", "text": "97% busy", "remedy": "Use more cores."}
+    older = {"code": "machine_full", "severity": "note", "text": "97 % busy", "remedy": "Use more cores."}
     assert decode(older, VerdictReason).code == "host_cpu_saturated"
     assert decode(older | {"code": "saturated"}, VerdictReason).code == "saturated"
 

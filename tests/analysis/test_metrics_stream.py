@@ -161,7 +161,7 @@ def test_a_first_chunk_of_an_unknown_number_of_tokens_is_taken_for_one_and_said_
     assert severities(document)["first_chunk_not_counted"] == "suspect"
     [text] = [each["text"] for each in document["reasons"] if each["code"] == "first_chunk_not_counted"]
     assert "chunks have 5 tokens" in text
-    assert "17% too low" in text
+    assert "17 % too low" in text
 
 
 def test_chunks_that_nobody_counted_are_no_tokens(folder):

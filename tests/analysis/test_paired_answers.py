@@ -193,7 +193,7 @@ def test_the_printed_interval_is_the_one_that_decides_in_its_family():
     assert (first.shift.low, first.shift.high) == pytest.approx(score_limits(500, 40, 0, 1 - 0.1 / 8))
     edge = -first.shift.low
     assert [found(edge + by).comparisons[0].answers.not_worse for by in (-1e-6, 1e-6)] == [False, True]
-    assert "intervals at 98.75%" in "\n".join(comparison_lines(found(0.1)))
+    assert "intervals at 98.75 %" in "\n".join(comparison_lines(found(0.1)))
 
 
 def test_a_level_that_is_not_worse_is_not_called_just_inconclusive():

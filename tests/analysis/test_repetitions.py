@@ -63,7 +63,7 @@ def test_a_trial_at_a_fraction_of_its_twins_is_suspect_in_terminal_table_and_rep
     assert treatment["verdict"] == "SUSPECT"
     [reason] = [reason for reason in treatment["reasons"] if reason["code"] == "spread"]
     assert reason["count"] == 1
-    assert f"({share:.0%} of it)" in reason["text"]
+    assert f"({100 * share:.0f} % of it)" in reason["text"]
     with (folder.root / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["verdict"] for row in rows] == ["VALID", "SUSPECT", "VALID"]

@@ -316,7 +316,7 @@ def test_a_score_counts_measured_figures_in_their_intervals_and_right_verdicts(s
     assert counted == score.inside
     assert score.loads[0].right
     code, said = run("--score", "scored.yaml")
-    assert said.startswith(f"{score.inside} of {score.compared} measured figures lie in their 90% intervals")
+    assert said.startswith(f"{score.inside} of {score.compared} measured figures lie in their 90 % intervals")
     assert f"right at {score.right} of {score.judged} loads" in said
     assert parse(run("--score", "results/scored", "--format", "json")[1], PredictionScore).inside == score.inside
     for number, path in enumerate(sorted((study / "results" / "scored").glob("*--*/metrics.json"))):

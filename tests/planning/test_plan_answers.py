@@ -58,9 +58,11 @@ def test_the_smallest_difference_grows_with_the_share_that_differs_and_with_the_
 
 def test_a_task_that_is_too_small_says_what_it_cannot_show():
     [few] = answer_lines([alone_in(20)], [detectable_scores(alone_in(20), 1)])
-    assert "no difference where 20% of the items or fewer differ" in few
+    assert "no difference where 20 % of the items or fewer differ" in few
     [some] = answer_lines([alone_in(100)], [detectable_scores(alone_in(100), 1)])
-    assert some.startswith("  scores of 100 items      0.088 where 10% differ, 0.128 where 20% differ, at 80% power")
+    assert some.startswith(
+        "  scores of 100 items      0.088 where 10 % differ, 0.128 where 20 % differ, at 80 % power"
+    )
 
 
 def test_the_plan_of_an_evaluation_says_what_the_questions_of_each_task_can_show():
@@ -68,7 +70,7 @@ def test_the_plan_of_an_evaluation_says_what_the_questions_of_each_task_can_show
     lines = [line.split()[:8] for line in describe(study.plan, study.services).splitlines() if "  scores of" in line]
     assert lines == [
         ["scores", "of", "5", "items", "in", "3", "contexts", "no"],
-        ["scores", "of", "20", "items", "no", "difference", "where", "20%"],
+        ["scores", "of", "20", "items", "no", "difference", "where", "20"],
         ["scores", "of", "500", "items", "in", "100", "contexts", "0.176"],
     ]
 

@@ -74,7 +74,7 @@ def test_levels_are_compared_with_the_first_in_a_line_for_each_metric(here):
     assert second.startswith("concurrency 4 against 1: latency_ms.p50 ")
     assert "a family of 2 comparisons" in said
     assert "(5 a side)" in said
-    assert "96.8% attained confidence" in said
+    assert "96.8 % attained confidence" in said
 
 
 def test_another_baseline_turns_the_comparison_round(here):

@@ -1,10 +1,14 @@
 """How numbers look in reports."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
+from seamark.model.plurals import in_percent
 from seamark.model.results.summary import SearchSummary
+from seamark.report import numbers
 from seamark.report.numbers import bracket, duration, level, number, percent, size, span, unit_words
 
 
@@ -60,3 +64,11 @@ def test_levels_units_and_sizes_read_as_a_person_writes_them():
 )
 def test_an_open_side_of_a_bracket_is_a_bound(sides, text):
     assert bracket(SearchSummary(setting="rate_rps", bracket=sides, confidence=0.94)) == text
+
+
+def test_a_share_is_printed_in_percent_by_one_function_with_a_space():
+    assert (in_percent(0.955), in_percent(0.125, 1), in_percent(12)) == ("96 %", "12.5 %", "1,200 %")
+    source = Path(numbers.__file__).parents[1]
+    bare = re.compile(r"\.\d%\}|\}%[ ,.;)]")
+    others = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if bare.search(path.read_text())}
+    assert others == {"simulation/log_text.py"}  # the course's log of a run, to the letter

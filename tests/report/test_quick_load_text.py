@@ -20,7 +20,7 @@ from seamark.storage.paths import ScenarioFolder
 
 GIVEN = ("counts", "window")
 """What a load that ran always has; null for trials that failed alone."""
-ROW = re.compile(r"<= *([\d.,e+-]+) ms (#*) +([\d.]+)%")
+ROW = re.compile(r"<= *([\d.,e+-]+) ms (#*) +([\d.]+) %")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from seamark.errors import UserError
+from seamark.model.plurals import in_percent
 from seamark.model.service import Value
 from seamark.stats.paired_proportions import ALPHA, MOST_PAIRS, POWER, detectable_difference
 from seamark.tasks.benchmark import Benchmark, Subset
@@ -82,7 +83,7 @@ def detectable_scores(count: ItemCount, comparisons: int) -> Mapping[str, float 
 def answer_lines(items: Sequence[ItemCount], detectable: Sequence[Mapping[str, float | None]]) -> list[str]:
     """Return a line for each number of items, and of contexts where these are fewer."""
     return [
-        f"  {f'scores of {count.text}':<24} {_differences(shares)}, at {POWER:.0%} power ("
+        f"  {f'scores of {count.text}':<24} {_differences(shares)}, at {in_percent(POWER)} power ("
         + (MCNEMAR if count.contexts == count.items else SIGN_FLIP)
         + ")"
         for count, shares in zip(items, detectable, strict=True)
@@ -106,5 +107,5 @@ def context_notes(items: Sequence[ItemCount], comparisons: int) -> list[str]:
 def _differences(shares: Mapping[str, float | None]) -> str:
     shown = {share: value for share, value in shares.items() if value is not None}
     if not shown:
-        return f"no difference where {float(list(shares)[-1]):.0%} of the items or fewer differ"
-    return ", ".join(f"{value:.3f} where {float(share):.0%} differ" for share, value in shown.items())
+        return f"no difference where {in_percent(float(list(shares)[-1]))} of the items or fewer differ"
+    return ", ".join(f"{value:.3f} where {in_percent(float(share))} differ" for share, value in shown.items())

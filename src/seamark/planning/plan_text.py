@@ -11,7 +11,7 @@ from typing import get_args
 from seamark.analysis.comparison import contrasts_of, family_of
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
@@ -247,7 +247,7 @@ def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
     elif comparisons:
         lines.append(
             f"  smallest effect          {facts.detectable_shift_sd:.2f} x the standard deviation of a trial within"
-            f" its block{BLOCKS[method_of(count, comparisons, ALPHA)]}, at {POWER:.0%} power (simulated)"
+            f" its block{BLOCKS[method_of(count, comparisons, ALPHA)]}, at {in_percent(POWER)} power (simulated)"
         )
     if comparisons and facts.detectable_shift_sd_one_more is not None:
         blocks = BLOCKS[method_of(count + 1, comparisons, ALPHA)]

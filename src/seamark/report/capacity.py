@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.capacity_plan import CapacityPlan, JudgedReplicas, PlannedLayout
 from seamark.model.results.prediction_score import PredictionScore, ScoredLoad
 from seamark.report.numbers import number
@@ -115,24 +115,26 @@ def score_sentence(score: PredictionScore) -> str:
     """Return how many figures lie in their intervals, and at how many loads the verdict was right."""
     suspect, codes = sum(load.doubtful for load in score.loads), (code for load in score.loads for code in load.codes)
     doubts = f" {counted(suspect, 'trial')} SUSPECT: {', '.join(dict.fromkeys(codes))}." if suspect else ""
-    share = f" ({score.inside / score.compared:.0%})" if score.compared else ""
+    share = f" ({in_percent(score.inside / score.compared)})" if score.compared else ""
     return (
-        f"{score.inside} of {score.compared} measured figures lie in their {score.interval:.0%} intervals{share}; the"
-        f" predicted verdict on the objectives was right at {score.right} of {counted(score.judged, 'load')}.{doubts}"
+        f"{score.inside} of {score.compared} measured figures lie in their {in_percent(score.interval)}"
+        f" intervals{share}; the predicted verdict on the objectives was right at {score.right} of"
+        f" {counted(score.judged, 'load')}.{doubts}"
     )
 
 
 def figure_rows(score: PredictionScore) -> list[tuple[str, ...]]:
     """Return the head and a row for each figure at each load."""
-    rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", f"{score.interval:.0%} interval", *MEASURED)]
+    interval = f"{in_percent(score.interval)} interval"
+    rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", interval, *MEASURED)]
     for load in score.loads:
         for at, each in enumerate(load.figures):
             name, scale = _unit(each.figure)
             shown = " ".join(number(value * scale) for value in sorted(each.measured)) or "-"
-            interval = f"{number(each.low * scale)} to {number(each.high * scale)}"
+            limits = f"{number(each.low * scale)} to {number(each.high * scale)}"
             inside = f"{each.inside} of {len(each.measured)}"
             rate = f"{load.rate_rps:g}" if not at else ""
-            rows.append((rate, name, number(each.value * scale), interval, shown, inside))
+            rows.append((rate, name, number(each.value * scale), limits, shown, inside))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Compared, ComparedAnswers, Comparisons
 from seamark.report.numbers import number
 
@@ -44,9 +44,9 @@ def answers_basis(comparisons: Comparisons) -> list[str]:
 def _levels(shown: Sequence[Compared]) -> str:
     """Return the confidence of intervals: what the family needs of its members, which decides equivalence."""
     levels = sorted(
-        {f"{each.confidence:.3%}".rstrip("%").rstrip("0").rstrip(".") for each in shown if each.confidence}
+        {in_percent(each.confidence, 3).rstrip(" %").rstrip("0").rstrip(".") for each in shown if each.confidence}
     )
-    return f"{' and '.join(levels) or '-'}%"
+    return f"{' and '.join(levels) or '-'} %"
 
 
 def _methods(shown: Sequence[Compared]) -> str:

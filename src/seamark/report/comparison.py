@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from math import log
 
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
@@ -74,7 +74,7 @@ def _limits(compared: Compared, effect: Effect, shown: Callable[[float, Effect],
         return ""
     low, high = shown(effect.low, effect), shown(effect.high, effect)
     confidence = compared.confidence or 0.0
-    at = f" at {confidence:.0%}" if confidence < CONFIDENCE else ""
+    at = f" at {in_percent(confidence)}" if confidence < CONFIDENCE else ""
     within = " within each result" if compared.unit_of_inference == "result" else ""
     return f" ({low} to {high}{at}{within})"
 
@@ -188,7 +188,7 @@ def basis(comparisons: Comparisons) -> list[str]:
         )
     if tested:
         levels = sorted({each.confidence or 0.0 for each in tested})
-        attained = f"{levels[0]:.1%}" if levels[0] == levels[-1] else f"{levels[0]:.1%} to {levels[-1]:.1%}"
+        attained = " to ".join(dict.fromkeys(in_percent(level, 1) for level in (levels[0], levels[-1])))
         lines.append(
             f"Ratio of new to baseline (Hodges-Lehmann), with exact intervals: {attained} attained confidence."
             f" {_units(tested)}"

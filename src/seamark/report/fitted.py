@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.fitted_model import FittedModels, ReplicaModel, StationModel, suspect_text
 from seamark.report.numbers import number
 
@@ -50,7 +50,7 @@ def _station_lines(model: StationModel) -> list[str]:
         f" {number(found.mean_s * 1e3)} ms (variation {found.variation:.2f}),"
         f" {number(found.overhead_s * 1e3)} ms outside of the server",
         f"  from {counted(len(model.sources), 'trial')} with {model.requests:,} requests at utilisation {low:.2f} to"
-        f" {high:.2f}; repeats differ by {model.between:.1%}",
+        f" {high:.2f}; repeats differ by {in_percent(model.between, 1)}",
     ]
     if model.out_of_order:
         lines.append(f"  {counted(model.out_of_order, 'request')} ended before one that came earlier")
@@ -72,7 +72,7 @@ def _replica_lines(model: ReplicaModel) -> list[str]:
         f" {number(found.kv_token_s * 1e6)} µs for each token held;"
         f" {number(found.overhead_s * 1e3)} ms outside of it",
         f"  from {counted(len(model.sources), 'trial')} with {model.requests:,} requests: {ranges};"
-        f" trials differ from it by {model.between:.1%}",
+        f" trials differ from it by {in_percent(model.between, 1)}",
     ]
 
 
@@ -89,7 +89,8 @@ def _judged_lines(model: StationModel | ReplicaModel) -> list[str]:
     rows = [HEADS]
     for each in model.scores:
         spreads = "-" if each.in_spreads is None else number(each.in_spreads)
-        errors = (f"{each.median_error:.1%}", f"{each.largest_error:.1%}", spreads, f"{each.inside_interval:.0%}")
+        median, largest = (in_percent(error, 1) for error in (each.median_error, each.largest_error))
+        errors = (median, largest, spreads, in_percent(each.inside_interval))
         rows.append(
             (PLACES[each.place], each.figure.removesuffix("_rps").removesuffix("_s"), str(each.trials), *errors)
         )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from seamark.model.plurals import in_percent
 from seamark.model.results.front import Front, FrontPoint
 from seamark.report.numbers import level, levels_text, number, unit_words
 
@@ -200,7 +201,7 @@ def share(probability: float | None) -> str:
         return "over 99 %"
     if 0 < probability < 0.005:
         return "under 1 %"
-    return f"{probability:.0%}".replace("%", " %")
+    return in_percent(probability)
 
 
 def front_lines(fronts: Sequence[Front]) -> list[str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seamark.model.objectives import MAKESPAN
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.headline import Headline, HeadlineNumber
 from seamark.model.results.prediction_score import PredictionScore
@@ -67,7 +67,7 @@ def _of_prediction(score: PredictionScore) -> Headline:
             HeadlineNumber(name="figures inside", value=score.inside, unit=f"of {score.compared}"),
             HeadlineNumber(name="verdicts right", value=score.right, unit=f"of {score.judged}"),
         ),
-        certainty=f"Intervals of {score.interval:.0%}.".replace("%", " %"),
+        certainty=f"Intervals of {in_percent(score.interval)}.",
     )
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from seamark.analysis.comparison.metric_names import RUN_TIME
 from seamark.model.objectives import MAKESPAN, SEARCH_FOUND
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
@@ -341,7 +341,8 @@ def _bars(histogram: Histogram) -> list[str]:
     largest = max(count for _, count in rows)
     bounds = _distinct([upper / 1e6 for upper, _ in rows])
     return [
-        f"<={bound:>10} ms {'#' * round(WIDTH * count / largest):<{WIDTH}} {count / histogram.count:7.2%}"
+        f"<={bound:>10} ms {'#' * round(WIDTH * count / largest):<{WIDTH}}"
+        f" {in_percent(count / histogram.count, 2):>8}"
         for bound, (_, count) in zip(bounds, rows, strict=True)
     ]
 

@@ -1,6 +1,7 @@
 """Checks of the machines of a trial: use by others, memory, free ports, and lost connections."""
 
 from seamark.analysis.checks.inputs import OTHERS_BURST, CheckInputs, Processors
+from seamark.model.plurals import in_percent
 from seamark.model.results.trial_metrics import VerdictReason
 
 FULL = 0.9
@@ -23,7 +24,8 @@ def host_cpu_saturated(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="host_cpu_saturated",
         severity="note",
-        text=f"the machine's processors were {inputs.machine_cpu_ratio:.0%} busy{_shares(own) if own else ''}",
+        text=f"the machine's processors were {in_percent(inputs.machine_cpu_ratio)} busy"
+        + (_shares(own) if own else ""),
         remedy="Compare only with results of the same machine, or load from another one.",
     )
 
@@ -44,8 +46,8 @@ def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
         return VerdictReason(
             code="busy_elsewhere",
             severity="suspect",
-            text=f"others used {inputs.others_before:.0%} of the processors of the machine just before the load; "
-            "what they used during it is not known",
+            text=f"others used {in_percent(inputs.others_before)} of the processors of the machine just before the "
+            "load; what they used during it is not known",
             remedy="Measure when nothing else runs there, or for longer.",
         )
     return None
@@ -70,7 +72,7 @@ def memory_pressure(inputs: CheckInputs) -> VerdictReason | None:
             return VerdictReason(
                 code="memory_pressure",
                 severity="suspect",
-                text=f"some task of {_where(each)} waited for memory {each.waiting_memory:.0%} of the time",
+                text=f"some task of {_where(each)} waited for memory {in_percent(each.waiting_memory)} of the time",
                 remedy="See ram_used_bytes and rss_bytes in telemetry.csv; use less memory, or a larger machine.",
             )
     return None
@@ -101,8 +103,8 @@ def party_ended_early(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="party_ended_early",
         severity="suspect" if inputs.early_ratio < SHORT else "note",
-        text=f"the party '{inputs.ended_early}' ended before its time: the window of all is {inputs.early_ratio:.0%} "
-        "of the planned one",
+        text=f"the party '{inputs.ended_early}' ended before its time: the window of all is "
+        f"{in_percent(inputs.early_ratio)} of the planned one",
         remedy="Give that party more requests or items, or set keep_busy: true.",
     )
 
@@ -131,23 +133,25 @@ def _where(one: Processors) -> str:
 
 
 def _seen(one: Processors) -> str:
-    where, seen = _where(one), []
+    where, seen, others = _where(one), [], in_percent(one.others or 0.0)
     if _much(one):
-        seen.append(f"others used {one.others:.0%} of the processors of {where} during the window{_shares(one)}")
+        seen.append(f"others used {others} of the processors of {where} during the window{_shares(one)}")
     elif one.crowded >= CROWDED:
         seen.append(
-            f"others used {OTHERS_BURST:.0%} or more of the processors of {where} in {one.crowded:.0%} of the "
-            f"window, {one.others:.0%} over all of it"
+            f"others used {in_percent(OTHERS_BURST)} or more of the processors of {where} in "
+            f"{in_percent(one.crowded)} of the window, {others} over all of it"
         )
     if one.steal >= STEAL:
-        seen.append(f"a hypervisor gave {one.steal:.0%} of the time of the processors of {where} to others (steal)")
+        seen.append(
+            f"a hypervisor gave {in_percent(one.steal)} of the time of the processors of {where} to others (steal)"
+        )
     if one.waiting is None:
         seen.append("how long tasks waited is not known (no PSI)")
     else:
-        seen.append(f"some task waited for a processor {one.waiting:.0%} of the time")
+        seen.append(f"some task waited for a processor {in_percent(one.waiting)} of the time")
     for what, share in (("a disk", one.waiting_io), ("memory", one.waiting_memory)):
         if share is not None and share >= WORTH_SAYING:
-            seen.append(f"for {what} {share:.0%}")
+            seen.append(f"for {what} {in_percent(share)}")
     if one.load_average is not None:
         of = "" if one.count is None else f" on {one.count} processors"
         seen.append(f"the load average was {one.load_average:.3g}{of}")
@@ -156,7 +160,7 @@ def _seen(one: Processors) -> str:
 
 def _shares(one: Processors) -> str:
     known = [(name, value) for name, value in (("load", one.load), ("server", one.server)) if value is not None]
-    return "".join(f", the {name} {value:.0%}" for name, value in known)
+    return "".join(f", the {name} {in_percent(value)}" for name, value in known)
 
 
 MANY_RATIO = 0.8

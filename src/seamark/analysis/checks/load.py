@@ -1,7 +1,7 @@
 """Checks of the load: whether it followed the scenario, and whether it measured the service or itself."""
 
 from seamark.analysis.checks.inputs import CheckInputs, of_loads
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.trial_metrics import VerdictReason
 
 LATE_S, LATE_RATIO = 0.001, 0.2
@@ -134,8 +134,8 @@ def client_stalled(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="client_stalled",
         severity="suspect" if share >= STALL_RATIO else "note",
-        text=f"a worker of the load stood still for {inputs.longest_stall_s:.3g} s at once and for {share:.2%} of "
-        "the window: it sent and stamped late then",
+        text=f"a worker of the load stood still for {inputs.longest_stall_s:.3g} s at once and for "
+        f"{in_percent(share, 2)} of the window: it sent and stamped late then",
         remedy="Give the load cores of its own; `bench doctor` lists what may use them.",
     )
 
@@ -160,7 +160,7 @@ def client_cpu(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="client_cpu",
         severity="suspect",
-        text=f"a worker of the load used {inputs.worker_cpu_ratio:.0%} of a core",
+        text=f"a worker of the load used {in_percent(inputs.worker_cpu_ratio)} of a core",
         remedy="Raise shards, or lower the load.",
     )
 
@@ -172,8 +172,8 @@ def client_bound(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="client_bound",
         severity="suspect",
-        text=f"{inputs.achieved_rps:.4g} requests/s is {inputs.achieved_rps / inputs.ceiling_rps:.0%} of what this "
-        "driver reaches on this machine without a server's work",
+        text=f"{inputs.achieved_rps:.4g} requests/s is {in_percent(inputs.achieved_rps / inputs.ceiling_rps)} of "
+        "what this driver reaches on this machine without a server's work",
         remedy="Raise shards, or load from more machines.",
     )
 

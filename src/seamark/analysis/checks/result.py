@@ -2,7 +2,7 @@
 
 from seamark.analysis.checks.inputs import BUSY_GPU, CheckInputs, of_loads
 from seamark.model.failure_categories import FAILURE_CATEGORIES
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.trial_metrics import VerdictReason
 
 MANY_OUTAGES = 5
@@ -77,7 +77,7 @@ def error_rate(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="error_rate",
         severity="invalid" if inputs.error_rate > 0.5 else "suspect",
-        text=f"{inputs.error_rate:.1%} of the requests failed",
+        text=f"{in_percent(inputs.error_rate, 1)} of the requests failed",
         remedy="See errors.by_category; lower the load or raise timeout_s.",
     )
 
@@ -160,7 +160,7 @@ def gpu_throttled(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="gpu_throttled",
         severity="suspect",
-        text=f"the mean clock of a GPU that was {busy:.0%} busy was {clock:.0%} of its highest",
+        text=f"the mean clock of a GPU that was {in_percent(busy)} busy was {in_percent(clock)} of its highest",
         remedy="Look at temperature and power limit; measure again when cool.",
     )
 
@@ -172,7 +172,7 @@ def served_from_page_cache(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="served_from_page_cache",
         severity="note" if inputs.wants_cache else "suspect",
-        text=f"{inputs.page_cache_ratio:.0%} of the data lay in the page cache after the load",
+        text=f"{in_percent(inputs.page_cache_ratio)} of the data lay in the page cache after the load",
         remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
     )
 
@@ -296,7 +296,8 @@ def replies_short(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="replies_short",
         severity="suspect",
-        text=f"good replies have {mean:.4g} {inputs.unit}s (mean), {mean / asked:.0%} of the {asked:.4g} asked for",
+        text=f"good replies have {mean:.4g} {inputs.unit}s (mean), {in_percent(mean / asked)} of the {asked:.4g} "
+        "asked for",
         remedy="Ask for what the server sends (gen_tokens), or set ignore_eos to false where replies may end by "
         "themselves.",
     )
@@ -327,7 +328,7 @@ def first_chunk_not_counted(inputs: CheckInputs) -> VerdictReason | None:
         code="first_chunk_not_counted",
         severity="suspect" if inputs.tpot_low_ratio >= LOW_TPOT else "note",
         text=f"chunks have {inputs.first_chunk_tokens:.3g} tokens (mean), and the server does not say how many the "
-        f"first has: it counts as one, so TPOT is about {inputs.tpot_low_ratio:.0%} too low",
+        f"first has: it counts as one, so TPOT is about {in_percent(inputs.tpot_low_ratio)} too low",
         remedy="Have the server list its tokens or count them in each chunk (extra_body: stream_options."
         "continuous_usage_stats), or set tokenizer to the model's.",
     )

@@ -20,6 +20,7 @@ from seamark.analysis.metrics.run_timeline import (
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.timeline import SECOND_NS
 from seamark.analysis.metrics.window import Window
+from seamark.model.plurals import in_percent
 from seamark.model.results.trial_metrics import Outage
 from seamark.stats.change import Change, change
 from seamark.stats.steady import mser
@@ -102,7 +103,7 @@ def _least(values: Series) -> float:
 def _way(ratio: float) -> str:
     if ratio >= 2:
         return f"rose {ratio:.3g}-fold"
-    return f"rose by {ratio - 1:.0%}" if ratio > 1 else f"fell by {1 - ratio:.0%}"
+    return f"rose by {in_percent(ratio - 1)}" if ratio > 1 else f"fell by {in_percent(1 - ratio)}"
 
 
 def _when(found: Change, start: int, timeline: RunTimeline) -> str:

@@ -7,7 +7,7 @@ from statistics import median
 from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
 from seamark.analysis.summary.treatments import unit_of
 from seamark.analysis.summary.trial_result import TrialResult
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, in_percent
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.summary import CountedReason
 from seamark.model.results.trial_meta import TrialMeta
@@ -48,7 +48,7 @@ def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Ver
         of = f"that of the other repetition {others[0]:.4g} {unit}"
     else:
         middle = median(values.values())
-        of = f"the median of {len(values)} repetitions {middle:.4g} {unit} ({value / middle:.0%} of it)"
+        of = f"the median of {len(values)} repetitions {middle:.4g} {unit} ({in_percent(value / middle)} of it)"
     return VerdictReason(
         code="spread",
         severity="suspect",

@@ -8,6 +8,7 @@ import numpy as np
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
 from seamark.fit import ReplicaTrial, StationTrial
+from seamark.model.plurals import in_percent
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.fitted_model import FitSource
 from seamark.model.results.load_record import LoadRecord
@@ -202,7 +203,7 @@ def _station_trial(
     if len(due_ns) < 2:
         return "it has no good requests"
     if failed > FAILED * (len(due_ns) + failed):
-        return f"{failed / (len(due_ns) + failed):.1%} of its requests failed"
+        return f"{in_percent(failed / (len(due_ns) + failed), 1)} of its requests failed"
     if not (due_ns >= warmup_s * 1e9).any():
         return "it has no good requests after its warm-up"
     order = np.argsort(due_ns, kind="stable")

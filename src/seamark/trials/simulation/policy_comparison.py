@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from seamark.model.plurals import in_percent
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.report.numbers import ABSENT, aligned
 from seamark.stats.compare import Comparison, Group, compare_family
@@ -43,7 +44,7 @@ class PolicyComparison:
             rows.append((policy, *cells, *verdict))
         lines = aligned(rows, left=(0, len(rows[0]) - 3, len(rows[0]) - 1))
         ratios = [each.ratio.confidence for each in self.comparisons.values() if each.ratio is not None]
-        sure = f", with intervals of {min(ratios):.1%}" if ratios else ""
+        sure = f", with intervals of {in_percent(min(ratios), 1)}" if ratios else ""
         lines.append(f"Medians over {blocks} blocks. Ratios are of the {self.measure}{sure}; p is adjusted by Holm.")
         if left:
             lines.append(
