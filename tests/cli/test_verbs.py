@@ -99,6 +99,13 @@ def test_servers_list_says_what_was_not_seen_running():
     assert services["vllm"]["state"] == "runs here, not in its container"
 
 
+def test_servers_list_cuts_no_word_at_80_columns():
+    lines = bench("servers", "list", COLUMNS="80").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    assert {"LGPL-3.0-or-later", "BSD-3-Clause", "preadv/pwritev"} <= words
+
+
 @pytest.mark.slow
 @pytest.mark.covers("E-FR01", "E-AC04")
 def test_plan_prints_the_same_numbers_as_text_and_as_json():

@@ -80,6 +80,14 @@ def test_runs_that_were_measured_lie_in_the_span_of_their_plan(
     assert ("environments to install first: " + ", ".join(unmade) in text) is bool(unmade)
 
 
+def test_a_trial_whose_id_names_no_level_has_its_levels_beside_it() -> None:
+    text = describe(plan(study(1, concurrency=(1, 2)), SERVICES, HERE), SERVICES)
+    assert {line.partition("  (")[2] for line in text.splitlines() if "--defaults-" in line} == {"concurrency 1)"}
+    assert sum("--r1" in line and "(" in line for line in text.splitlines()) == 1
+    alone = describe(plan(study(1), SERVICES, HERE), SERVICES)
+    assert alone.endswith("--r1  (nothing varies)")
+
+
 def test_cost_counts_the_nodes_and_gpus_of_each_deployment() -> None:
     resources = Resources(nodes=(2,), gpus=(0, 8))
     facts = plan_facts(plan(study(2, resources), SERVICES, HERE), SERVICES)

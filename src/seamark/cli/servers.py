@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from seamark.services.persistent.request import ValidatedRequest
 
 TABLE = ("id", "service", "state", "endpoint", "node", "job", "since")
+WIDE = 140
+"""Columns of a terminal on which no licence is wrapped."""
 STYLE = {"running": "green", "pending": "yellow", "starting": "yellow", "failed": "bold red", "ended": "dim"}
 site_option = click.option(
     "--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites."
@@ -70,13 +72,18 @@ def listing(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"schema_version": 1, "services": rows}, indent=1))
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("service", "component", "version", "licence", "runs", "state"):
-        table.add_column(column, no_wrap=column == "service", overflow="fold")
-    for row in rows:
-        keys = ("name", "component", "version", "licence", "runs", "state")
-        table.add_row(*(Text(str(row[key]).partition(":")[0]) for key in keys))
-    Console().print(table)
+    table, console = Table(box=None, padding=(0, 1), pad_edge=False), Console()
+    keys = ("name", "component", "version", "licence", "runs", "state")
+    cells = [
+        [str(row[key]).partition(":")[0].removeprefix("in the ").removeprefix("as a ") for key in keys]
+        for row in rows
+    ]
+    for column, texts in zip(("service", *keys[1:]), zip(*cells, strict=True), strict=True):
+        longest = max(len(word) for text in (column, *texts) for word in text.split())
+        table.add_column(column, overflow="fold", width=longest if console.width < WIDE else None)  # no word is cut
+    for own in cells:
+        table.add_row(*map(Text, own))
+    console.print(table)
 
 
 @command.command("ps")

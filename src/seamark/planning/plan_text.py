@@ -15,7 +15,7 @@ from seamark.model.plurals import counted, in_percent
 from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
-from seamark.model.trial import RESOURCES, Plan, Trial
+from seamark.model.trial import RESOURCES, Plan, Trial, levels_of
 from seamark.patterns.trace_file import counted_from
 from seamark.planning.plan_answers import (
     ITEMS_BY,
@@ -164,6 +164,7 @@ def describe(
     """Return the plan as text for a terminal; see `plan_facts`."""
     facts = plan_facts(plan, services, site, unmade=unmade, measured_s=measured_s)
     used = {each.service for each in plan.deployments}
+    levels = levels_of(plan)
     virtual = all(name in (services or {}) and (services or {})[name].origin == "simulated" for name in used)
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
@@ -183,13 +184,21 @@ def describe(
         "",
         *(() if virtual else _start_lines(plan, facts)),
         "First trials",
-        *(f"  {name}" for name in facts.first_trials),
+        *(f"  {trial.id}{_of_defaults(trial, levels)}" for trial in plan.trials[:FIRST_TRIALS]),
     ]
     more = facts.trials - len(facts.first_trials)
     lines += [f"  ... and {more} more"] if more > 0 else []
     if facts.notes:
         lines += ["", *(f"Note: {note}" for note in facts.notes)]
     return "\n".join(lines)
+
+
+def _of_defaults(trial: Trial, levels: Mapping[str, Mapping[str, Value]]) -> str:
+    """Return the levels of a trial whose id names none, as all of its settings have their defaults."""
+    if "--defaults-" not in trial.id:
+        return ""
+    own = levels[trial.treatment].items()
+    return f"  ({', '.join(f'{name} {_levels(name, (value,))}' for name, value in own) or 'nothing varies'})"
 
 
 def _of_parties(plan: Plan) -> str:

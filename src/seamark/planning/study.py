@@ -359,7 +359,7 @@ def scenario_file(root: Path, word: str | None) -> Path:
     known = f" Known: {', '.join(sorted(dict(scenario_files(root)))) or 'none'}."
     if word is None:
         example = min(dict(scenario_files(root)), default="FILE")
-        text = f"name a scenario: `-c {example}`, of Snakemake `--config scenario={example}`.{known}"
+        text = f"name a scenario: `-c {example}`; for `snakemake`, `--config scenario={example}`.{known}"
         raise UserError(Mistake(code="missing", path="--config", text=text))
     if not word.strip():
         raise UserError(
