@@ -16,9 +16,10 @@ from seamark.model.results.summary import (
     SummaryRow,
     ThroughputSpread,
 )
+from seamark.model.results.times import BoundedDistribution
 from seamark.model.scenario import Comparing
 from seamark.model.trial import Plan
-from seamark.report.headline import headline_of
+from seamark.report.headline import headline_of, number_text
 from seamark.report.numbers import objective_text
 
 PLAN = Plan(
@@ -117,7 +118,7 @@ def test_a_sweep_with_a_knee_names_it_first_and_one_without_objectives_its_great
     rows = [replace(each, slos=()) for each in sweep({1: True, 2: True, 4: True, 8: True})]
     assert headline_of(PLAN, summary(*rows, knees=(knee,))).answer.startswith("Knee by concurrency: 2, with 120 ")
     some_without = replace(knee, mean_conditional=True)  # requests without an answer are not in the mean
-    assert "a mean of (8.00) ms" in headline_of(PLAN, summary(*rows, knees=(some_without,))).answer
+    assert "a mean of (8.00 ms)." in headline_of(PLAN, summary(*rows, knees=(some_without,))).answer
     assert "at concurrency 8" in headline_of(PLAN, summary(*rows)).answer
 
 
@@ -220,6 +221,16 @@ def test_a_tour_says_what_was_measured_and_where_to_look():
     assert (headline.kind, headline.answer.startswith("Measured 2 services in 3 treatments: ")) == ("tour", True)
     assert "10.0 – 30.0 replies/s" in headline.answer
     assert "Summary" in headline.answer
+
+
+@pytest.mark.parametrize(("slowest_ms", "says"), [(38.5, "36.6 – 38.5 ms"), (92_530.0, "0.0366 – 92.5 s")])
+def test_times_above_ten_seconds_are_in_seconds(slowest_ms, says):
+    times = [BoundedDistribution(p50=value_ms) for value_ms in (36.6, slowest_ms)]
+    rows = [row(f"{at}", 1.0, latency_ms=one, config={"pattern": "poisson"}) for at, one in enumerate(times)]
+    tour = headline_of(PLAN, summary(*rows, row("c", 5.0, workload="v", service="other")))
+    assert says in tour.answer
+    one = number_text(tour.numbers[0])
+    assert one == ("38.5 ms (36.6 to 38.5)" if slowest_ms < 100 else "92.5 s (0.0366 to 92.5)")
 
 
 def test_without_a_result_that_is_the_answer():

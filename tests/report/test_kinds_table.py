@@ -10,7 +10,7 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics, write_summary
-from seamark.model.results.summary import Summary, SummaryRow
+from seamark.model.results.summary import KindSpreads, KindSummary, Spread, Summary, SummaryRow
 from seamark.model.sample import Failure
 from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
@@ -98,6 +98,17 @@ def test_a_percentile_that_one_repetition_withholds_is_withheld(folder: Scenario
     assert chat["requests"] == "2,500"
     assert chat["response p90"] == "15.0 (10.0 – 20.0)"
     assert chat["response p99"] == "–"
+
+
+def test_times_of_kinds_above_ten_seconds_are_in_seconds(folder: ScenarioFolder) -> None:
+    [row] = a_summary(folder).treatments
+    slow = KindSpreads(
+        p50=Spread(median=92_530.0, min=60_000.0, max=99_000.0), p90=Spread(median=9e3, min=9e3, max=9e3)
+    )
+    table = kinds_table("w", [replace(row, by_kind={"chat": KindSummary(latency_ms=slow)})], named=False)
+    assert table is not None
+    cells = {f"{head.name} {head.unit}": cell.text for head, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert (cells["response p50 s"], cells["response p90 ms"]) == ("92.5 (60.0 – 99.0)", "9,000")
 
 
 def test_requests_that_are_all_alike_have_no_table(folder: ScenarioFolder) -> None:

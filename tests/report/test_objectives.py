@@ -8,7 +8,7 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import summarise, write_metrics
-from seamark.model.results.summary import Summary, SummaryRow
+from seamark.model.results.summary import ObjectiveSummary, Spread, Summary, SummaryRow
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.tables.by_treatment import objectives_table
@@ -83,6 +83,17 @@ def test_each_objective_has_its_limit_its_value_and_how_many_trials_meet_it(fold
     assert said[7] == "missed, 0 of 2"
     assert said[9] == "met, 2 of 2"
     assert "w: objectives and rates" in table.caption
+
+
+def test_an_objective_that_is_missed_by_more_than_ten_seconds_is_in_seconds() -> None:
+    value = Spread(median=92.53, min=60.0, max=99.0)
+    slo = ObjectiveSummary(metric="latency_p99_s", op="<=", limit=0.1, value=value, met=0, of=3)
+    table = objectives_table(
+        "w", [SummaryRow(treatment="a", workload="w", service="known", slos=(slo,))], named=False
+    )
+    assert table is not None
+    assert (table.columns[0].name, table.columns[0].unit) == ("latency p99 ≤ 0.100", "s")
+    assert table.rows[0][0].text == "92.5 (60.0 – 99.0)"
 
 
 def test_a_closed_loop_offers_nothing_and_without_objectives_has_no_table(folder: ScenarioFolder) -> None:

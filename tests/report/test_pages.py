@@ -1,14 +1,17 @@
 """The report of a scenario: every section is there, nothing is fetched, and what is not known is no number."""
 
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from make_results import META, SERVICES, Made, make_results
 
+from seamark.report.figures.timelines import timeline_picture
 from seamark.report.page.render import write_report
 from seamark.report.page.sections import about
 from seamark.report.source import read_results
@@ -286,3 +289,17 @@ def test_a_summary_without_optional_parts_is_enough(tmp_path):
     summary["treatments"] = [{name: t[name] for name in kept} for t in summary["treatments"]]
     write_json(results / "summary.json", summary)
     assert write_report(results, tmp_path / "reports").is_file()
+
+
+def test_the_timeline_of_a_slow_server_is_in_seconds(made, tmp_path):
+    folder, _ = made
+    slow = tmp_path / "results"
+    shutil.copytree(folder, slow)
+    for path in slow.rglob("series.csv"):
+        seconds = pd.read_csv(path)
+        seconds["latency_p99_s"] = 92.53
+        seconds.to_csv(path, index=False)
+    results = read_results(slow)
+    rows = next(treatments for _, workloads in results.services() for _, treatments in workloads)
+    assert timeline_picture(results, "w", rows, "w", tmp_path) is not None
+    assert "response (s)" in (tmp_path / "w-over-time.svg").read_text()

@@ -9,7 +9,7 @@ from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
-from seamark.report.numbers import ABSENT, level, levels_text, number, unit_words
+from seamark.report.numbers import ABSENT, level, levels_text, number, unit_words, with_unit
 
 NO_VERDICT = "no verdict"
 SERVICE = "service"
@@ -98,8 +98,7 @@ def side_texts(compared: Compared) -> tuple[str, str]:
     """Return the medians of the values that are tested, with their unit; of answers the mean scores."""
     if compared.answers is not None:
         return score_text(compared.answers.base_mean), score_text(compared.answers.new_mean)
-    unit = unit_words(compared.unit)
-    base, new = (f"{number(side.median)} {unit}".strip() for side in (compared.base, compared.new))
+    base, new = (with_unit(side.median, unit_words(compared.unit)) for side in (compared.base, compared.new))
     return base, new
 
 

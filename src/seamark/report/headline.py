@@ -13,7 +13,17 @@ from seamark.model.trial import Plan
 from seamark.report.capacity import score_sentence
 from seamark.report.comparison import answer, certainty, contrast_text
 from seamark.report.fronts import choice_sentence
-from seamark.report.numbers import SEARCHED, level, levels_text, number, objective_text, span, unit_words
+from seamark.report.numbers import (
+    SEARCHED,
+    level,
+    levels_text,
+    number,
+    objective_text,
+    span,
+    unit_of,
+    unit_words,
+    with_unit,
+)
 from seamark.report.ordering import ORIGIN, SERVER, in_order, numeric, only_simulated
 from seamark.report.policies import PolicyMatrix, policy_matrices
 
@@ -50,8 +60,10 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
 
 def number_text(one: HeadlineNumber) -> str:
     """Return a number with its unit and its range: `1.07 x (1.03 to 1.12)`."""
-    limits = "" if one.low is None or one.high is None else f" ({number(one.low)} to {number(one.high)})"
-    return f"{number(one.value)} {one.unit}".strip() + limits
+    ends = [end for end in (one.low, one.high) if end is not None]
+    unit, factor = unit_of([one.value, *ends], one.unit)
+    limits = f" ({' to '.join(number(factor * end) for end in ends)})" if len(ends) == 2 else ""
+    return f"{number(None if one.value is None else factor * one.value)} {unit}".strip() + limits
 
 
 def _name(row: SummaryRow) -> str:
@@ -227,13 +239,13 @@ def knee_text(found: Knee) -> str:
         return f"No knee by {factor}{where}: it lies {side} {level(edge, factor)}, where the measured range ends."
     return (
         f"Knee by {factor}{where}: {level(found.knee, factor)}, with {number(found.requests_per_s)} requests/s at a"
-        f" mean of {knee_mean(found)} ms."
+        f" mean of {knee_mean(found)}."
     )
 
 
 def knee_mean(found: Knee) -> str:
     """Return the mean response time at a knee; in parentheses where unanswered requests are not in it."""
-    mean = number(found.latency_mean_ms)
+    mean = with_unit(found.latency_mean_ms, "ms")
     return f"({mean})" if found.mean_conditional else mean
 
 
@@ -260,7 +272,8 @@ def _course(rows: Sequence[SummaryRow], factor: str) -> str:
     if not known:
         return f"No figure was measured at any level of {factor}."
     name, _, unit = _figure(known[0][0])
-    texts = [f"{number(value)} at {level(row.factors[factor], factor)}" for row, value in known]
+    unit, scale = unit_of([value for _, value in known], unit)
+    texts = [f"{number(scale * value)} at {level(row.factors[factor], factor)}" for row, value in known]
     best = (max if name == "throughput" else min)(known, key=lambda pair: pair[1])[0]
     which = "Greatest" if name == "throughput" else "Lowest"
     return f"{which} {name} at {factor} {level(best.factors[factor], factor)} ({', '.join(texts)} {unit})."
@@ -285,7 +298,8 @@ def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
         if value is not None:
             ranges.setdefault((row.workload, figure, unit), []).append(value)
     for (name, figure, unit), values in ranges.items():
-        texts.append(f"{name} {span(min(values), max(values))} {unit}".rstrip())
+        shown, factor = unit_of(values, unit)
+        texts.append(f"{name} {span(factor * min(values), factor * max(values))} {shown}".rstrip())
         one = HeadlineNumber(
             name=f"{name}: {figure}", value=max(values), unit=unit, low=min(values), high=max(values)
         )

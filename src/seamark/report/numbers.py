@@ -46,10 +46,20 @@ def saturation_mark(codes: Iterable[str]) -> str:
 
 
 def time_unit(times: Iterable[Times | None], names: Iterable[str]) -> tuple[str, float]:
-    """Return the unit in which some times are printed side by side, and its factor from ms: seconds, if one of them
-    is above 10 s."""
-    lows = [found.low for one in times if one for name in names if (found := one.range_of(name))]
-    return ("s", 1e-3) if max(lows, default=0.0) > LONGEST_MS else ("ms", 1.0)
+    """Return the unit in which some times are printed side by side, and its factor from ms."""
+    return unit_of([found.low for one in times if one for name in names if (found := one.range_of(name))])
+
+
+def unit_of(values: Iterable[float | None], unit: str = "ms") -> tuple[str, float]:
+    """Return the unit in which values are printed side by side, and its factor: s in place of ms above 10 s."""
+    above = unit == "ms" and max(filter(None, values), default=0.0) > LONGEST_MS
+    return ("s", 1e-3) if above else (unit, 1.0)
+
+
+def with_unit(value: float | None, unit: str) -> str:
+    """Return a value with its unit, a time in ms that is above 10 s in seconds: `92.5 s`."""
+    unit, factor = unit_of([value], unit)
+    return f"{number(None if value is None else factor * value)} {unit}".strip()
 
 
 def statistic(times: Times | None, name: str, factor: float = 1.0) -> str:

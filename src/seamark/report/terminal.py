@@ -318,10 +318,11 @@ def _kinds(by_kind: Mapping[str, KindFigures], mark: str) -> list[str]:
         return []
     shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
     shown = [each for each in shown if any(getattr(kind, each[1]) for kind in by_kind.values())]
-    rows = [["ms", "requests", "failed", *(title + mark for title, _, _ in shown)]]
+    unit, factor = time_unit([getattr(kind, group) for kind in by_kind.values() for group in OF_KIND], ("p50", "p99"))
+    rows = [[unit, "requests", "failed", *(title + mark for title, _, _ in shown)]]
     rows += [
         [name, f"{kind.requests:,}", f"{kind.failed:,}"]
-        + [statistic(getattr(kind, group), q) for _, group, q in shown]
+        + [statistic(getattr(kind, group), q, factor) for _, group, q in shown]
         for name, kind in by_kind.items()
     ]
     return ["", *aligned(rows)]

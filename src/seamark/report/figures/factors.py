@@ -28,7 +28,7 @@ from seamark.report.figures.canvas import (
     theme,
     written,
 )
-from seamark.report.numbers import ARROW_NOTE, LONGEST_MS, level, unit_words
+from seamark.report.numbers import ARROW_NOTE, level, unit_of, unit_words
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Block, Picture
 from seamark.report.source import Results
@@ -179,8 +179,8 @@ def _pictures(
 ) -> list[Picture]:
     frame, panels, curves = _placed(grid, frame)
     times = frame["row"] == "response"
-    unit_of_times = "s" if frame.loc[times, "value"].max() > LONGEST_MS else "ms"
-    frame.loc[times, "value"] *= 1e-3 if unit_of_times == "s" else 1.0
+    unit_of_times, factor = unit_of(frame.loc[times, "value"].dropna())
+    frame.loc[times, "value"] *= factor
     unit = unit_words(next(filter(None, frame["unit"]), ""))
     said = " Dotted lines mark knees." if any(knee.knee is not None for knee in knees) else ""
     arrows = ARROW_NOTE if frame["bound"].any() else ""

@@ -26,13 +26,13 @@ from seamark.report.figures.canvas import (
     theme,
     written,
 )
-from seamark.report.numbers import levels_text, unit_words
+from seamark.report.numbers import levels_text, unit_of, unit_words
 from seamark.report.page.content import Picture
 from seamark.report.source import Results, TrialRecord
 
 MOST_TRIALS = 3
 MOST_POINTS = 1200
-THROUGHPUT, RESPONSE, CPU, RSS = "throughput", "response (ms)", "CPU (%)", "RSS (MiB)"
+THROUGHPUT, RESPONSE, CPU, RSS = "throughput", "response", "CPU (%)", "RSS (MiB)"
 TELEMETRY = {"cpu_ratio": (CPU, 100.0), "rss_bytes": (RSS, 1 / (1 << 20))}
 """Series of telemetry.parquet -> row of the figure, factor to its unit."""
 CURVES: Mapping[str, int] = {"throughput": 0, "p50": 0, "p99": 1, "host": 0, "server": 1, "client": 2}
@@ -71,7 +71,10 @@ def timeline_picture(
     frame = pd.concat(frames, ignore_index=True)
     if frame.empty:
         return None
-    labels = {THROUGHPUT: unit_words(trials[0].unit), RESPONSE: RESPONSE, CPU: CPU, RSS: RSS}
+    times = frame["row"] == RESPONSE
+    unit, factor = unit_of(frame.loc[times, "value"].dropna())
+    frame.loc[times, "value"] *= factor
+    labels = {THROUGHPUT: unit_words(trials[0].unit), RESPONSE: f"{RESPONSE} ({unit})", CPU: CPU, RSS: RSS}
     rows = [row for row in labels if row in (THROUGHPUT, RESPONSE) or (frame["row"] == row).any()]
     with theme():
         facets = sns.relplot(

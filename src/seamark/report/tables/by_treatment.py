@@ -17,6 +17,7 @@ from seamark.report.numbers import (
     span,
     statistic,
     time_unit,
+    unit_of,
     unit_words,
 )
 from seamark.report.ordering import levels_of, numeric
@@ -105,9 +106,10 @@ def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) ->
         figures("requests", requests, "", "due in the measured windows of all repetitions"),
         figures("rate", rates, "requests/s", "good ones that were due in the window, a second"),
         *(
-            figures(f"{KIND_TIMES[group]} {q}", cells(partial(_kind_time, group, q)), "ms", OVER_REPETITIONS)
+            figures(f"{KIND_TIMES[group]} {q}", cells(partial(_kind_time, group, q, factor)), unit, OVER_REPETITIONS)
             for group in shown
             for q in KIND_QUANTILES
+            for unit, factor in [_kind_unit([kind for _, _, kind in rows], group, q)]
         ),
         figures("errors", errors, "%", "failed requests of those that ended"),
     ]
@@ -146,8 +148,9 @@ def objectives_table(workload: str, treatments: Sequence[SummaryRow], named: boo
         columns.append(figures("goodput", rates, "requests/s", "requests that meet their objectives"))
         columns.append(figures("goodput", shares, "%", "the same as a share of all requests due"))
     for objective in objectives:
-        values, met = zip(*(_judgement(t, objective) for t in treatments), strict=True)
-        columns.append(figures(_objective_label(*objective), values, _unit(objective[0], treatments)))
+        unit, factor = _unit(objective, treatments)
+        values, met = zip(*(_judgement(t, objective, factor) for t in treatments), strict=True)
+        columns.append(figures(_objective_label(*objective, factor), values, unit))
         columns.append(column("met", met))
     notes = OBJECTIVE_NOTES if good else OBJECTIVE_NOTES[:1] if objectives else ()
     caption = f"{workload}: objectives and rates" if named else "Objectives and rates"
@@ -237,23 +240,30 @@ def _differs(treatment: SummaryRow, group: str) -> bool:
     return first is None or (times.mean, times.max) != (first.mean, first.max)
 
 
-def _kind_time(group: str, quantile: str, kind: KindSummary, treatment: SummaryRow) -> Cell:
+def _kind_unit(kinds: Iterable[KindSummary | None], group: str, quantile: str) -> tuple[str, float]:
+    of = [times for kind in kinds if (times := getattr(kind, group, None)) is not None]
+    lows = [times.ranges.get(quantile, (None, None))[0] for times in of]
+    return unit_of([*lows, *(getattr(times, quantile).median for times in of)])
+
+
+def _kind_time(group: str, quantile: str, factor: float, kind: KindSummary, treatment: SummaryRow) -> Cell:
     times: KindSpreads | None = getattr(kind, group)
     if times is None:
         return absent("no reply of this kind was streamed")
     mark, ends, spread = saturation_mark(treatment.codes), times.ranges.get(quantile), getattr(times, quantile)
     if ends is not None and ends[0] is not None and not (found := Range(low=ends[0], high=ends[1])).is_narrow:
-        return (faint if spread.median is None else known)(f"{range_text(found)}{mark}", title=RANGE_NOTE)
-    return _spread(spread, KIND_WITHHELD, mark)
+        return (faint if spread.median is None else known)(
+            f"{range_text(found.times(factor))}{mark}", title=RANGE_NOTE
+        )
+    return _spread(spread, KIND_WITHHELD, mark, factor)
 
 
-def _spread(figure: Spread, why: str, mark: str = "") -> Cell:
-    """Return the median, with least and greatest where they differ from it, and a mark."""
-    if figure.median is None:
+def _spread(figure: Spread, why: str, mark: str = "", factor: float = 1.0) -> Cell:
+    """Return the median in another unit, with least and greatest where they differ from it, and a mark."""
+    if figure.median is None or figure.min is None or figure.max is None:
         return absent(why)
-    middle = number(figure.median)
-    same = number(figure.min) == number(figure.max)
-    return known((middle if same else f"{middle} ({span(figure.min, figure.max)})") + mark)
+    middle, least, most = (factor * value for value in (figure.median, figure.min, figure.max))
+    return known((number(middle) + (f" ({span(least, most)})" if number(least) != number(most) else "")) + mark)
 
 
 def _rate(spread: Spread | None) -> Cell:
@@ -270,38 +280,38 @@ def _objective(slo: ObjectiveSummary) -> Objective:
     return slo.metric, slo.op, slo.limit
 
 
-def _objective_label(metric: str, op: str, limit: float) -> str:
+def _objective_label(metric: str, op: str, limit: float, factor: float) -> str:
     name = metric.removesuffix("_s") if _is_time(metric) else unit_words(metric)
-    return f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(_printed(metric, limit))}"
+    return f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(factor * limit)}"
 
 
 def _is_time(metric: str) -> bool:
     return metric.endswith("_s") and not metric.endswith("_per_s")
 
 
-def _unit(metric: str, treatments: Sequence[SummaryRow]) -> str:
+def _unit(objective: Objective, treatments: Sequence[SummaryRow]) -> tuple[str, float]:
+    """Return the unit in which limit and values of an objective are printed, and its factor."""
+    metric, _, limit = objective
     if metric.startswith("throughput"):
-        return " or ".join(dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit))
-    return "ms" if _is_time(metric) else ""
+        return " or ".join(dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit)), 1.0
+    if not _is_time(metric):
+        return "", 1.0
+    of = [slo for treatment in treatments for slo in treatment.slos if _objective(slo) == objective]
+    unit, factor = unit_of([1e3 * (value or 0.0) for value in (limit, *(median_of(slo.value) for slo in of))])
+    return unit, 1e3 * factor
 
 
-def _printed(metric: str, value: float) -> float:
-    """Return a value as it is printed: times in milliseconds."""
-    return 1e3 * value if _is_time(metric) else value
-
-
-def _judgement(treatment: SummaryRow, objective: Objective) -> list[Cell]:
+def _judgement(treatment: SummaryRow, objective: Objective, factor: float) -> list[Cell]:
     """Return value and judgement of one objective."""
-    metric = objective[0]
     slo = next((one for one in treatment.slos if _objective(one) == objective), None)
     value = None if slo is None else slo.value
     if slo is None or value is None or value.median is None or value.min is None or value.max is None:
         why = "Not an objective of this treatment." if slo is None else "Not known: too few samples, or no result."
         return [absent(why), absent(why)]
-    middle, least, most = (_printed(metric, figure) for figure in (value.median, value.min, value.max))
+    middle, least, most = (factor * figure for figure in (value.median, value.min, value.max))
     text = number(middle) + (f" ({span(least, most)})" if number(least) != number(most) else "")
     if slo.range is not None and slo.known is not None and not slo.known.is_narrow:
-        text = range_text(slo.known.times(_printed(metric, 1)))
+        text = range_text(slo.known.times(factor))
     met, of = slo.met, slo.of
     if not of:
         return [known(text), absent("Not known: the limit lies between the two ends of the value.")]

@@ -11,6 +11,7 @@ from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.report.headline import knee_mean
 from seamark.report.numbers import (
+    LONGEST_MS,
     MEAN_NOTE,
     RANGE_NOTE,
     SEARCHED,
@@ -133,17 +134,22 @@ def _figure(probe: ProbeResult, slo: Slo) -> Cell:
     result = objective_of(probe, slo)
     if result is None or result.known is None:
         return absent("too few replies, or none")
-    found = result.known.times(printed_scale(slo))
-    return known(range_text(found), title=None if found.is_narrow else RANGE_NOTE)
+    found, scale = result.known, printed_scale(slo)
+    in_s = " s" if scale > 1 and scale * found.low > LONGEST_MS else ""
+    text = range_text(found.times(1.0 if in_s else scale))
+    return known(f"{text}{in_s}", title=None if found.is_narrow else RANGE_NOTE)
 
 
 def printed_scale(slo: Slo) -> float:
-    """Return the factor to the printed unit: times are printed in milliseconds."""
-    return 1e3 if slo.metric.endswith("_s") and not slo.metric.endswith("_per_s") else 1.0
+    """Return the factor to the printed unit: times are printed in milliseconds, unless the limit is above 10 s."""
+    is_time = slo.metric.endswith("_s") and not slo.metric.endswith("_per_s")
+    return 1e3 if is_time and 1e3 * slo.limit <= LONGEST_MS else 1.0
 
 
 def objective_label(slo: Slo) -> str:
-    return f"{slo.metric.removesuffix('_s')} (ms)" if printed_scale(slo) != 1 else slo.metric
+    """Return an objective's metric with the unit in which it is printed."""
+    name = slo.metric.removesuffix("_s")
+    return f"{name} (ms)" if printed_scale(slo) > 1 else slo.metric
 
 
 def objective_of(probe: ProbeResult, slo: Slo) -> ObjectiveResult | None:
@@ -175,7 +181,7 @@ def knee_blocks(knees: Sequence[Knee]) -> list[Block]:
         figures(f"knee: {factor}", knee),
         column("between", between, title="The neighbouring levels: the knee lies between them."),
         figures("requests/s", rates, why="There is no knee."),
-        figures("mean response", means, "ms", why="There is no knee."),
+        figures("mean response", means, "", why="There is no knee."),
         column("repetitions", [f"{found.agree} of {found.of}" for found in knees], title=agree),
         column("saturated", full, title="Levels that add waiting and no throughput."),
     )
@@ -189,10 +195,10 @@ def _sentence(found: Knee) -> str:
     full = f" Saturated: {full}." if full else " No level is saturated."
     if found.knee is None:
         return f"No knee by {factor}: {_outside(found)}.{full}"
-    rate, mean_ms = number(found.requests_per_s), knee_mean(found)
+    rate, mean = number(found.requests_per_s), knee_mean(found)
     return (
         f"Knee by {factor}: at {_levels(factor, [found.knee])} (it lies between "
-        f"{_levels(factor, found.between or (), ' and ')}), with {rate} requests/s at a mean of {mean_ms} ms; so in "
+        f"{_levels(factor, found.between or (), ' and ')}), with {rate} requests/s at a mean of {mean}; so in "
         f"{found.agree} of {counted(found.of, 'repetition')}.{full}"
     )
 
