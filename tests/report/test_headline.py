@@ -19,6 +19,7 @@ from seamark.model.results.summary import (
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.scenario import Comparing
 from seamark.model.trial import Plan
+from seamark.report.comparison import answer
 from seamark.report.headline import headline_of, number_text
 from seamark.report.numbers import objective_text
 
@@ -72,6 +73,10 @@ def pair(base, new, values, verdict, factor="size", **more):
     ("search", "says"),
     [
         ({"found": 200.0, "bracket": (200.0, 219.0)}, "Largest rate with p90 <= 100 ms: 200/s (219 fails)."),
+        (
+            {"found": 27.4, "bracket": (None, None)},
+            "No rate is sure to meet p90 <= 100 ms yet: 27.4/s passed, but not for sure (no load is shown to fail).",
+        ),
         ({"found": None, "bracket": (None, 40.0), "outcomes": {"none_pass": 1}}, "none (40.0 fails)"),
         ({"found": 500.0, "bracket": (500.0, None), "outcomes": {"all_pass": 1}}, "at least 500/s"),
     ],
@@ -131,6 +136,21 @@ def test_a_declared_comparison_says_which_by_how_much_and_how_sure():
     assert headline.answer.startswith("size = 256 gave 1.07 times the throughput of 16 (95 % interval 1.05 to 1.09,")
     [number] = headline.numbers
     assert (number.value, number.low) == (pytest.approx(1.07), pytest.approx(1.07 * 0.98))
+
+
+def test_a_saturated_pair_leads_only_where_there_is_no_other():
+    full = pair(16, 64, (100.0, 300.0), "better", p_adjusted=0.001)
+    full = replace(full, new=replace(full.new, suspect_reasons={"saturated": 3}))
+    rows = sweep({16: True, 64: True, 256: True}, "size")
+    found = Comparisons(family=2, comparisons=(full, pair(16, 256, (100.0, 107.0), "better")))
+    assert headline_of(ASKED, summary(*rows, comparisons=found)).answer.startswith("size = 256 gave 1.07 times")
+    assert answer(replace(found, comparisons=(full,))).startswith("size = 64 gave ")
+
+
+def test_a_sweep_of_rates_without_a_question_points_to_the_fit():
+    rows = [replace(one, slos=()) for one in sweep({8.0: True, 14.0: True}, "rate_rps")]
+    assert "`bench fit -c s`" in headline_of(PLAN, summary(*rows)).answer
+    assert "bench fit" not in headline_of(PLAN, summary(*sweep({8.0: True, 14.0: True}, "rate_rps"))).answer
 
 
 def test_an_inconclusive_comparison_still_says_ratio_and_interval():
@@ -228,7 +248,7 @@ def test_times_above_ten_seconds_are_in_seconds(slowest_ms, says):
     times = [BoundedDistribution(p50=value_ms) for value_ms in (36.6, slowest_ms)]
     rows = [row(f"{at}", 1.0, latency_ms=one, config={"pattern": "poisson"}) for at, one in enumerate(times)]
     tour = headline_of(PLAN, summary(*rows, row("c", 5.0, workload="v", service="other")))
-    assert says in tour.answer
+    assert f"w p50 {says}" in tour.answer
     one = number_text(tour.numbers[0])
     assert one == ("38.5 ms (36.6 to 38.5)" if slowest_ms < 100 else "92.5 s (0.0366 to 92.5)")
 

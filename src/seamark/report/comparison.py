@@ -9,7 +9,7 @@ from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
-from seamark.report.numbers import ABSENT, level, levels_text, number, unit_words, with_unit
+from seamark.report.numbers import ABSENT, SATURATED, level, levels_text, number, unit_words, with_unit
 
 NO_VERDICT = "no verdict"
 SERVICE = "service"
@@ -362,12 +362,12 @@ def certainty(comparisons: Comparisons) -> str:
     return f"{_sentence('; '.join((*lines, *_left_out(judged))))}"
 
 
-def _rank(compared: Compared) -> tuple[float, float]:
-    """Return the sort key of comparisons: by p, then by the size of the difference."""
+def _rank(compared: Compared) -> tuple[bool, float, float]:
+    """Return the sort key of comparisons: those of saturated sides last, then by p and the size of the difference."""
     p = compared.p_adjusted
-    return (0.0 if compared.exact else 2.0) if p is None else p, -abs(
-        log(compared.ratio.value) if compared.ratio else 0.0
-    )
+    saturated = any(code in SATURATED for side in (compared.base, compared.new) for code in side.suspect_reasons)
+    size = abs(log(compared.ratio.value)) if compared.ratio else 0.0
+    return saturated, (0.0 if compared.exact else 2.0) if p is None else p, -size
 
 
 def _full(compared: Compared, comparisons: Comparisons) -> str:

@@ -54,7 +54,7 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
         return _of_comparisons(found, text)
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
     if len(factors) == 1 and len(workloads) == 1:
-        return _of_sweep(rows, factors.pop(), summary)
+        return _of_sweep(rows, factors.pop(), summary, plan.scenario)
     return _of_tour(rows, summary)
 
 
@@ -94,10 +94,12 @@ def _of_searches(rows: Sequence[SummaryRow]) -> Headline:
     outcomes = sum((Counter(search.outcomes) for search in searches), Counter[str]())
     ends = ", ".join(f"{name.replace('_', ' ')} ({count})" for name, count in outcomes.items())
     held = "" if sure is None else f", each bracket right with a confidence of {100 * sure:.3g} %"
+    nothing = not any(search.bracket[0] for _, search in shown) and any(search.found.median for _, search in shown)
+    first = f"No {noun} is sure to meet {limits} yet" if nothing else f"Largest {noun} with {limits}"
     return Headline(
         kind="search",
         question=f"What is the largest {noun} with {limits}?",
-        answer=f"Largest {noun} with {limits}: {'; '.join(texts)}.",
+        answer=f"{first}: {'; '.join(texts)}.",
         numbers=tuple(
             HeadlineNumber(
                 name=name or "largest load",
@@ -120,7 +122,9 @@ def _found(search: SearchSummary, unit: str) -> str:
         return f"none ({fails})"
     if set(search.outcomes) == {"all_pass"}:
         return f"at least {number(found)}{unit} (every load that was tried passes)"
-    sure = "" if low == found else f"; {number(low)} is sure to pass" if low is not None else "; none is sure to pass"
+    if low is None:
+        return f"{number(found)}{unit} passed, but not for sure ({fails})"
+    sure = "" if low == found else f"; {number(low)} is sure to pass"
     return f"{number(found)}{unit} ({fails}{sure})"
 
 
@@ -206,7 +210,7 @@ def _of_comparisons(found: Comparisons, text: str) -> Headline:
     return Headline(kind="comparison", question=question, answer=text, numbers=numbers, certainty=certainty(found))
 
 
-def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary) -> Headline:
+def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary, scenario: str) -> Headline:
     texts = [knee_text(knee) for knee in summary.knees]
     if rows[0].slos:
         texts.append(_largest_that_meets(rows, factor))
@@ -214,7 +218,10 @@ def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary) -> Head
     words = not numeric([row.factors[factor] for row in rows])
     if not texts and words and found is not None and any(compared.verdict for compared in found.comparisons):
         texts.append(answer(found) or "")
-    texts = texts or [_course(rows, factor)]
+    if not texts:
+        texts = [_course(rows, factor)]
+        if factor == RATE and not only_simulated(summary):
+            texts.append(f"`bench fit -c {scenario}` fits a model to these loads, for `bench capacity`.")
     values = [(row, *_figure(row)) for row in rows[:MOST_NUMBERS]]
     few = min(row.repetitions for row in rows)
     return Headline(
@@ -299,7 +306,8 @@ def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
             ranges.setdefault((row.workload, figure, unit), []).append(value)
     for (name, figure, unit), values in ranges.items():
         shown, factor = unit_of(values, unit)
-        texts.append(f"{name} {span(factor * min(values), factor * max(values))} {shown}".rstrip())
+        what = "" if figure == "throughput" else f" {figure}"
+        texts.append(f"{name}{what} {span(factor * min(values), factor * max(values))} {shown}".rstrip())
         one = HeadlineNumber(
             name=f"{name}: {figure}", value=max(values), unit=unit, low=min(values), high=max(values)
         )
