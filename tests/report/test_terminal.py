@@ -2,12 +2,15 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
 
-from seamark.model.results.summary import Summary
+from seamark.model.results.summary import Summary, SummaryRow
+from seamark.model.results.times import Distribution
+from seamark.report.asked import figure_column, known_by
 from seamark.report.tables.summary import workload_table
 from seamark.report.terminal import summary_table, verdicts_text
 from seamark.storage.codec import decode
@@ -138,6 +141,19 @@ def test_without_a_comparison_the_figure_that_the_load_leaves_open_stands_first(
     for pattern, first, second in (("poisson", "p99 ms", "tokens/s"), ("closed", "tokens/s", "p50 ms")):
         head = shown(80, {**LOAD, "config": {"pattern": pattern}}).splitlines()[0]
         assert head.index(first) < head.index(second), pattern
+
+
+def test_a_treatment_is_known_by_one_metric_in_table_and_headline() -> None:
+    open_loop = SummaryRow(treatment="a", workload="w", service="known", config={"pattern": "poisson"})
+    assert known_by(open_loop) == "latency_ms.p50"
+    assert known_by(replace(open_loop, config={})) == "throughput"
+    assert known_by(replace(open_loop, component="program")) == "run_time_s"
+    assert known_by(replace(open_loop, quality={"score": 0.5, "makespan_s": 3.0})) == "score"
+
+
+def test_what_is_compared_is_in_seconds_above_ten() -> None:
+    slow = SummaryRow(treatment="a", workload="w", service="known", ttft_ms=Distribution(p50=92_530.0))
+    assert figure_column([slow, replace(slow, ttft_ms=None)], "ttft_ms.p50") == ("ttft p50", "s", ["92.5", "–"])
 
 
 def test_two_units_are_never_under_one_head() -> None:

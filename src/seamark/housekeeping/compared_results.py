@@ -20,7 +20,7 @@ from seamark.analysis.comparison import (
     environment_differences,
     matched,
     observation,
-    primary_metric,
+    primaries,
     sorted_levels,
     spread_of,
     table_paths,
@@ -233,8 +233,7 @@ def compare_results(
     comparing = replace(comparing, family=tuple(name for name in comparing.family if name not in factors))
     seen = {f"base: {name}": found for name, found in _observations(base, comparing, "base").items()}
     seen |= {f"new: {name}": found for name, found in _observations(new, comparing, "new").items()}
-    primaries = {each.workload: "throughput" for each in pairs.contrasts}
-    primaries |= {trial.group: primary_metric(trial) for trial in (*new.plan.measured, *base.plan.measured)}
+    of_workloads = {**primaries(new.plan), **primaries(base.plan)}
     machines = [_machines(side) for side in (base, new)]
     with open_index(history) if history is not None and history.is_dir() else nullcontext() as index:
         if index is not None and history is not None:
@@ -243,7 +242,7 @@ def compare_results(
         question = Question(
             contrasts=pairs.contrasts,
             comparing=comparing,
-            primaries=primaries,
+            primaries=of_workloads,
             apart=TwoResults(
                 between=lambda record, path: spread_of(earlier.values(record, path), assumed_sd),
                 can_alternate=machines[0] == machines[1],

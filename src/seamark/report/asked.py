@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from seamark.analysis.comparison.metric_names import RUN_TIME
+from seamark.analysis.comparison.metric_names import RUN_TIME, primary_metric
 from seamark.model.objectives import MAKESPAN, SEARCH_FOUND
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import Spread, SummaryRow
 from seamark.model.results.times import Times
-from seamark.report.numbers import ABSENT, number, saturation_mark, statistic, unit_words
+from seamark.report.numbers import ABSENT, median_of, number, saturation_mark, statistic, time_unit, unit_words
 
 MOST = 3
 """Compared metrics that stand before all others."""
@@ -25,7 +25,7 @@ def asked_metrics(comparisons: Comparisons | None, rows: Sequence[SummaryRow]) -
     compared = comparisons.comparisons if comparisons is not None else ()
     found = [SEARCH_FOUND for row in rows if row.search is not None]
     found += [one.metric for one in compared if one.in_family and one.workload in workloads]
-    found += [] if found else [_left_open(row) for row in rows]
+    found += [] if found else [known_by(row) for row in rows]
     return tuple(dict.fromkeys(found))[:MOST]
 
 
@@ -34,17 +34,20 @@ def asked_groups(metrics: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(RESPONSE if name.startswith(f"{RESPONSE}.") else name for name in metrics))
 
 
-def _left_open(row: SummaryRow) -> str:
-    for name in (SCORE, RUN_TIME, MAKESPAN):
-        if name in row.quality:
-            return name
-    return "throughput" if row.config.get("pattern") in (None, "closed") else f"{RESPONSE}.p50"
+def known_by(row: SummaryRow) -> str:
+    """Return the metric that a treatment is known by where nothing is compared: what its load leaves open."""
+    closed = row.config.get("pattern") in (None, "closed")
+    of_load = primary_metric(row.component, searched=False, closed=closed)
+    return next((name for name in (SCORE, RUN_TIME, MAKESPAN) if name in row.quality), of_load)
 
 
 def figure_head(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str]:
     """Return the name of a metric in the head of a column, and its unit, '' where none is known."""
-    own = next((row.own[metric] for row in rows if metric in row.own), None)
-    name, unit = metric.replace("_per_s", "").replace(".", " "), "" if own is None else unit_words(own.unit)
+    figures = [row.throughput for row in rows] if metric == "throughput" else [row.own.get(metric) for row in rows]
+    name, unit = (
+        metric.replace("_per_s", "").replace(".", " "),
+        unit_words(next((one.unit for one in figures if one), "")),
+    )
     for ending, words in {"_ms": "ms", "_s": "s", "_j": "J", "_w": "W"}.items():
         group, _, rest = metric.partition(".")
         if group.endswith(ending) and not unit and not metric.endswith("_per_s"):
@@ -54,19 +57,32 @@ def figure_head(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str]:
     return name.replace("_", " ").strip(), unit
 
 
-def figure_text(row: SummaryRow, metric: str) -> str:
-    """Return a treatment's figure: the median over its trials, of times the percentile of all their requests, with
-    the marks of a lower bound and of a saturated load; an en dash where it is not known."""
+def figure_column(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str, list[str]]:
+    """Return the head of a column, its unit, and the treatments' figures, with the marks of ranges and of saturated
+    loads; an en dash where one is not known."""
+    name, unit = figure_head(rows, metric)
+    group, _, statistic_name = metric.partition(".")
+    times = [found if isinstance(found := getattr(row, group, None), Times) else None for row in rows]
+    if not any(times):
+        return name, unit, [number(figure_of(row, metric)) for row in rows]
+    unit, factor = time_unit(times, (statistic_name,))
+    texts = [statistic(one, statistic_name, factor) for one in times]
+    marks = [saturation_mark(row.codes) if text != ABSENT else "" for row, text in zip(rows, texts, strict=True)]
+    return name, unit, [f"{text}{mark}" for text, mark in zip(texts, marks, strict=True)]
+
+
+def figure_of(row: SummaryRow, metric: str) -> float | None:
+    """Return a treatment's figure: the median over its trials, of times the percentile of all their requests."""
     group, _, statistic_name = metric.partition(".")
     found = getattr(row, group, None)
-    if isinstance(found, Times) and statistic_name:
-        return f"{statistic(found, statistic_name)}{saturation_mark(row.codes)}"
+    if isinstance(found, Times):
+        return found.statistic(statistic_name)
     if metric == SEARCH_FOUND and row.search is not None:
         found = row.search.found
     elif group == "energy" and statistic_name:
         found = getattr(row.energy, statistic_name, None)
-    elif metric in row.own:
-        return number(row.own[metric].median)
     elif metric in row.quality:
-        return number(row.quality[metric])
-    return number(found.median) if isinstance(found, Spread) else ABSENT
+        return row.quality[metric]
+    elif metric in row.own:
+        return row.own[metric].median
+    return median_of(found) if isinstance(found, Spread) else None

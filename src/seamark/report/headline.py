@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from seamark.model.objectives import MAKESPAN
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.headline import Headline, HeadlineNumber
 from seamark.model.results.prediction_score import PredictionScore
 from seamark.model.results.summary import Knee, ObjectiveSummary, SearchSummary, Summary, SummaryRow
 from seamark.model.trial import Plan
+from seamark.report.asked import figure_head, figure_of, known_by
 from seamark.report.capacity import score_sentence
 from seamark.report.comparison import answer, certainty, contrast_text
 from seamark.report.fronts import choice_sentence
@@ -287,14 +287,10 @@ def _course(rows: Sequence[SummaryRow], factor: str) -> str:
 
 
 def _figure(row: SummaryRow) -> tuple[str, float | None, str]:
-    """Return name, value and unit of what a treatment is known by: times of work that is given, the median response
-    time at a given rate, else the throughput."""
-    for name in (MAKESPAN, "run_time_s"):
-        if row.quality.get(name) is not None:
-            return name.removesuffix("_s").replace("_", " "), row.quality[name], "s"
-    if row.config.get("pattern", "closed") != "closed" and row.latency_ms is not None:
-        return "p50", row.latency_ms.statistic("p50"), "ms"
-    return "throughput", row.throughput.median, unit_words(row.throughput.unit)
+    """Return name, value and unit of what a treatment is known by."""
+    metric = known_by(row)
+    name, unit = figure_head([row], metric)
+    return name.removeprefix("latency "), figure_of(row, metric), unit
 
 
 def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:

@@ -17,7 +17,7 @@ from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
 from seamark.model.service import Value
-from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_head, figure_text
+from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
 from seamark.report.numbers import (
     ABSENT,
     MEAN_NOTE,
@@ -135,8 +135,8 @@ def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, w
         figures[RESPONSE] = [_percentile(rows, name, asked=RESPONSE in asked) for name in shown]
     for name in asked:
         if not figures[name]:
-            head = " ".join(figure_head(rows, name)).strip()
-            figures[name] = [_Column(head=head, cells=[figure_text(row, name) for row in rows])]
+            head, unit, texts = figure_column(rows, name)
+            figures[name] = [_Column(head=f"{head} {unit}".strip(), cells=texts)]
     columns = [_Column(head="workload", cells=names, left=True, folds_at=16)]
     if any(row.origin == "simulated" for row in rows):
         spare = 1 if len({row.origin for row in rows}) == 1 else 0  # the caption says it too

@@ -126,7 +126,10 @@ class Starts:
 
 def primaries(plan: Plan) -> Mapping[str, str]:
     """Return the primary metric of each workload."""
-    return {trial.group: primary_metric(trial) for trial in plan.measured}
+    return {
+        one.group: primary_metric(one.component, searched=one.search is not None, closed=one.load.closed)
+        for one in plan.measured
+    }
 
 
 def key(level: Value) -> tuple[type, Value]:

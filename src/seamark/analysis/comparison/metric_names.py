@@ -8,7 +8,6 @@ from seamark.analysis.metrics.table import METRICS
 from seamark.errors import UserError, did_you_mean
 from seamark.model.objectives import MAKESPAN, PROGRAM_QUALITIES, SEARCH_FOUND, quality_direction
 from seamark.model.service import Quality
-from seamark.model.trial import Trial
 from seamark.stats.compare import Direction
 
 TABLE = {metric.path: metric for metric in METRICS}
@@ -39,14 +38,14 @@ def table_paths(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(path for name in names if (path := _path(name))), *DEFAULTS)))
 
 
-def primary_metric(trial: Trial) -> str:
+def primary_metric(component: str, *, searched: bool, closed: bool) -> str:
     """Return the metric that answers a scenario's question unless it names others: the largest load of a search, the
     run time of a program, the median response time at a given rate, else the throughput."""
-    if trial.search is not None:
+    if searched:
         return SEARCH_FOUND
-    if trial.component == "program":
+    if component == "program":
         return RUN_TIME
-    return "throughput" if trial.load.closed else "latency_ms.p50"
+    return "throughput" if closed else UNANSWERED[0]
 
 
 def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
-from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_head, figure_text
+from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
 from seamark.report.numbers import (
     ABSENT,
     SEARCHED,
@@ -120,8 +120,7 @@ def workload_table(
         cells = [figure_cell(value, "not measured") for value in medians]
         groups[name] = [figures(name.replace("_", " "), cells, metric.unit, metric.meaning)]
     for name in (name for name in asked if not groups[name]):
-        head, unit_of_it = figure_head(treatments, name)
-        texts = [figure_text(t, name) for t in treatments]
+        head, unit_of_it, texts = figure_column(treatments, name)
         cells = [absent(NOT_MEASURED) if text == ABSENT else known(text) for text in texts]
         groups[name] = [figures(head, cells, unit_of_it, OVER_REPETITIONS)]
     columns = [*factor_columns(treatments, treatments), *(one for group in groups.values() for one in group)]
