@@ -218,6 +218,22 @@ def test_a_lower_bound_is_never_better_and_worse_only_past_the_threshold(tmp_pat
     assert len(failures(found, "worse")) == 1
 
 
+@pytest.mark.parametrize(
+    ("ends_ms", "said"),
+    [((2_000.0, 2_500.0), "better"), ((2_500.0, 4_000.0), "range"), ((3_300.0, 4_000.0), "worse")],
+)
+def test_a_range_is_judged_where_both_of_its_ends_are_judged_alike(tmp_path, ends_ms, said):
+    low_ms, high_ms = ends_ms
+    for number in range(4):
+        night = Night(number=number, throughputs={1: (100,)}, p99_ms=3_000.0)
+        night.write(tmp_path / "history" / "made" / f"night-{number}")
+    present(tmp_path, Night(number=9, throughputs={1: (100,)}, p99_ms=low_ms, p99_bound=True, p99_most=high_ms))
+    found, scanned = judged(tmp_path, "latency_ms.p99")
+    assert [one.judged for one in found] == [said]
+    assert f"{low_ms:,.0f}–{high_ms:,.0f}" in as_text(found, scanned, every_run=True)
+    assert len(failures(found, "worse")) == (said != "better")
+
+
 def test_runs_with_a_lower_bound_are_no_reference_and_in_no_change_point(tmp_path):
     for number, level in enumerate([*STEP[:6], 1, 1, *STEP[6:]]):
         night = Night(number=number, throughputs={1: (100,)}, p99_ms=level, p99_bound=level == 1)

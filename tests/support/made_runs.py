@@ -30,6 +30,7 @@ class Night:
     verdict: str = "VALID"
     p99_ms: float | None = 5.0
     p99_bound: bool = False
+    p99_most: float | None = None
     unit: str = "replies_per_s"
     partition: str | None = None
     score: float = 0.9
@@ -66,7 +67,8 @@ class Night:
             changed={"concurrency": users},
             throughput=Throughput(value=value, unit=self.unit),
             latency_ms=BoundedDistribution(
-                p99=self.p99_ms if ok else None, ranges={"p99": (self.p99_ms, None)} if self.p99_bound else {}
+                p99=self.p99_ms if ok else None,
+                ranges={"p99": (self.p99_ms, self.p99_most)} if self.p99_bound else {},
             ),
             counts=RequestCounts(ok=10, failed=0, lost=0),
             errors=Errors(rate=0.0),

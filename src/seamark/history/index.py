@@ -15,10 +15,10 @@ from seamark.storage.paths import TrialFolder, history_index
 if TYPE_CHECKING:
     import duckdb
 
-VERSION = 2
+VERSION = 3
 """Of the tables below: an index of another one is made again."""
 KINDS = {"str": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "datetime": "TIMESTAMP"}
-VIEW = """CREATE OR REPLACE VIEW history AS SELECT trials.*, metric, unit, better, value, lower_bound
+VIEW = """CREATE OR REPLACE VIEW history AS SELECT trials.*, metric, unit, better, value, lower_bound, most
     FROM trials JOIN figures USING (folder)"""
 
 

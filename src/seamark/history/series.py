@@ -6,6 +6,7 @@ Pure but for the queries of the index.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from seamark.stats.change_points import SIGNIFICANCE, e_divisive
 
 Direction = Literal["higher", "lower", "neither"]
 Lacks = Literal["no figures", "withheld", "not in latest run"]
-Judged = Literal["better", "worse", "changed", "within", "no reference", "lower bound"] | Lacks
+Judged = Literal["better", "worse", "changed", "within", "no reference", "range", "lower bound"] | Lacks
 
 DEFAULT_METRICS = ("throughput.value", "latency_ms.p50", "latency_ms.p99")
 THRESHOLD_RATIO = 0.05
@@ -37,6 +38,7 @@ QUERY = """
         max_by(commit, started_at) AS commit, count(DISTINCT commit) AS commits, bool_or(dirty) AS dirty,
         median(value) FILTER (good) AS value, min(value) FILTER (good) AS low, max(value) FILTER (good) AS high,
         coalesce(bool_or(history.lower_bound) FILTER (good), FALSE) AS lower_bound,
+        median(CASE WHEN history.lower_bound THEN coalesce(most, 'inf') ELSE value END) FILTER (good) AS most,
         count(*) FILTER (good) AS n, count(*) FILTER (NOT good) AS invalid,
         {conditions}
     FROM (SELECT *, status = 'ok' AND verdict <> 'INVALID' AS good FROM history) AS history
@@ -50,8 +52,8 @@ QUERY = """
 @dataclass(frozen=True, kw_only=True)
 class RunValue:
     """One run in a series: the median of its `n` repetitions with figures that are not INVALID, their extremes, and
-    the number of INVALID ones, which are left out. It is a `lower_bound` if one of them is. `commits` above 1: its
-    trials were measured at several, of which `commit` is the latest."""
+    the number of INVALID ones, which are left out. It is a `lower_bound` if one of them is, of a range up to `most`,
+    None without a limit. `commits` above 1: its trials were measured at several, of which `commit` is the latest."""
 
     run: str
     kept: bool
@@ -66,6 +68,7 @@ class RunValue:
     n: int
     invalid: int
     lower_bound: bool
+    most: float | None
     conditions: Mapping[str, str | None]
 
     @property
@@ -184,6 +187,7 @@ def _value(row: Mapping[str, Any]) -> RunValue:
     same = ("run", "kept", "commit", "commits", "dirty", "value", "low", "high", "n", "invalid", "lower_bound")
     return RunValue(
         **{name: row[name] for name in same},
+        most=None if row["most"] == inf else row["most"],
         folder=row["run_folder"],
         started_at=f"{row['started_at'].isoformat(timespec='seconds')}+00:00",
         conditions={name: None if row[name] is None else str(row[name]) for name in CONDITIONS},
@@ -202,7 +206,7 @@ def judge(
     The reference is the run that `baseline` names (its name, or the beginning of its commit; of several the latest,
     but never the latest run itself). Without one it is the median of the earlier runs since the last change point:
     the latest run is then judged against its recent past, until a lasting change is a change point and the new level.
-    Runs with a lower bound are no reference, and a latest one is judged only if its bound is past the threshold.
+    Runs with a lower bound are no reference, and a latest one is judged only if both of its ends are judged alike.
     """
     known = [at for at, run in enumerate(series.runs) if not run.lower_bound]
     points = e_divisive([series.runs[at].value for at in known], significance=significance)
@@ -235,7 +239,9 @@ def judge(
 
 def _judged_run(series: Series, reference: float, latest: RunValue, threshold_ratio: float) -> Judged:
     judged = _judged(series, reference, latest.value, threshold_ratio)
-    return "lower bound" if latest.lower_bound and (judged == "within" or latest.value < reference) else judged
+    if latest.most is None:
+        return "lower bound" if judged == "within" or latest.value < reference else judged
+    return judged if judged == _judged(series, reference, latest.most, threshold_ratio) else "range"
 
 
 def _change(series: Series, start: int, at: int, end: int, p: float, threshold_ratio: float) -> Change:

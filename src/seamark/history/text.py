@@ -6,7 +6,8 @@ from typing import Any
 from seamark.history.index import Scanned
 from seamark.history.series import Change, Judgement, RunValue
 from seamark.model.plurals import counted
-from seamark.report.numbers import ABSENT, level, number, span
+from seamark.report.numbers import ABSENT, level, number, range_text, span
+from seamark.stats.range import Range
 from seamark.storage.codec import encode
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -83,7 +84,7 @@ def document(judgements: Sequence[Judgement], scanned: Scanned) -> dict[str, Any
 def failures(judgements: Sequence[Judgement], fail_on: str) -> list[str]:
     """Return a line for each series whose latest run fails the gate: it is `worse`, or with `change` changed in any
     direction, or it has no figures that can be judged."""
-    unknown = ("no figures", "withheld", "lower bound")
+    unknown = ("no figures", "withheld", "range", "lower bound")
     bad = ("worse", *unknown) if fail_on == "worse" else ("worse", "better", "changed", *unknown)
     return [_failure(each) for each in judgements if each.judged in bad]
 
@@ -100,10 +101,10 @@ def _failure(judged: Judgement) -> str:
             f"{judged.judged}: {series.scenario} {name_of(judged)}: {series.metric} {LACKING[judged.judged]}; the"
             f" last value is that of {latest.place}"
         )
-    if judged.judged == "lower bound":
+    if judged.judged in ("range", "lower bound"):
         return (
-            f"lower bound: {series.scenario} {name_of(judged)}: {series.metric} is {_value(latest)} {series.unit} in"
-            f" {latest.place}, as requests had no answer; against {number(judged.reference)}"
+            f"{judged.judged}: {series.scenario} {name_of(judged)}: {series.metric} is {_value(latest)} {series.unit}"
+            f" in {latest.place}, as requests had no answer; against {number(judged.reference)}"
             f" ({judged.reference_name}) nothing can be said"
         )
     return (
@@ -146,7 +147,7 @@ def _row(judged: Judgement) -> tuple[str, ...]:
 
 
 def _value(run: RunValue) -> str:
-    return f"{'≥ ' if run.lower_bound else ''}{number(run.value)}"
+    return range_text(Range(low=run.value, high=run.most)) if run.lower_bound else number(run.value)
 
 
 def _levels(judged: Judgement) -> str:

@@ -61,7 +61,8 @@ class TrialRow:
 @dataclass(frozen=True, kw_only=True)
 class ValueRow:
     """One figure of one trial, by its path in metrics.json; `quality.NAME` and `own.NAME` are those of the reply's
-    quality and of the user. A `lower_bound` is the lower end of a range, as requests had no answer."""
+    quality and of the user. A `lower_bound` is the lower end of a range, as requests had no answer; `most` is its
+    upper end, None where nothing limits it."""
 
     folder: str
     metric: str
@@ -69,6 +70,7 @@ class ValueRow:
     better: Better
     value: float
     lower_bound: bool = False
+    most: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +220,7 @@ def _values(folder: str, metrics: TrialMetrics, qualities: Mapping[str, Quality]
                 better=metric.better,
                 value=value,
                 lower_bound=not found.is_narrow,
+                most=found.high,
             )
     for name, figure in metrics.quality.items():
         if figure is not None:
