@@ -11,6 +11,7 @@ from seamark.analysis.comparison.observations import VIRTUAL, Observation, obser
 from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.analysis.comparison.units import units_of
 from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Comparing
 from seamark.stats.compare import compare, compare_family, rank_sum_p
@@ -104,6 +105,14 @@ def test_a_figure_that_is_withheld_is_not_compared_silently():
     found = one(base, trials("b", HIGH))
     assert (found.verdict, found.ratio) == ("inconclusive", None)
     assert "withheld or not measured in 1 of 10" in found.reason
+
+
+@pytest.mark.parametrize(("ends", "compared"), [((100.0, 120.0), True), ((100.0, None), False)])
+def test_a_percentile_of_few_samples_is_compared_by_its_interval_where_that_has_two_ends(ends, compared):
+    few = replace(a_metrics(), latency_ms=BoundedDistribution(p50=50.0, ranges={"p99": ends}))
+    seen = observation(a_trial(), few, None, "VALID", ("latency_ms.p50", "latency_ms.p99"))
+    assert seen.figure("latency_ms.p50") == Range.exact(50.0)
+    assert seen.figure("latency_ms.p99") == (Range(low=100.0, high=120.0) if compared else None)
 
 
 def ranged(side, high):

@@ -294,7 +294,7 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
     if not found.agree and found.ends is not None:
         return replace(
             record,
-            reason="the verdict depends on how long requests without an answer would have taken: the effect is"
+            reason="the verdict depends on requests without an answer, or on few samples: the effect is"
             f" {found.ends[0]:.3g} or {found.ends[1]:.3g}",
             remedy=UNANSWERED,
         )

@@ -89,7 +89,13 @@ def observation(
     )
     if metrics is None or not metrics.ok:
         return plain
-    figures = {path: one for path in paths if metrics.figure(path) is not None and (one := metrics.range_of(path))}
+    # a percentile of few samples is null, and compared by its order-statistic interval where that has two ends
+    found_ends = ((path, metrics.range_of(path)) for path in paths)
+    figures = {
+        path: ends
+        for path, ends in found_ends
+        if ends and (ends.high is not None or metrics.figure(path) is not None)
+    }
     values = {f"quality.{name}": value for name, value in metrics.quality.items()}
     values |= {f"own.{name}": own.value for name, own in metrics.own.items()}
     figures |= {path: Range.exact(value) for path, value in values.items() if value is not None}

@@ -13,7 +13,7 @@ ASSUMED_SD = 0.05
 FEWEST_RESULTS = 5
 """Results of a history whose spread is used instead of an assumption."""
 IN_TURNS = "measure both in turns, as levels of one factor in one scenario: then smaller differences have a p."
-UNANSWERED = "the note `percentile_lower_bound` of the trials says why requests had no answer, and what helps."
+UNANSWERED = "the notes `percentile_lower_bound` and `percentile_withheld` of the trials say why, and what helps."
 REPEAT = "`repetitions: 4` or more give an interval within each result."
 
 
