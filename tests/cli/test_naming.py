@@ -58,7 +58,7 @@ def mistakes(*words: str) -> tuple[Mistake, ...]:
 @pytest.mark.parametrize("words", OF_ONE_SCENARIO, ids=" ".join)
 def test_every_verb_takes_a_scenario_by_name_or_file_as_a_word_or_with_c(words: tuple[str, ...], here: Path) -> None:
     ways = [("named",), ("config/scenarios/file.yaml",), ("-c", "named"), ("-c", "config/scenarios/file.yaml")]
-    if words == ("submit", "--dry-run"):
+    if words in (("submit", "--dry-run"), ("retry",)):  # they would measure, and the second find nothing left
         paths = {str(Study.at(here, scenario=way[-1]).scenario_path) for way in ways}
         assert paths == {"config/scenarios/file.yaml"}
         return
