@@ -102,7 +102,7 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
 
 def _is_whole(folder: TrialFolder, metrics: TrialMetrics) -> bool:
     """Return whether the histograms and samples of good metrics can be read, or metrics say that samples are missing
-    that are not there. Samples that were changed since are read again, also where their time was set back."""
+    that are not there. Samples that were changed since are read again."""
     said = any(reason.code == SAMPLES_MISSING for reason in metrics.reasons)
     if not folder.samples.exists():
         return said or ((mark := commit_mark(folder)) is not None and mark.pruned_at is not None)
@@ -111,8 +111,7 @@ def _is_whole(folder: TrialFolder, metrics: TrialMetrics) -> bool:
         open_samples(folder.samples)
     except (OSError, ValueError):
         return False
-    changed_ns = max((facts := folder.samples.stat()).st_mtime_ns, facts.st_ctime_ns)
-    return not said and folder.metrics.stat().st_mtime_ns >= changed_ns
+    return not said and _is_newer(folder.metrics, folder.samples)
 
 
 def can_be_newer(folder: TrialFolder) -> bool:
