@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from in_process import run
 
 from seamark.simulation.policies.list_planning import TaskGraph, cpop, downward_ranks, heft, upward_ranks
 
@@ -55,6 +56,44 @@ def test_heft_plans_the_published_example_in_80_and_cpop_in_86():
         (2, 73, 80),
     ]
     assert max(slot.end_s for slot in cpop(TOPCUOGLU)) == 86
+
+
+@pytest.mark.covers("C6")
+@pytest.mark.parametrize(("policy", "occupied", "published"), [("heft", 136, 80), ("cpop", 142, 86)])
+def test_the_published_example_as_files_takes_as_long_as_published_where_transfers_overlap(
+    tmp_path, monkeypatch, policy, occupied, published
+):
+    monkeypatch.chdir(tmp_path)
+    tasks = range(len(TOPCUOGLU.cost_s))
+    models = {f"m{task}": {"memory_gb": 0, "gpus_required": 1, "load_time_seconds": 0} for task in tasks}
+    nodes = [{"id": f"n{task}", "model": f"m{task}"} for task in tasks]
+    edges = [
+        {"from": f"n{source}", "to": f"n{target}", "bytes": length_s * 10**9}
+        for (source, target), length_s in TOPCUOGLU.transfer_s.items()
+    ]
+    machine = {
+        "gpu_kinds": {
+            f"p{processor}": {"speeds": {f"m{task}": 1 / TOPCUOGLU.cost_s[task][processor] for task in tasks}}
+            for processor in range(3)
+        },
+        "hosts": [{"name": f"h{p}", "kind": f"p{p}", "gpus": 1, "network_gb_per_s": 1} for p in range(3)],
+        "switch_overhead_s": 0,
+    }
+    times_s = {f"n{task}": 1.0 for task in tasks}
+    for name, document in {
+        "system.json": {"models": models, "workflows": {"w": {"nodes": nodes, "edges": edges}}},
+        "requests.json": {"requests": [{"request_id": "r", "workflow_id": "w", "node_execution_times": times_s}]},
+        "occupy.json": machine,
+        "overlap.json": machine | {"transfers": "overlap"},
+    }.items():
+        Path(name).write_text(json.dumps(document))
+    files = ["--config", "system.json", "--requests", "requests.json"]
+    for name, makespan_s in (("occupy", occupied), ("overlap", published)):
+        code, said = run(["simulate", "--machine", f"{name}.json", "--policy", policy, *files])
+        assert code == 0, said
+        log = json.loads(Path("execution_log.json").read_text())
+        assert log["summary"]["makespan"] == pytest.approx(makespan_s)
+        assert run(["check", "execution_log.json", *files])[0] == 0
 
 
 def random_graph(seed):

@@ -175,6 +175,19 @@ def test_data_go_from_gpu_to_gpu_over_nvlink_pcie_or_network(hosts, transfer_s):
     assert rows(same)[1][1:4] == ((0,), 1.0, 2.0), "on one GPU data stay where they are"
 
 
+def test_data_that_overlap_leave_with_the_end_of_their_source_and_occupy_no_gpu():
+    # a node of 1 s ends at 1 s and sends 4 GB to the other host; its successor takes the empty GPU there at 5 s
+    work = chain(1.0, 1.0, data_bytes=4_000_000_000, models=[model("a"), model("b", load_s=0.5)])
+    two = ((KIND, 1), (KIND, 1))
+    schedule = ran(work, machine(*two, transfers="overlap"))
+    assert rows(schedule)[1] == (1, (1,), 5.0, 6.5, "completed")
+    assert schedule.measured.transfer_s.tolist() == [0.0, 0.0]
+    assert rows(ran(work, machine(*two)))[1] == (1, (1,), 1.0, 6.5, "completed")
+    # GPU 1 leaves while the data are on their way: nothing was taken, and the other one switches in 3 s
+    leaves = machine(*two, transfers="overlap", changes=(Change(at_s=3.0, remove=(1,)),))
+    assert rows(ran(work, leaves))[1:] == [(1, (1,), 3.0, 3.0, "gpu_removed"), (1, (0,), 3.0, 7.0, "completed")]
+
+
 def test_heft_weighs_speeds_and_data_where_the_baseline_does_not():
     fast = GpuKind(name="fast", speed=3.0)
     hosts = ((KIND, 1), (fast, 1))

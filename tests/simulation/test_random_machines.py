@@ -53,6 +53,7 @@ def check_cases(name, seeds):
     for seed in seeds:
         system, requests, gpus = with_data_and_priorities(seed)
         there = machine(seed, system, gpus)
+        there = replace(there, layout=replace(there.layout, transfers="overlap" if seed % 4 == 0 else "occupy"))
         for arrivals, mode in (("all-at-zero", "offline"), ("timestamps", "online")):
             work = workload_of(system, requests, arrivals)
             schedule = run_policy(work, there, form.make, instants=form.instants, seed=seed)

@@ -20,6 +20,7 @@ from seamark.simulation.layout import (
     Host,
     Layout,
     Preemption,
+    Transfers,
     Windows,
 )
 from seamark.simulation.machine import ColdLoad, Machine
@@ -68,6 +69,7 @@ class _MachineKeys:
     several_models: bool = False
     switch_overhead_s: float = SWITCH_OVERHEAD_S
     preemption: Preemption = "never"
+    transfers: Transfers = "occupy"
     failures: _FailureKeys | None = None
     changes: tuple[_ChangeKeys, ...] = ()
 
@@ -138,6 +140,7 @@ def _layout(tree: Item, mistakes: Mistakes) -> Layout | None:
         several_models=keys.several_models,
         switch_overhead_s=keys.switch_overhead_s,
         preemption=keys.preemption,
+        transfers=keys.transfers,
         failures=None
         if failures is None
         else Failures(mtbf_s=failures.mtbf_s, repair_s=failures.repair_s, attempts=failures.attempts),

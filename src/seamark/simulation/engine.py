@@ -1,7 +1,7 @@
 """The event loop of the simulator: arrivals and completions in order of time and serial number."""
 
 from array import array
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol
@@ -30,6 +30,13 @@ class Running:
     taken_s: float
 
 
+class Planned(Protocol):
+    """The first GPU and the end of nodes that have not ended, by a plan."""
+
+    gpu: dict[int, int]
+    end_s: dict[int, float]
+
+
 class View:
     """What a policy sees: what a real scheduler would know, which is neither the future nor the times that nodes
     take.
@@ -43,9 +50,10 @@ class View:
     one before them failed. `in_order` is the returned function of a policy that only starts nodes of one GPU from the
     head of `ready`, on `best_gpu`: `simulate` then does so itself.
 
-    `run_s(node, place)` is the estimated time of a node itself at a place, and `input_s(node, place, planned)` that
-    of the data it gets from its predecessors, those of `planned` on GPUs by a plan. They differ from `estimate_s` and
-    0 only on the machine of a file. There GPUs may also leave and come back (`cluster.up`), and nodes that were
+    `run_s(node, place)` is the estimated time of a node itself at a place, and `input_s(node, place, at_s, planned)`
+    that from `at_s` until it has the data of its predecessors, of which some may only be planned. `path_data_s` is
+    what the data between two nodes add to a path. They differ from `estimate_s` and 0 only on the machine of a file.
+    There GPUs may also leave and come back (`cluster.up`), and nodes that were
     interrupted become ready again. Where preemption is allowed, `preempt(execution)` ends one of `running()`.
     """
 
@@ -71,7 +79,8 @@ class View:
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
         self.run_s: Callable[[int, int], float] = lambda node, place: work.estimate_s[node]
-        self.input_s: Callable[[int, int, Mapping[int, int]], float] = lambda node, place, planned: 0.0
+        self.input_s: Callable[[int, int, float, Planned | None], float] = lambda node, place, at_s, planned: 0.0
+        self.path_data_s: Callable[[int, int], float] = lambda source, target: 0.0
         self.running: Callable[[], Sequence[Running]] = tuple
         self.preempt: Callable[[int], None] | None = None
 

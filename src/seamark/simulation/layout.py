@@ -12,6 +12,7 @@ PCIE_GB_PER_S = 16.0
 SWITCH_OVERHEAD_S = 2.0
 Preemption = Literal["never", "lost", "resumed"]
 Windows = Literal["consecutive", "any"]
+Transfers = Literal["occupy", "overlap"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class Layout:
 
     A node of several GPUs gets `windows` of them: with consecutive ids, or any; on one host, or with `span_hosts` on
     several. With `several_models` a GPU holds as many models as its memory has room for, and the least recently used
-    go first.
+    go first. Transfers of data `occupy` the GPUs of the node that gets them, or `overlap` with other work.
     """
 
     hosts: tuple[Host, ...]
@@ -81,6 +82,7 @@ class Layout:
     several_models: bool = False
     switch_overhead_s: float = SWITCH_OVERHEAD_S
     preemption: Preemption = "never"
+    transfers: Transfers = "occupy"
     failures: Failures | None = None
     changes: tuple[Change, ...] = ()
 
@@ -136,3 +138,17 @@ class Layout:
         else:
             bandwidth = min(host.network_gb_per_s or host.kind.pcie_gb_per_s for host in ends)
         return data_bytes / 1e9 / bandwidth
+
+    @cached_property
+    def mean_transfer_s(self) -> float:
+        """Mean time of 1 GB between two different GPUs, over all pairs; 0 on a machine of one GPU."""
+        pairs = self.gpus * (self.gpus - 1)
+        first = [self.host_of.index(place) for place in range(len(self.hosts))]
+        whole_s = 0.0
+        for source, host in zip(first, self.hosts, strict=True):
+            for target, other in zip(first, self.hosts, strict=True):
+                if source != target:
+                    whole_s += host.gpus * other.gpus * self.transfer_s(10**9, source, target)
+            if host.gpus > 1:
+                whole_s += host.gpus * (host.gpus - 1) * self.transfer_s(10**9, source, source + 1)
+        return whole_s / pairs if pairs else 0.0

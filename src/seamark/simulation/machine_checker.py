@@ -104,8 +104,8 @@ def _check_residents(
 ) -> None:
     """Follow the models of each GPU, the least recently used first, in the order of the log."""
     held: list[list[str]] = [[] for _ in range(layout.gpus)]
-    coming = [(change.at_s, gpu) for change in changes if change.what in ("removed", "failed") for gpu in change.gpus]
-    coming.sort(reverse=True)
+    leaving = sorted((each for each in changes if each.what in ("removed", "failed")), key=lambda each: -each.at_s)
+    coming = [[change.at_s for change in leaving if gpu in change.gpus] for gpu in range(layout.gpus)]
     left_at_s = [-1.0] * layout.gpus
     ending: list[Row] = []
     for row in rows:
@@ -114,9 +114,9 @@ def _check_residents(
             ending.remove(ended)
             for gpu in ended.gpu_ids:
                 held[gpu] = [name for name in held[gpu] if name != ended.model]
-        while coming and coming[-1][0] <= row.taken_s + TOLERANCE_S:
-            at_s, gpu = coming.pop()
-            held[gpu], left_at_s[gpu] = [], at_s
+        for gpu in row.gpu_ids:
+            while coming[gpu] and coming[gpu][-1] <= row.taken_s + TOLERANCE_S:
+                held[gpu], left_at_s[gpu] = [], coming[gpu].pop()
         model = system.models[row.model]
         cost_s, what = _fetch(model, held[row.gpu_ids[0]], row.gpu_ids[0], layout, system, loads_free)
         if row.fetch_s is not None:
@@ -162,14 +162,21 @@ def _fetch(
 
 
 def _check_data(rows: Sequence[Row], layout: Layout, system: System, note: Note) -> None:
-    """Compare the time of data with the sum over the edges of a node, from where its predecessors ran."""
-    ran_on = {(row.request_id, row.node_id): row.gpu_ids[0] for row in rows if row.is_completed}
+    """Compare the time of data with the sum over the edges of a node, from where its predecessors ran; or where
+    transfers overlap, the GPUs' begin with the last of its data."""
+    ran = {(row.request_id, row.node_id): row for row in rows if row.is_completed}
     for row in rows:
-        due_s = sum(
-            layout.transfer_s(edge.data_bytes, ran_on[row.request_id, edge.source], row.gpu_ids[0])
+        sources = [
+            (source, layout.transfer_s(edge.data_bytes, source.gpu_ids[0], row.gpu_ids[0]))
             for edge in system.workflows[row.workflow_id].edges
-            if edge.target == row.node_id and (row.request_id, edge.source) in ran_on
-        )
+            if edge.target == row.node_id and (source := ran.get((row.request_id, edge.source))) is not None
+        ]
+        due_s = sum(transfer_s for _, transfer_s in sources)
+        if layout.transfers == "overlap":
+            there_s = max((source.end_s + transfer_s for source, transfer_s in sources), default=0.0)
+            if row.is_completed and row.taken_s < there_s - TOLERANCE_S:
+                note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before its data are there at {there_s:g} s")
+            due_s = 0.0
         if row.transfer_s > due_s + TOLERANCE_S or (row.is_completed and not equal(row.transfer_s, due_s, row.end_s)):
             note(f"{row.place}: its data take {due_s:g} s to GPU {row.gpu_ids[0]}, not {row.transfer_s:g} s")
 

@@ -1,7 +1,7 @@
 """State of a run in the general event loop: its executions, and which nodes wait for which."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import cast
@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from seamark.simulation.cluster import Cluster
-from seamark.simulation.engine import Running, View
+from seamark.simulation.engine import Planned, Running, View
 from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.layout import Layout
 from seamark.simulation.machine import Machine
@@ -48,7 +48,7 @@ class RunState:
         self._executions: list[_Execution] = []
         self._waits_for = work.waits_for.copy()
         self._ready_s = dict[int, float]()
-        self._gpu = dict[int, int]()
+        self._gpu, self._ended_s = dict[int, int](), dict[int, float]()
         self._left_ratio = dict[int, float]()
         self._attempts = dict[int, int]()
         self._failed, self._removed = set[int](), set[int]()
@@ -60,7 +60,7 @@ class RunState:
         view.start, view.expected_end_s, view.running = self.start, self.expected_end_s, self.executions
         if machine.layout is not None:
             view.estimate_s = _mean_estimates(work, machine.layout)
-            view.run_s, view.input_s = self.run_s, self.input_s
+            view.run_s, view.input_s, view.path_data_s = self.run_s, self.input_s, self.path_data_s
             if machine.layout.preemption != "never":
                 view.preempt = self.preempt
 
@@ -69,7 +69,10 @@ class RunState:
         work, cluster, layout = self._work, self._cluster, self._machine.layout
         model, count, execution = work.model[node], work.need[node], len(self._executions)
         fetch, fetch_s = cluster.fetch(model, place)
-        transfer_s, run_s = self.view.input_s(node, place, {}), self.view.run_s(node, place)
+        at_s, run_s = self.view.now_s, self.view.run_s(node, place)
+        transfer_s = self.view.input_s(node, place, at_s, None)
+        if layout is not None and layout.transfers == "overlap":
+            at_s, transfer_s = at_s + transfer_s, 0.0  # the GPUs stay idle for the node until its data are there
         gpus = cluster.gpus_of(place, count)
         evicted = () if isinstance(cluster, Cluster) else tuple(cluster.evicted(model, place))
         held = cluster.take(place, count, model)
@@ -80,7 +83,7 @@ class RunState:
             gpu=gpus[0],
             count=count,
             old_model=None if held == cluster.empty else held,
-            at_s=self.view.now_s,
+            at_s=at_s,
             fetch_s=fetch_s,
             transfer_s=transfer_s,
             speed=1.0 if layout is None else layout.speed(work.models[model].id, gpus),
@@ -110,13 +113,29 @@ class RunState:
         )
         return self._work.estimate_s[node] * self._left_ratio.get(node, 1.0) / speed
 
-    def input_s(self, node: int, place: int, planned: Mapping[int, int]) -> float:
-        """Return the time of a node's data at a place: of each predecessor from the first GPU that it ran on, or will
-        run on by a plan, to the first of the place, one after another."""
+    def input_s(self, node: int, place: int, at_s: float, planned: Planned | None) -> float:
+        """Return the time of a node's data at a place from `at_s` on: of each predecessor from the first GPU that it
+        ran on, or will run on by a plan, to the first of the place. They come one after another, or where transfers
+        overlap each from the end of its source."""
         layout, gpu = self._machine.layout, self._cluster.gpus_of(place, self._work.need[node])[0]
         assert layout is not None
-        sources = [(self._gpu.get(source, planned.get(source)), size) for source, size in self._work.inputs_of(node)]
-        return sum(layout.transfer_s(size, source, gpu) for source, size in sources if source is not None)
+        took_s, there_s = 0.0, at_s
+        for source, size in self._work.inputs_of(node):
+            ran = self._gpu if source in self._gpu or planned is None else planned.gpu
+            if source in ran:
+                transfer_s = layout.transfer_s(size, ran[source], gpu)
+                took_s += transfer_s
+                ends_s = self._ended_s if planned is None or source in self._ended_s else planned.end_s
+                there_s = max(there_s, ends_s.get(source, at_s) + transfer_s)
+        return took_s if layout.transfers == "occupy" else there_s - at_s
+
+    def path_data_s(self, source: int, target: int) -> float:
+        """Return what the data of an edge add to a path by their mean time, where transfers overlap."""
+        layout = self._machine.layout
+        assert layout is not None
+        if layout.transfers == "occupy":
+            return 0.0
+        return dict(self._work.inputs_of(target)).get(source, 0) / 1e9 * layout.mean_transfer_s
 
     def expected_end_s(self) -> list[float]:
         """Return by GPU when its node should end by estimated times, 0 for a free one, inf for one that is gone."""
@@ -155,7 +174,7 @@ class RunState:
         if end.failure is not None:
             self.view.dropped.update(self._descendants(start.node))
             return
-        self._gpu[start.node] = start.gpu
+        self._gpu[start.node], self._ended_s[start.node] = start.gpu, end.at_s
         children = [start.node + distance for distance in self._work.successors[start.node]]
         for child in children:
             self._waits_for[child] -= 1
@@ -163,7 +182,7 @@ class RunState:
 
     def _release(self, end: End) -> Start:
         row = self._executions[end.execution]
-        row.end, row.end_step = end, self._step
+        row.end, row.end_step, row.taken_s = end, self._step, min(row.taken_s, end.at_s)
         self.running.remove(end.execution)
         start = row.start
         if end.gpus == "kept":

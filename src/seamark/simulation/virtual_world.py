@@ -44,7 +44,7 @@ class VirtualWorld:
         if _end_s(start, duration_s) <= at_s:
             return None
         del self._running[execution]
-        passed_s = at_s - start.at_s
+        passed_s = max(0.0, at_s - start.at_s)  # 0 while its data were on their way
         fetch_s = min(start.fetch_s, passed_s)
         transfer_s = min(start.transfer_s, max(0.0, passed_s - start.fetch_s))
         ran_s = max(0.0, passed_s - start.fetch_s - start.transfer_s)

@@ -54,7 +54,7 @@ def greedy(view: View) -> Dispatch:
 
     def score(place: int, gpu: int) -> float:
         node = queue[place]
-        slower_s = view.run_s(node, gpu) - view.estimate_s[node] + view.input_s(node, gpu, {})
+        slower_s = view.run_s(node, gpu) - view.estimate_s[node] + view.input_s(node, gpu, view.now_s, None)
         fetch_s = cluster.fetch_to_s(model[node], gpu) + slower_s
         alike = sum(model[other] == model[node] for other in queue[place + 1 : place + 1 + LOOKAHEAD])
         saved_s = alike * cluster.worst_fetch_s(model[node])

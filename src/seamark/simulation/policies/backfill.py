@@ -51,7 +51,7 @@ def easy(view: View) -> Dispatch:
 def _end_s(view: View, node: int, gpu: int) -> float:
     """Return the estimated end of a node that starts now on a GPU."""
     fetch_s = view.cluster.fetch_to_s(view.model[node], gpu)
-    return view.now_s + fetch_s + view.run_s(node, gpu) + view.input_s(node, gpu, {})
+    return view.now_s + fetch_s + view.run_s(node, gpu) + view.input_s(node, gpu, view.now_s, None)
 
 
 def _free_from_s(view: View) -> list[float]:
@@ -249,7 +249,7 @@ def _longest_s(view: View, node: int) -> float:
     places: Sequence[int] = ()  # GPUs alike need no look at each
     if not isinstance(cluster, Cluster):
         places = cluster.windows(view.model[node], view.need[node], [0.0] * cluster.gpus)
-    took_s = [view.input_s(node, place, {}) + view.run_s(node, place) for place in places]
+    took_s = [view.input_s(node, place, view.now_s, None) + view.run_s(node, place) for place in places]
     return cluster.worst_fetch_s(view.model[node]) + max(took_s, default=view.estimate_s[node])
 
 

@@ -1,7 +1,8 @@
 """Policies that plan each request as it arrives, by estimated times, and then keep to the plan."""
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from seamark.simulation.engine import Dispatch, View
 from seamark.simulation.policies.queues import path_lengths
@@ -25,8 +26,9 @@ def heft(view: View) -> Dispatch:
 
 
 def cpop(view: View) -> Dispatch:
-    """CPOP on a cluster: requests in the order of arrival; the nodes of one GPU on a request's critical path share
-    the GPU that is free first, or of unlike ones that which ends them first; the others go where they end first."""
+    """CPOP on a cluster: requests in the order of arrival, their nodes by the longest path through them. Those of one
+    GPU on a request's critical path share the GPU that is free first, or of unlike ones that which ends them first;
+    the others go where they end first."""
     plan = _ClusterPlan(view)
 
     def add(requests: Sequence[int], left: Container[int]) -> None:
@@ -36,8 +38,9 @@ def cpop(view: View) -> Dispatch:
             alone = [node for node in critical if view.need[node] == 1]
             running = [plan.gpu[node] for node in alone if plan.runs(node)]
             pinned = running[0] if running else plan.first_free(alone)
-            for node in _in_order(view, {node: path_s[node] for node in path_s if node in left}):
-                plan.add(node, pinned if node in critical and view.need[node] == 1 else None)
+            for node in _by_whole_path(view, path_s):
+                if node in left:
+                    plan.add(node, pinned if node in critical and view.need[node] == 1 else None)
 
     return plan.dispatch_with(add)
 
@@ -61,12 +64,38 @@ def _in_order(view: View, path_s: dict[int, float]) -> list[int]:
     return sorted(path_s, key=lambda node: (-path_s[node], depth[node], node))
 
 
+def _by_whole_path(view: View, path_s: Mapping[int, float]) -> list[int]:
+    """Return the nodes of a request, each after its predecessors, of those by the longest path through it."""
+    above_s = dict.fromkeys(path_s, 0.0)
+    left = dict.fromkeys(path_s, 0)
+    for node in path_s:
+        for distance in view.successors[node]:
+            left[node + distance] += 1
+    ready = [(-path_s[node], node) for node, count in left.items() if not count]
+    heapify(ready)
+    found = []
+    while ready:
+        node = heappop(ready)[1]
+        found.append(node)
+        for child in (node + distance for distance in view.successors[node]):
+            to_s = above_s[node] + view.estimate_s[node] + view.path_data_s(node, child)
+            above_s[child] = max(above_s[child], to_s)
+            left[child] -= 1
+            if not left[child]:
+                heappush(ready, (-above_s[child] - path_s[child], child))
+    return found
+
+
 def _critical_nodes(view: View, path_s: dict[int, float]) -> set[int]:
     """Return the nodes of one longest path of a request."""
     node = min(path_s, key=lambda node: (-path_s[node], node))
     found = {node}
     while view.successors[node]:
-        node = min((node + distance for distance in view.successors[node]), key=lambda each: (-path_s[each], each))
+        below_s = {
+            node + distance: view.path_data_s(node, node + distance) + path_s[node + distance]
+            for distance in view.successors[node]
+        }
+        node = min(below_s, key=lambda child: (-below_s[child], child))
         found.add(node)
     return found
 
@@ -104,7 +133,7 @@ class _ClusterPlan:
             places = [pinned]
 
         def key(place: int) -> tuple[float, int]:
-            slower_s = view.run_s(node, place) - view.estimate_s[node] + view.input_s(node, place, self.gpu)
+            slower_s = view.run_s(node, place) - view.estimate_s[node]
             return self._begin_s(node, place, cluster.gpus_of(place, count), ready_s) + slower_s, place
 
         self.place[node] = place = min(places, key=key, default=-1)
@@ -150,15 +179,16 @@ class _ClusterPlan:
                 self._take(node, gpus, self._begin_s(node, place, gpus, self._ready_s(node)), place)
 
     def _begin_s(self, node: int, place: int, gpus: Sequence[int], ready_s: float) -> float:
-        """Return when a node begins at a place, once its model is there."""
+        """Return when a node begins at a place, once its model and its data are there."""
         free_s = self.free_s[gpus[0]] if len(gpus) == 1 else max(map(self.free_s.__getitem__, gpus))
         fetch_s = self.view.cluster.fetch_after_s(self.view.model[node], place, self.model[gpus[0]])
-        return max(free_s, ready_s, self.view.now_s) + fetch_s
+        at_s = max(free_s, ready_s, self.view.now_s)
+        return at_s + fetch_s + self.view.input_s(node, place, at_s, self)
 
     def _take(self, node: int, gpus: Sequence[int], begin_s: float, place: int) -> None:
         """Take GPUs for a node that begins at some time."""
         view = self.view
-        self.end_s[node] = end_s = begin_s + view.run_s(node, place) + view.input_s(node, place, self.gpu)
+        self.end_s[node] = end_s = begin_s + view.run_s(node, place)
         for each in gpus:
             self.free_s[each], self.model[each] = end_s, view.model[node]
 

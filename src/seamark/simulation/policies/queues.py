@@ -180,7 +180,8 @@ def least_slack(view: View) -> Dispatch:
 
 
 def path_lengths(view: View, nodes: range) -> dict[int, float]:
-    """Return by node of a request the longest estimated path from its start to the end of the request."""
+    """Return by node of a request the longest estimated path from its start to the end of the request, with the
+    data on the path where their transfers overlap."""
     left = {node: len(view.successors[node]) for node in nodes}
     before: dict[int, list[int]] = {node: [] for node in nodes}
     for node in nodes:
@@ -191,7 +192,8 @@ def path_lengths(view: View, nodes: range) -> dict[int, float]:
     while ahead:
         node = ahead.pop()
         for earlier in before[node]:
-            path_s[earlier] = max(path_s[earlier], view.estimate_s[earlier] + path_s[node])
+            below_s = view.path_data_s(earlier, node) + path_s[node]
+            path_s[earlier] = max(path_s[earlier], view.estimate_s[earlier] + below_s)
             left[earlier] -= 1
             if not left[earlier]:
                 ahead.append(earlier)
