@@ -205,7 +205,7 @@ def test_aliases_that_multiply_are_refused_before_they_fill_memory(tmp_path: Pat
     lines = ["scenario: a", "x0: &x0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]" for i in range(1, 9)]
     mistakes = mistakes_of_scenario(written(tmp_path, "bomb.yaml", "\n".join(lines) + "\n"))
-    assert mistakes == ("bomb.yaml: more than 100000 parts, aliases ('*name') counted each time.",)
+    assert mistakes == ("bomb.yaml:3: nested aliases: '*x0' is inside of '&x1'. Write them out.",)
 
 
 @pytest.mark.covers("E-SVR05")

@@ -14,7 +14,7 @@ from seamark.evaluation.adapters import adapter_settings, service_of
 from seamark.evaluation.evaluated_trial import EvaluatedTrial
 from seamark.evaluation.executor import _failure, running_on
 from seamark.evaluation.matrix import path_name, settings_of_generation, stubs_of
-from seamark.evaluation.matrix_study import Options, study_of
+from seamark.evaluation.matrix_study import Options, _level, study_of
 from seamark.evaluation.result_tree import new_folder
 from seamark.model.results.answers import AnswersRecord
 from seamark.planning.study import SHIPPED, Study
@@ -108,6 +108,17 @@ def test_an_option_that_the_server_sets_itself_is_refused_before_it_starts() -> 
     adapter = AdapterConfig(model_kwargs={"attn_implementation": "sdpa"})
     with pytest.raises(UserError, match="'attn_implementation' is set by the server itself"):
         adapter_settings(adapter, service_of(adapter, SERVICES, "cpu"))
+
+
+def test_a_preset_of_nested_aliases_is_refused_before_it_fills_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config/methods").mkdir(parents=True)
+    names = [f"x{number}: &x{number} [{', '.join([f'*x{number - 1}'] * 9)}]" for number in range(1, 9)]
+    Path("config/methods/laughs.yaml").write_text("\n".join(["x0: &x0 [1]", *names]))
+    with pytest.raises(UserError, match=r"laughs.yaml:2: nested aliases: '\*x0'"):
+        _level("m", "laughs")
 
 
 def test_executions_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:

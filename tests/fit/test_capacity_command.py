@@ -54,7 +54,8 @@ def made(tmp_path_factory):
     fit_file(root / "eight.fit.json", station(name="postgres", service="postgres", servers=8))
     fit_file(root / "twice.fit.json", station(), station(servers=2))
     fit_file(root / "older.fit.json", station(server=FittedServer()))
-    (root / "damaged.fit.json").write_text('{"seed": "one"')
+    (root / "damaged.fit.json").write_text('{"schema_version": 1, "seed": "one"')
+    (root / "hand.yaml").write_text("stations: [{name: q, parameters: {mean_s: 0.01}}]")
     write_model(root / "llama-3.1-8b", LLAMA_8B, LLAMA_8B_PARAMETERS)
     write_model(root / "llama-3.1-70b", LLAMA_70B, LLAMA_70B_PARAMETERS)
     (root / "price.yaml").write_text("currency: EUR\ngpu_hour: {a100-80: 2, h100-80: 5}\nserver_hour: 0.5\n")
@@ -90,6 +91,28 @@ def test_the_first_sentence_is_the_fewest_servers_with_their_probability(study):
     assert "over 40 simulated trials" in first
     assert "Breaks first: queue. At " in said
     assert "Simulated, not measured: Poisson arrivals, 20 s a trial" in said
+
+
+@pytest.mark.covers("C14")
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        ("stations: [{name: q, family: constant, parameters: {mean_s: 0.01}}]", ()),
+        ('{"stations": [{"name": "q", "parameters": {"mean_s": 0.01}}]}', ()),
+        (
+            "replicas: [{name: r, kv_blocks: 99, parameters: {base_s: 0.01, prompt_token_s: 0, sequence_s: 0}}]",
+            ("--prompt-tokens", "10", "--reply-tokens", "2"),
+        ),
+    ],
+)
+def test_a_model_by_hand_is_planned_for(study, tmp_path, model, asked):
+    (tmp_path / "hand.fit").write_text(model)
+    code, plan = plan_of(
+        *("--fit", str(tmp_path / "hand.fit"), "--rate", "20", "--slo", "latency_mean_s <= 0.2"),
+        *("--trials", "20", "--duration-s", "10", *asked),
+    )
+    assert (code, plan.layouts[plan.answer].replicas) == (0, 1)
+    assert not plan.layouts[plan.answer].chosen.outside
 
 
 def test_the_document_has_the_answer_the_question_and_every_number_that_was_judged(study):
@@ -353,9 +376,10 @@ def test_a_service_without_a_setting_of_replicas_has_one_measured_with_its_share
         ((), "--fit, --rate, --slo missing"),
         (ASKED[2:], "--fit missing"),
         (("--fit", "none.json", *ASKED[2:]), "--fit none.json: no such file. `bench fit"),
-        (("--fit", "damaged.fit.json", *ASKED[2:]), "not a file of `bench fit`"),
-        (("--fit", "price.yaml", *ASKED[2:]), "not a file of `bench fit`"),
-        (("--fit", "config", *ASKED[2:]), "not a file of `bench fit`"),
+        (("--fit", "damaged.fit.json", *ASKED[2:]), "`bench fit -c SCENARIO -o FILE` writes it again."),
+        (("--fit", "price.yaml", *ASKED[2:]), "price.yaml:1: currency: unknown key. Allowed: stations, replicas."),
+        (("--fit", "config", *ASKED[2:]), "config: is a folder"),
+        (("--fit", "hand.yaml", *ASKED[2:], "--verify", "x.yaml"), "Fit measured trials with `bench fit`"),
         (("--fit", "empty.fit.json", *ASKED[2:]), "no model in it"),
         (("--fit", "twice.fit.json", *ASKED[2:]), "several models of one name. Run `bench fit` again"),
         (("--fit", "several.fit.json", *ASKED[2:]), "Name those to choose from: --server NAME"),

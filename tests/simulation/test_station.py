@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from seamark.simulation.station import Station, constant, empirical, exponential, lognormal, serve
+from seamark.simulation.station import Station, constant, drawn_by, empirical, exponential, lognormal, serve
 
 SEEDS = 50
 LOADS = (0.3, 0.6, 0.8)
@@ -14,6 +14,11 @@ LOADS = (0.3, 0.6, 0.8)
 
 def arrivals_s(random, rate, count):
     return np.cumsum(random.exponential(1 / rate, count))
+
+
+@pytest.mark.parametrize("family", ["constant", "gamma", "lognormal"])
+def test_times_without_variation_are_all_the_same(family):
+    assert drawn_by(family, 0.1, 0.0)(np.random.default_rng(1), 3).tolist() == [0.1, 0.1, 0.1]
 
 
 def runs(station, load, count=4_000):

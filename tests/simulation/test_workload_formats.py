@@ -175,6 +175,7 @@ WRONG: dict[str, tuple[str | None, Any, str]] = {
         changed('{"id": "d", "runtimeInSeconds"', '{"id": "e", "runtimeInSeconds"'),
         "the execution has no task 'd'",
     ),
+    "a line break in the name": (None, instance() | {"name": "a\nb"}, "an id has letters, and no line breaks"),
     "no numbers": (None, SWF + "5 six\n", ":8: a field is no number"),
     "too few columns": (None, SWF + "5 60 1 20\n", ":8: 4 columns; SWF has 18"),
     "too many columns": (None, SWF.replace("-1 -1\n", "-1 -1 7\n"), ":3: 19 columns; SWF has 18"),

@@ -186,15 +186,11 @@ def _folder(model: Path) -> Any:
 
 
 def _fitted(fit: Path) -> Any:
-    from seamark.model.results.fitted_model import FittedModels
-    from seamark.storage.documents import read
+    from seamark.config.fitted_file import read_models
 
-    try:
-        return read(fit, FittedModels)
-    except FileNotFoundError:
-        raise UserError(f"--fit {fit}: no such file. `bench fit -c SCENARIO -o {fit}` makes one.") from None
-    except (ValueError, IsADirectoryError) as damage:
-        raise UserError(f"--fit {fit}: not a file of `bench fit`: {damage}") from None
+    if not fit.exists():
+        raise UserError(f"--fit {fit}: no such file. `bench fit -c SCENARIO -o {fit}` makes one.")
+    return read_models(fit)
 
 
 def _score(scenario: str, site: str | None, form: str) -> int:

@@ -1,11 +1,12 @@
 """Reader of models of services: the file of `bench fit`, or a short file by hand with the same parts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode
-from seamark.config.workflow_files import load_document
-from seamark.config.yaml_source import Item, Mistakes
+from seamark.config.workflow_files import LARGEST_BYTES, load_document
+from seamark.config.yaml_source import Item, Mistakes, read_text
 from seamark.errors import UserError, did_you_mean
 from seamark.model.queueing import Family
 from seamark.model.results.fitted_model import (
@@ -18,15 +19,19 @@ from seamark.model.results.fitted_model import (
 from seamark.storage.documents import read
 
 Model = StationModel | ReplicaModel
+FITTED = '"schema_version"'
+"""Stands at the beginning of each file of `bench fit`, and in none by hand."""
+ONE_VARIATION: Mapping[Family, int] = {"exponential": 1, "constant": 0}
 UNBOUNDED = (0.0, float("inf"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenTimes:
-    """Parameters of a station by hand, in seconds; `variation` is the standard deviation over the mean."""
+    """Parameters of a station by hand, in seconds; `variation` is the standard deviation over the mean, None that of
+    the family: 0 of constant times, else 1."""
 
     mean_s: float
-    variation: float = 1.0
+    variation: float | None = None
     overhead_s: float = 0.0
 
 
@@ -72,16 +77,12 @@ class WrittenModels:
 
 
 def read_models(path: Path) -> FittedModels:
-    """Return the models of a file of `bench fit` (JSON), or of a YAML file by hand. A model by hand has no trials, no
+    """Return the models of a file of `bench fit`, or of one by hand (YAML or JSON). A model by hand has no trials, no
     draws and no ranges. Raises UserError with every mistake."""
-    if path.suffix == ".json":
-        try:
-            return read(path, FittedModels)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read: {error.strerror or error}.") from None
-        except ValueError as damage:
-            raise UserError(f"{path}: not a file of `bench fit`: {damage}") from None
     mistakes = Mistakes()
+    if FITTED in (read_text(path, mistakes, LARGEST_BYTES) or "")[:200]:
+        return read(path, FittedModels, "`bench fit -c SCENARIO -o FILE` writes it again.")
+    mistakes.raise_any()
     tree = load_document(path, mistakes)
     mistakes.raise_any()
     assert tree is not None, "a file that cannot be read leaves a mistake"
@@ -90,6 +91,13 @@ def read_models(path: Path) -> FittedModels:
         for kind in ("stations", "replicas"):
             for item in tree.value[kind].value if kind in tree.value else ():
                 _check_numbers(item, mistakes)
+        for each, item in zip(
+            written.stations, tree.value["stations"].value if written.stations else (), strict=True
+        ):
+            if each.family in ONE_VARIATION and _variation(each) != ONE_VARIATION[each.family]:
+                text = f"{each.family} times have a variation of {ONE_VARIATION[each.family]}. Remove it, or write"
+                at = item.at(("parameters", "variation"))
+                mistakes.add(at, f"{text} 'family: gamma' or 'lognormal', or 'constant' for 0.")
         if not (written.stations or written.replicas):
             mistakes.add(tree, "has no model. Write 'stations:' or 'replicas:' with a list of them.")
     mistakes.raise_any()
@@ -101,7 +109,7 @@ def read_models(path: Path) -> FittedModels:
 def _check_numbers(item: Item, mistakes: Mistakes) -> None:
     """Note every number of a model below the least one that it can be."""
     for name, each in item.items():
-        least = 0.0 if name.endswith("_s") and name != "mean_s" else 1e-9
+        least = 0.0 if (name.endswith("_s") and name != "mean_s") or name == "variation" else 1e-9
         if name == "parameters":
             _check_numbers(each, mistakes)
         elif isinstance(each.value, (int, float)) and each.value < least:
@@ -123,6 +131,11 @@ def model_named(models: FittedModels, name: str | None, path: str) -> Model:
     return every[name]
 
 
+def _variation(written: WrittenStation) -> float:
+    usual = 0.0 if written.family == "constant" else 1.0
+    return usual if written.parameters.variation is None else written.parameters.variation
+
+
 def _station(written: WrittenStation) -> StationModel:
     times = written.parameters
     return StationModel(
@@ -132,7 +145,7 @@ def _station(written: WrittenStation) -> StationModel:
         family=written.family,
         parameters=StationParameters(
             mean_s=times.mean_s,
-            variation=1.0 if written.family == "exponential" else times.variation,
+            variation=_variation(written),
             overhead_s=times.overhead_s,
         ),
         between=0.0,

@@ -185,6 +185,7 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     item.value.pop(BASE_MODEL, None)
     keys: Any = decode(item, _ModelKeys, mistakes)
     _check_numbers(item, mistakes)
+    check_id(key, item, mistakes)
     if keys is WRONG:
         return None
     if keys.gpus_required > MOST_GPUS:
@@ -206,6 +207,13 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     )
 
 
+def check_id(written: str, at: Item, mistakes: Mistakes) -> None:
+    """Note an id that would not be one word of a line."""
+    if not (written.strip() and written.isprintable()):
+        text = "an id has letters, and no line breaks: each event of a log is a line. Write another."
+        mistakes.add(at, text)
+
+
 def _check_numbers(item: Item, mistakes: Mistakes) -> None:
     """Note every number of a mapping that is below its limit, or so large that sums of it are no numbers."""
     for key, entry in item.items():
@@ -223,6 +231,7 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
     before = mistakes.count
     if not is_mapping(item, mistakes):
         return None
+    check_id(key, item, mistakes)
     item = _own_keys(item, ("name", "nodes", "edges"), mistakes)
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
@@ -232,6 +241,7 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
             continue
         if keys.id in nodes:
             mistakes.add(each.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
+        check_id(keys.id, each.value["id"], mistakes)
         if models and keys.model not in models:
             _unknown(each.value["model"], "model", keys.model, models, mistakes)
         nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in hints(_NodeKeys)})
@@ -352,9 +362,7 @@ class _RequestRows:
             _check_nodes(item, self._nodes[keys.workflow_id], mistakes)
         elif self._workflows and keys.workflow_id not in self._workflows:
             _unknown(item.value["workflow_id"], "workflow", keys.workflow_id, self._workflows, mistakes)
-        if not (keys.request_id.strip() and keys.request_id.isprintable()):
-            text = "an id has letters, and no line breaks: each event of a log is a line. Write another."
-            mistakes.add(item.value["request_id"], text)
+        check_id(keys.request_id, item.value["request_id"], mistakes)
         if mistakes.count > before:
             return
         if keys.request_id in self.found:

@@ -132,17 +132,11 @@ def _printable(text: str) -> str:
 
 
 def value_of(text: str) -> Any:
-    """Return the value of a YAML text. Raises ValueError for text that is no YAML, and for aliases inside of what has
-    a name itself: a few lines of them are more than any memory."""
+    """Return the value of a YAML text. Raises ValueError for text that is no YAML, is nested too deep, or has nested
+    aliases."""
     try:
-        named: list[bool] = []
-        for event in yaml.parse(text, Loader=_Loader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                named.append(event.anchor is not None)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                named.pop()
-            elif isinstance(event, yaml.AliasEvent) and any(named):
-                raise ValueError(f"nested aliases, as '*{event.anchor}'. Write them out")
+        if (refused := _refused(text)) is not None:
+            raise ValueError(refused[0])
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
@@ -161,10 +155,8 @@ def load(
 def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_NODES) -> Item | None:
     """Return the mapping in the YAML text of a file, or None after noting why it cannot be read."""
     try:
-        deep = _too_deep(text)
-        if deep is not None:
-            text = f"lists or mappings are nested too deep ({DEEPEST} levels at most)."
-            mistakes.of_file(path, text, "out_of_limits", deep)
+        if (refused := _refused(text)) is not None:
+            mistakes.of_file(path, f"{refused[0]}.", "out_of_limits", refused[1])
             return None
         loader = _Loader(text)
         try:
@@ -194,13 +186,23 @@ def holds_mapping(tree: Item, mistakes: Mistakes) -> bool:
     return isinstance(tree.value, dict)
 
 
-def _too_deep(text: str) -> int | None:
-    """Return the line where nesting exceeds DEEPEST, which would overflow the composer's stack; else None."""
-    depth = 0
+def _refused(text: str) -> tuple[str, int] | None:
+    """Return why a text is not read, and the line: nesting that would overflow the composer's stack, or aliases in
+    what has a name itself, of which a few lines are more than any memory. None for any other text."""
+    names: list[str | None] = []
     for event in yaml.parse(text, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            return event.start_mark.line + 1 if event.start_mark is not None else 1
+        why = None
+        if isinstance(event, yaml.CollectionStartEvent):
+            names.append(event.anchor)
+            why = (
+                f"lists or mappings are nested too deep ({DEEPEST} levels at most)" if len(names) > DEEPEST else None
+            )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            names.pop()
+        elif isinstance(event, yaml.AliasEvent) and any(names) and event.anchor not in names:
+            why = f"nested aliases: '*{event.anchor}' is inside of '&{next(filter(None, names))}'. Write them out"
+        if why is not None:
+            return why, event.start_mark.line + 1 if event.start_mark is not None else 1
     return None
 
 

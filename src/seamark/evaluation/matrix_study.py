@@ -12,6 +12,7 @@ from seamark.attention.method import with_weights_at
 from seamark.config.benchmark_files import tasks_of
 from seamark.config.forms.table import preset_files
 from seamark.config.read import Recipes
+from seamark.config.yaml_source import Mistakes, load
 from seamark.errors import UserError, did_you_mean
 from seamark.evaluation.adapters import DeviceKind, adapter_settings, service_of
 from seamark.evaluation.evaluated_trial import setting_name
@@ -111,8 +112,11 @@ def _level(name: str, config: Sparse) -> Mapping[str, Any]:
     if config not in known:
         guess = did_you_mean(config, known) or f" Known: {', '.join(known)}."
         raise UserError(f"sparse_attention_configs: '{config}' is no method.{guess}")
-    preset = yaml.safe_load(known[config].read_text(encoding="utf-8"))
-    return with_weights_at({**preset, "name": name}, lambda file: str(expanded(file)))
+    mistakes = Mistakes()
+    preset = load(known[config], mistakes)
+    mistakes.raise_any()
+    assert preset is not None, "a file that cannot be read leaves a mistake"
+    return with_weights_at({**preset.plain, "name": name}, lambda file: str(expanded(file)))
 
 
 def tasks_in(config: BenchmarkConfig) -> list[tuple[str, str | None]]:

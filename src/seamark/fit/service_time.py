@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from seamark.model.queueing import Family
 from seamark.simulation.schedule import Floats
 from seamark.simulation.station import drawn_by
 
-FAMILIES: tuple[Family, ...] = get_args(Family)
+FAMILIES: tuple[Family, ...] = ("exponential", "gamma", "lognormal")
 PARAMETERS = {"exponential": 1, "gamma": 2, "lognormal": 2}
 LEAST_VARIATION = 0.005
 """Of service times that are all the same: no clock and no network measures them better."""

@@ -2,5 +2,5 @@
 
 from typing import Literal
 
-Family = Literal["exponential", "gamma", "lognormal"]
+Family = Literal["exponential", "gamma", "lognormal", "constant"]
 Router = Literal["one-queue", "random", "round-robin", "power-of-two", "least-loaded"]

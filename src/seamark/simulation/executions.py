@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.simulation.schedule import Floats, Ints, Schedule
-from seamark.simulation.world import COMPLETED
+from seamark.simulation.world import COMPLETED, INTERRUPTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,26 @@ class Executions:
         if self.transfer_s is None:
             return there_s
         return np.asarray(np.minimum(there_s + self.transfer_s, self.end_s), np.float64)
+
+    @property
+    def is_first_load(self) -> NDArray[np.bool_]:
+        """Whether each execution loaded its model onto an empty GPU. Loads that failed are none, and no new start of
+        a server after its call failed."""
+        found = self.is_cold.copy()
+        if self.outcome is None:
+            return found
+        ended: set[tuple[int, int]] = set()
+        parts = zip(
+            self.gpu.tolist(), self.model.tolist(), (self.end_s > self.start_s).tolist(), self.outcome, strict=True
+        )
+        for number, (gpu, model, was_there, outcome) in enumerate(parts):
+            failed = outcome not in (COMPLETED, *INTERRUPTED)
+            found[number] &= (was_there or not failed) and (gpu, model) not in ended
+            if failed and was_there:
+                ended.add((gpu, model))
+            elif not failed:
+                ended.discard((gpu, model))
+        return found
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:

@@ -150,7 +150,7 @@ def outside_of_fit(
     ranges = ranges_of(model)
 
     def holds(name: str, value: float) -> bool:
-        return name in ranges and ranges[name].holds(value)
+        return not ranges or (name in ranges and ranges[name].holds(value))  # a model by hand has no ranges
 
     if isinstance(model, StationModel):
         utilisation = rate_rps * model.parameters.mean_s / replicas

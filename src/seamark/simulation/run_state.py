@@ -15,10 +15,16 @@ from seamark.simulation.layout import Layout
 from seamark.simulation.machine import Machine
 from seamark.simulation.schedule import Measured, Schedule
 from seamark.simulation.workload import Workload
-from seamark.simulation.world import COMPLETED, End, Interruptible, Start, World
-
-PREEMPTED, GPU_FAILED, GPU_REMOVED = "preempted", "gpu_failed", "gpu_removed"
-"""Outcomes of executions that the scheduler or the machine interrupted; their nodes become ready again."""
+from seamark.simulation.world import (
+    COMPLETED,
+    GPU_FAILED,
+    GPU_REMOVED,
+    PREEMPTED,
+    End,
+    Interruptible,
+    Start,
+    World,
+)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -31,7 +31,7 @@ def schedule_metrics(schedule: Schedule) -> ScheduleMetrics:
 
 def metrics_of(ran: Executions) -> ScheduleMetrics:
     """Return the figures of executions, also of those that were read from a file."""
-    switches, cold = ran.is_switch, ran.is_cold
+    switches, cold = ran.is_switch, ran.is_first_load
     counts = np.bincount(ran.model, minlength=len(ran.models)).tolist()
     return ScheduleMetrics(
         makespan_s=ran.makespan_s,

@@ -37,7 +37,9 @@ def gamma(mean_s: float, variation: float) -> Draw:
 
 
 def drawn_by(family: Family, mean_s: float, variation: float) -> Draw:
-    """Return times of a family; an exponential one has a variation of 1."""
+    """Return times of a family; an exponential one has a variation of 1, one of variation 0 is constant."""
+    if family == "constant" or not variation:
+        return constant(mean_s)
     if family == "exponential":
         return exponential(mean_s)
     return gamma(mean_s, variation) if family == "gamma" else lognormal(mean_s, variation)

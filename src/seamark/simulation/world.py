@@ -6,6 +6,9 @@ from typing import Literal, Protocol
 COMPLETED = "completed"
 """Outcome of an execution that did its work; every other outcome is the category of a failure."""
 
+PREEMPTED, GPU_FAILED, GPU_REMOVED = INTERRUPTED = ("preempted", "gpu_failed", "gpu_removed")
+"""Outcomes of executions that the scheduler or the machine interrupted; their nodes become ready again."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:

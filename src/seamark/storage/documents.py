@@ -95,13 +95,13 @@ def _text(path: Path) -> str:
         return file.read().decode("utf-8")
 
 
-def read(path: Path, noun: type[Noun]) -> Noun:
-    """Read a document of the results.
+def read(path: Path, noun: type[Noun], remedy: str = "") -> Noun:
+    """Read a document of the results. `remedy` says how to get it again where its name does not.
 
     A damaged document, or a folder, pipe, device or loop of links in its place, raises DamagedFileError with file,
     mistake and remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
     """
-    with _damage_named(path):
+    with _damage_named(path, remedy):
         return parse(_text(path), noun)
 
 
@@ -122,17 +122,16 @@ def read_json(path: Path, noun: Any = Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+def _damage_named(path: Path, remedy: str = "") -> Iterator[None]:
+    remedy = remedy or REMEDIES.get(path.name, OTHERWISE)
     try:
         yield
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as cause:
-        raise DamagedFileError(
-            f"{path}: {cause.strerror}. Move it away. {REMEDIES.get(path.name, OTHERWISE)}"
-        ) from cause
+        raise DamagedFileError(f"{path}: {cause.strerror}. Move it away. {remedy}") from cause
     except ValueError as cause:
-        raise DamagedFileError(f"{path}: {cause}. {REMEDIES.get(path.name, OTHERWISE)}") from cause
+        raise DamagedFileError(f"{path}: {cause}. {remedy}") from cause
 
 
 def write(path: Path, noun: object) -> None:

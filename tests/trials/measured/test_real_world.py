@@ -3,12 +3,14 @@
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_servers import MadeServers
 
 from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.simulation.checker import check_log, check_rules
 from seamark.simulation.engine import simulate
+from seamark.simulation.executions import Executions
 from seamark.simulation.machine import Machine
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
@@ -105,6 +107,39 @@ def test_a_failure_that_empties_its_gpu_makes_the_next_node_of_that_model_load_i
     measured, _ = run(asked, failing=failing, scale=0.001)
     empty = len(asked.work.models)
     assert measured.measured.held.tolist() == [empty, empty]
+    assert measured.figures.cold_loads == 1, "the second start is none onto a GPU that was empty"
+    assert "first loads 1 and 1" in " ".join("\n".join(beside_lines(measured)).split())
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "ran_s", "first"),
+    [
+        (("server_died", "completed"), (1, 1), [True, False]),
+        (("setup_failed", "completed"), (0, 1), [False, True]),
+        (("server_died", "setup_failed", "completed"), (1, 0, 1), [True, False, False]),
+        (("gpu_failed", "completed"), (1, 1), [True, True]),
+    ],
+)
+def test_a_first_load_is_whole_and_no_new_start_of_a_server_that_failed(outcomes, ran_s, first):
+    count = len(outcomes)
+    at_s, zeros = np.arange(count) * 10.0, np.zeros(count, int)
+    ran = Executions(
+        gpus=1,
+        models=["m"],
+        arrival_s=at_s,
+        request=np.arange(count),
+        model=zeros,
+        gpu=zeros,
+        count=zeros + 1,
+        is_switch=zeros > 0,
+        is_cold=zeros == 0,
+        ready_s=at_s,
+        taken_s=at_s,
+        fetch_s=zeros + 1.0,
+        end_s=at_s + 1 + np.array(ran_s),
+        outcome=outcomes,
+    )
+    assert ran.is_first_load.tolist() == first
 
 
 @pytest.mark.serial

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode, is_mapping
-from seamark.config.workflow_files import cycle_of, load_document
+from seamark.config.workflow_files import check_id, cycle_of, load_document
 from seamark.config.workloads.recorded import RecordedWorkload, task_model, task_models
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
@@ -36,6 +36,8 @@ def read_wfcommons(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
         mistakes.add(at, f"WfFormat {', '.join(VERSIONS)} can be read. Convert the file with WfCommons' tool.")
         return None
     name = str(tree.value["name"].value) if "name" in tree.value else path.stem
+    if "name" in tree.value:
+        check_id(name, tree.value["name"], mistakes)
     workflow = _part(tree, "workflow", mistakes)
     tasks = _tasks(workflow, "specification", mistakes)
     ran = {_text(each, "id", mistakes): each for each in _tasks(workflow, "execution", mistakes)}
@@ -44,6 +46,7 @@ def read_wfcommons(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
     places: dict[str, Item] = {}
     for task in tasks:
         key = _text(task, "id", mistakes)
+        check_id(key, task.value["id"], mistakes)
         if key in places:
             mistakes.add(task.value["id"], f"the task '{key}' is there already. Give each task an id of its own.")
         places[key] = task

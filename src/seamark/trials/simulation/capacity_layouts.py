@@ -254,7 +254,7 @@ def _own(
         return Choice(layout=replace(layout, workers_per_replica=workers), model=model, service=service)
     blocks, origin = model.kv_blocks, "counted by the server"
     if not _counted(model):
-        origin = "enough for all that may run: the server did not count them"
+        origin = "enough for all that may run: the server did not count them" if model.sources else "written by hand"
         if folder is not None and server.gpu is not None:
             shape = Layout(tensor_parallel=server.tensor_parallel, pipeline_parallel=server.pipeline_parallel)
             asked = _memory(server.gpu, shape, model, max_model_len)

@@ -89,6 +89,8 @@ def _length(name: str, given: int | None, models: Sequence[Model], file: Path) -
         return given
     ranges = [each.ranges[name] for each in replicas if name in each.ranges]
     values = {round(value) for each in ranges for value in (each.low, each.high)}
+    if not values:
+        raise UserError(f"{option}: missing, and {file} has no trials. Give one.")
     if len(values) != 1:
         low, high = (f"{end:g}" for end in (min(values, default=0), max(values, default=0)))
         raise UserError(f"{option}: missing, and {file} has trials of several lengths, {low} to {high}. Give one.")

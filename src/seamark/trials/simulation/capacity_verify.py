@@ -68,7 +68,10 @@ def verifying_scenario(
     assert service is not None
     server = model.server
     if not server.settings or not server.resources:
-        raise UserError(f"--verify: {plan.fit} does not say how {model.name} was started. Run `bench fit` again.")
+        remedy = (
+            "Run `bench fit` again." if model.sources else "Fit measured trials with `bench fit`, or leave it out."
+        )
+        raise UserError(f"--verify: {plan.fit} does not say how {model.name} was started. {remedy}")
     if model.service not in recipes:
         raise UserError(f"--verify: no recipe of '{model.service}' in config/services. Add it to this study.")
     recipe = recipes[model.service]

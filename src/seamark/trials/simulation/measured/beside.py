@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from seamark.simulation.executions import executions_of
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.world import COMPLETED
 from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
@@ -20,7 +21,7 @@ def beside_lines(run: MeasuredSimulation) -> list[str]:
     of_nodes = len(run.measured.node) <= MOST_ROWS
     rows = list(_of_nodes(run.measured) if of_nodes else _of_models(run.measured))
     for name, estimated, measured in (
-        ("first loads", run.estimated.is_cold, run.measured.is_cold),
+        ("first loads", run.estimated.is_cold, executions_of(run.measured).is_first_load),
         ("switches", run.estimated.is_switch, run.measured.is_switch),
     ):
         times = run.estimated.fetch_s[estimated].sum(), run.measured.fetch_s[measured].sum()
