@@ -14,7 +14,7 @@ from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
 from seamark.storage.documents import write_rows
 
-REQUESTS = 600
+REQUESTS = 250
 
 
 def test_a_file_of_requests_is_read_and_its_log_written_as_a_stream(tmp_path: Path) -> None:
