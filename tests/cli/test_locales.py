@@ -98,3 +98,20 @@ def test_letters_that_an_encoding_lacks_become_the_nearest_of_ascii():
     error = UnicodeEncodeError("ascii", "a ≥ b – 測", 2, 3, "ordinal")
     assert nearest(error) == (">=", 3)
     assert nearest(UnicodeEncodeError("ascii", "–測", 0, 2, "ordinal")) == ("-?", 2)
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_terminal_obeys_no_text_of_others_and_keeps_the_colours_of_its_tables():
+    code = (
+        "import click, os, sys\n"
+        "from rich.table import Table; from rich.text import Text\n"
+        "from seamark.cli.options import print_in_any_locale, terminal\n"
+        "print_in_any_locale()\n"
+        "click.echo('a\\x1b\\tb\\r\\n\\x07\\x9b\\x7f')\n"
+        "os.environ.update(FORCE_COLOR='1', TERM='xterm-256color', COLUMNS='40')\n"
+        "table = Table('a wider head'); table.add_row(Text('c\\x1b]0;d\\x00', style='red'))\n"
+        "terminal().print(table)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+    assert shown.startswith("a␛\tb\n␇\N{REPLACEMENT CHARACTER}␡\n")
+    assert "\x1b[31mc␛]0;d␀ " in shown

@@ -79,15 +79,24 @@ def test_the_page_stands_alone_and_fetches_nothing(made):
 
 
 @pytest.mark.slow
-def test_no_text_of_the_page_has_a_raw_backtick(tmp_path):
+def test_no_text_of_the_page_has_a_raw_backtick_or_control_character(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[1:], fail=(1,), suspect=(), telemetry=False)
     first = ScenarioFolder(root=results).trial(read_json(results / "plan.json")["trials"][0]["id"])
-    reason = {"code": "odd", "severity": "suspect", "text": "`bench` saw it", "remedy": "Call `bench doctor`."}
+    reason = {
+        "code": "odd",
+        "severity": "suspect",
+        "text": "`bench` saw \x1b[31m\x07it\x9b",
+        "remedy": "Call `bench doctor`.",
+    }
     write_json(first.metrics, read_json(first.metrics) | {"verdict": "SUSPECT", "reasons": [reason]})
-    html = write_report(results, tmp_path / "reports").read_text()
+    page = write_report(results, tmp_path / "reports")
+    html = page.read_text()
     body = re.sub(r"<(style|pre|code)\b.*?</\1>", "", html.split("<body>")[1], flags=re.DOTALL)
     assert "Call <code>bench doctor</code>." in html
     assert re.findall(r".{30}`.{30}", body) == []
+    for text in (html, page.with_name("report.md").read_text()):
+        assert "saw ␛[31m␇it" in text
+        assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text) == []
 
 
 def test_rows_and_figures_are_not_cut_by_the_end_of_a_printed_page():

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import open_study, said_beside, scenario_option
+from seamark.cli.options import open_study, said_beside, scenario_option, terminal
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -37,8 +37,6 @@ def command(scenario: str | None, site: str | None, source: str | None, prefer: 
       bench collect -c config/scenarios/quickstart.yaml
       bench collect -c config/scenarios/null.yaml --from me@login.example.org:my-study/results
     """
-    from rich.console import Console
-
     from seamark.cli.submit import show_summary
     from seamark.workflow.derive import derive
     from seamark.workflow.snakemake_cli import release
@@ -55,7 +53,7 @@ def command(scenario: str | None, site: str | None, source: str | None, prefer: 
         raise UserError(
             f"{study.scenario.name}: no trial is measured yet. `bench submit -c {study.scenario_path}` measures them."
         )
-    show_summary(study, Console())
+    show_summary(study, terminal())
     return 0
 
 

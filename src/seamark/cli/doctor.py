@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, open_study, scenario_option, terminal
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
@@ -73,7 +72,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, calibrate: bo
                 f"[{STYLE[finding.level]}]{finding.level}[/]",
                 *map(Text, (finding.what, finding.seen, finding.remedy)),
             )
-        Console().print(table)
+        terminal().print(table)
     return 3 if any(finding.level == "problem" for finding in findings) else 0
 
 
@@ -88,7 +87,7 @@ def _self_test(as_json: bool, pinning: "Pinning | str", study: "Study | None") -
         known = None if answers is None else [vars(each) for each in answers]
         click.echo(json.dumps({"schema_version": 1, "loads": rows, "known_reader": known}, indent=1))
     else:
-        console = Console()
+        console = terminal()
         console.print("Client's time minus server's time (p50 / p99), and schedule lag (p99):")
         console.print(loads_table(found))
         console.print(_known_answers(answers))

@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 from seamark.cli.load_ends import LiveLine, ended_by_signals, write_output
 from seamark.cli.load_settings import (
@@ -23,7 +22,7 @@ from seamark.cli.load_settings import (
     require_said_once,
     settings_from,
 )
-from seamark.cli.options import json_option, output_file, strict_option, warn_of_machine
+from seamark.cli.options import json_option, output_file, strict_option, terminal, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
@@ -148,7 +147,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     if here:
         look(url, tls, arguments["timeout_s"])
         others = warn_of_machine(own=listener(target.host, [target.port]), quiet=as_json)
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     client = LoadRecord(
         status="ok",
         node=node(),

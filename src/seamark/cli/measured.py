@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from rich.console import Console
 
-from seamark.cli.options import DURATION_FORMS, duration_s, warn_of_machine
+from seamark.cli.options import DURATION_FORMS, duration_s, terminal, warn_of_machine
 from seamark.errors import UserError
 from seamark.platform.process_tree import exit_on_signals
 from seamark.storage.redaction import redacted_text
@@ -91,7 +90,7 @@ def measured(
         system, requests, gpus=gpus, arrivals=arrivals, cold_load="free" if cold_load == "free" else "charged"
     )
     called = _servers(servers, model_server or MODEL_SERVER, work.models, work.used)
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     try:
         with (
             exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT),

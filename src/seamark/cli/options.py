@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -23,6 +23,10 @@ from seamark.errors import Mistake, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study, scenarios_named
 from seamark.storage.documents import require_folder
+from seamark.storage.redaction import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
@@ -128,9 +132,7 @@ def json_option(function: Command) -> Command:
 def said_beside() -> Iterator[Callable[[str], None]]:
     """Yield a function that shows what a report has come to, on standard error: in one place of a terminal, else a
     line every two seconds."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     last_s = time.monotonic()
 
     def say(text: str) -> None:
@@ -358,14 +360,43 @@ def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
     return "".join(NEAREST.get(letter, "?") for letter in letters), error.end
 
 
+class Shown:
+    """Standard output or error, with control characters of what is written as symbols."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream  # Rich writes there: colours are its own, and `terminal` shows the rest
+
+    def write(self, text: str) -> int:
+        return self.rich_proxied_file.write(visible(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def terminal(*, stderr: bool = False) -> "Console":
+    """Return a console of Rich, with control characters of what it prints as symbols."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Terminal(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for part in super().render(renderable, options):
+                yield part if part.control else Segment(visible(part.text), part.style)
+
+    return Terminal(stderr=stderr)
+
+
 def print_in_any_locale() -> None:
-    """Make standard output and error accept any text, and child processes use UTF-8.
+    """Make standard output and error accept any text and obey none, and child processes use UTF-8.
 
     A locale that lacks a letter of a table is no reason to lose what was measured. Files are UTF-8 everywhere.
     """
     codecs.register_error(HANDLER, nearest)
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=HANDLER)
+        if stream is not None:
+            setattr(sys, name, Shown(stream))
     if codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8":
         os.environ.setdefault("PYTHONUTF8", "1")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, open_study, scenario_option, terminal
 
 if TYPE_CHECKING:
     from seamark.planning.study import Study
@@ -45,7 +45,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, dry_run: bool
     study = open_study(scenario, site)
     require_paths(study)
     study.require_variables()
-    console = Console(stderr=as_json)
+    console = terminal(stderr=as_json)
     if dry_run:
         steps = missing(study)
     elif study.site.images.where == "job" and not here:

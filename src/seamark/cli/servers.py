@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import Number, duration_s, json_option
+from seamark.cli.options import Number, duration_s, json_option, terminal
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
 from seamark.storage.documents import read_or_none
@@ -72,7 +72,7 @@ def listing(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"schema_version": 1, "services": rows}, indent=1))
         return
-    table, console = Table(box=None, padding=(0, 1), pad_edge=False), Console()
+    table, console = Table(box=None, padding=(0, 1), pad_edge=False), terminal()
     keys = ("name", "component", "version", "licence", "runs", "state")
     cells = [
         [str(row[key]).partition(":")[0].removeprefix("in the ").removeprefix("as a ") for key in keys]
@@ -116,7 +116,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
         cells[TABLE.index("state")] = f"[{STYLE[row.state]}]{row.state}[/]"
         cells[TABLE.index("since")] = cells[-1][:19].replace("T", " ")
         table.add_row(*cells, Text(row.why or ""))
-    Console().print(table)
+    terminal().print(table)
 
 
 @command.command("check")
@@ -224,7 +224,7 @@ def start(
     if machine.runtime not in ("venv", "apptainer"):
         raise UserError(f"bench servers start: the site '{site}' starts no servers (runtime: {machine.runtime}).")
     instance, wanted = new_instance(root, results_of(root, site), request, name)
-    answer = _started(instance, wanted, no_wait=no_wait, console=Console(stderr=True))
+    answer = _started(instance, wanted, no_wait=no_wait, console=terminal(stderr=True))
     if answer is None:
         click.echo(f"{instance.id}: job {instance.job} is submitted. `bench servers ps` shows its state.")
         return 0

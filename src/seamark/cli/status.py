@@ -5,12 +5,12 @@ import time
 from collections.abc import Sequence
 
 import click
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, open_study, scenario_option, terminal
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
@@ -44,7 +44,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, watch: bool) 
         more = {"conflicts": encode(conflicts(study)), "left": None if left is None else vars(left)}
         click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts, **more}, indent=1))
         return 1 if now.failed else 0
-    console = Console()
+    console = terminal()
     if not watch:
         console.print(_table(study, now, time_left(study, now)))
         if there := conflicts(study):

@@ -26,6 +26,7 @@ from seamark.cli.options import (
     open_study,
     scenario_among,
     strict_option,
+    terminal,
     warn_of_machine,
 )
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
@@ -188,7 +189,7 @@ def submit(
 
 
 def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -> int:
-    console = Console(stderr=as_json)
+    console = terminal(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
     timed = not all(study.simulates(each.service) for each in study.plan.served)

@@ -21,6 +21,8 @@ REFERENCE = re.compile(r"(?P<before>[A-Za-z]+ +)?(?P<kind>env|file):(?P<name>.*)
 """A value that names where a secret is, and is none itself."""
 _NO_REFERENCE = r"(?![\"']?(?:[A-Za-z]+ +)?(?:env|file):)"
 SHORTEST_SECRET = 6
+_SYMBOLS = {code: 0x2400 + code for code in range(32) if code not in b"\t\n"}
+_SYMBOLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 _SECRET_NAME = (
     r"(?:[\w-]*(?:password|passwd|passphrase|secret|credentials?|api[_-]?key|access[_-]?key|private[_-]?key"
@@ -40,6 +42,14 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _SHAPES = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{6,}|\b(?:hf_\w{16,}|sk-[\w-]{16,})")
+
+
+def visible(text: str) -> str:
+    """Return a text with control characters, other than tabs and ends of lines, as symbols: `␛` for ESC.
+
+    What a terminal or page would obey in the results of others is shown.
+    """
+    return text.replace("\r\n", "\n").translate(_SYMBOLS)
 
 
 def redacted(value: Any, name: str = "") -> Any:

@@ -21,6 +21,7 @@ from seamark.model.service import Value
 from seamark.report.numbers import level, number
 from seamark.report.ordering import numeric
 from seamark.report.page.content import Picture
+from seamark.storage.redaction import visible
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's palette, without its yellow, which does not show on white."""
@@ -105,7 +106,7 @@ def written(figure: Figure, folder: Path, name: str, *, alt: str, caption: str) 
         figure.set_layout_engine(None)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = shortened(buffer.getvalue())
+    svg = visible(shortened(buffer.getvalue()).decode()).encode()
     (folder / f"{name}.svg").write_bytes(svg)
     figure.savefig(folder / f"{name}.png", dpi=130, metadata={"Software": None})
     width_px, height_px = (round(CSS_PX_PER_IN * inches) for inches in figure.get_size_inches())

@@ -49,6 +49,7 @@ from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
 from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.documents import write_text
+from seamark.storage.redaction import visible
 
 TICKED = re.compile(r"`([^`]+)`")
 RUN, COMPARED, PREDICTED, FRONTS = "", "=", "~", "/"
@@ -80,10 +81,9 @@ def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str
         "style": files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
         "made_at": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
-    write_text(folder / "report.md", environment.get_template("page.md.j2").render(content))
-    index = folder / "index.html"
-    write_text(index, environment.get_template("page.html.j2").render(content))
-    return index
+    for name, template in (("report.md", "page.md.j2"), ("index.html", "page.html.j2")):
+        write_text(folder / name, visible(environment.get_template(template).render(content)))
+    return folder / "index.html"
 
 
 def _emptied(folder: Path) -> None:
