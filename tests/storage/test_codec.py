@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from seamark.analysis.answers import read_said
+from seamark.analysis.metrics.samples import DamagedError, open_samples
+from seamark.analysis.schedule.execution_rows import read_execution_table
 from seamark.errors import UserError
 from seamark.model.results.load_record import LagFigures, LoadRecord, SearchOutcome, WorkerReport
 from seamark.model.results.trial_meta import TrialMeta
@@ -163,7 +166,13 @@ def test_a_figure_may_be_as_large_as_a_service_says(tmp_path: Path, figure: floa
     assert read(path, LoadRecord).quality["limit"] == figure
 
 
-def test_a_pipe_in_place_of_a_document_is_refused_at_once(tmp_path):
-    os.mkfifo(tmp_path / "load.json")
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path):
+    pipe = tmp_path / "load.json"
+    os.mkfifo(pipe)
     with pytest.raises(DamagedFileError, match=r"load\.json"):
-        read(tmp_path / "load.json", LoadRecord)
+        read(pipe, LoadRecord)
+    with pytest.raises(DamagedError):
+        open_samples(pipe)
+    with pytest.raises(DamagedError):
+        read_execution_table(pipe)
+    assert read_said(pipe) is None

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.analysis.comparison.scored import ScoredItems
+from seamark.storage.documents import regular
 
 TIMES = ("ttft_s", "latency_s")
 TIMED_BY = ["index", "due_ns", "sent_ns", "first_ns", "last_ns"]
@@ -39,8 +40,8 @@ def times_by_item_s(samples: pa.Table) -> Mapping[int, tuple[float | None, float
 def read_scored(path: Path) -> ScoredItems | None:
     """Return the scores of a trial's answers.parquet by item, without failed requests; None if it cannot be read."""
     try:
-        scores = score_columns(pq.read_schema(path).names)
-        table = pq.read_table(path, columns=["id", "cluster", "failure", *scores])
+        scores = score_columns(pq.read_schema(regular(path)).names)
+        table = pq.read_table(regular(path), columns=["id", "cluster", "failure", *scores])
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
     good = table.filter(pc.field("failure").is_null())
@@ -65,8 +66,8 @@ def said_by_item(answers: pa.Table) -> dict[str, object]:
 def read_said(path: Path) -> dict[str, object] | None:
     """Return what was answered to each item of a trial's answers.parquet; None if it cannot be read."""
     try:
-        names = ["id", "answer", *score_columns(pq.read_schema(path).names)]
-        return said_by_item(pq.read_table(path, columns=names))
+        names = ["id", "answer", *score_columns(pq.read_schema(regular(path)).names)]
+        return said_by_item(pq.read_table(regular(path), columns=names))
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
 

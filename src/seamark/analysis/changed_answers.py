@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.analysis.answers import FACT
+from seamark.storage.documents import regular
 
 MOST_VALUES = 8
 BINS = 4
@@ -43,8 +44,8 @@ def read_answered(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a trial's answers.parquet that have a good reply, without the replies; none of a damaged
     file."""
     try:
-        names = [name for name in pq.read_schema(path).names if name != "reply"]
-        table = pq.read_table(path, columns=names)
+        names = [name for name in pq.read_schema(regular(path)).names if name != "reply"]
+        table = pq.read_table(regular(path), columns=names)
         rows: list[dict[str, Any]] = table.filter(pc.field("failure").is_null()).to_pylist()
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return []

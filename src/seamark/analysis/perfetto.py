@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.model.sample import EventKind
-from seamark.storage.documents import replacing
+from seamark.storage.documents import regular, replacing
 
 ON_THREADS = (EventKind.RUN, EventKind.PREPARE, EventKind.STEP)
 """Kinds drawn on the thread that recorded them, where they nest. Waits overlap, and have tracks of their own."""
@@ -50,7 +50,7 @@ def _opened(path: Path, *, compress: bool) -> TextIO:
 def _rows(path: Path) -> Iterator[tuple[Row, Sequence[str]]]:
     """Yield each event, and the names of all stages as JSON."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
             stages = json.loads((file.schema_arrow.metadata or {})[b"seamark"])["stages"]
             names = [json.dumps(str(name))[1:-1] for name in stages]
             for batch in file.iter_batches():

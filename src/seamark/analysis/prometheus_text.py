@@ -22,7 +22,7 @@ from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Trial
-from seamark.storage.documents import read, replacing
+from seamark.storage.documents import read, regular, replacing
 from seamark.storage.paths import TrialFolder
 
 PREFIX = "seamark"
@@ -213,7 +213,7 @@ def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
     """
     if not folder.telemetry.exists():
         return
-    with pq.ParquetFile(folder.telemetry) as file:
+    with pq.ParquetFile(regular(folder.telemetry)) as file:
         table = file.read(use_threads=False)
     own = read(folder.load, LoadRecord).node or "local"
     places = [str(source).rpartition("@") for source in table.column("source").to_pylist()]

@@ -64,7 +64,8 @@ def fetch(source: str, scenario: str, results: Path) -> Path:
     rules = [*(f"--exclude={name}" for name in RUN_FILES), *(f"--exclude=/{scenario}/{name}" for name in DERIVED)]
     rules += [f"--include=/{scenario}/***", "--include=/.calibration/***", "--exclude=*"]
     # the names go to the other side as data, since its shell would read them as its own
-    words = ["rsync", "--protect-args", "--archive", "--no-owner", "--no-group", "--partial", "--delete", *rules]
+    # -rlpt: neither owners nor pipes and devices
+    words = ["rsync", "--protect-args", "-rlpt", "--partial", "--delete", *rules]
     _run([*words, f"--link-dest={results.resolve()}", "--", f"{source}/", f"{copy}/"], source)
     if not (copy / scenario).is_dir():
         forget(copy)

@@ -87,12 +87,12 @@ class DamagedFileError(UserError, ValueError):
     """A file of the results is damaged: the message names it and the remedy."""
 
 
-def _text(path: Path) -> str:
-    """Return the text of a regular file: a pipe or device in its place may never end."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "is no regular file")
-        return file.read().decode("utf-8")
+def regular(path: Path) -> Path:
+    """Return the path of a file. Raises OSError for a pipe or device, from which reading may never end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError("is no regular file")
+    return path
 
 
 def read(path: Path, noun: type[Noun], remedy: str = "") -> Noun:
@@ -102,7 +102,7 @@ def read(path: Path, noun: type[Noun], remedy: str = "") -> Noun:
     mistake and remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
     """
     with _damage_named(path, remedy):
-        return parse(_text(path), noun)
+        return parse(regular(path).read_text(encoding="utf-8"), noun)
 
 
 def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
@@ -116,7 +116,7 @@ def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
 def read_json(path: Path, noun: Any = Mapping[str, Any]) -> dict[str, Any]:
     """Read a document as a JSON object, checked against its noun. Raises like `read`."""
     with _damage_named(path):
-        document = parse_object(_text(path))
+        document = parse_object(regular(path).read_text(encoding="utf-8"))
         decode(document, noun)
         return document
 
@@ -129,7 +129,7 @@ def _damage_named(path: Path, remedy: str = "") -> Iterator[None]:
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as cause:
-        raise DamagedFileError(f"{path}: {cause.strerror}. Move it away. {remedy}") from cause
+        raise DamagedFileError(f"{path}: {cause.strerror or cause}. Move it away. {remedy}") from cause
     except ValueError as cause:
         raise DamagedFileError(f"{path}: {cause}. {remedy}") from cause
 

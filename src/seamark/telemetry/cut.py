@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from seamark.model.results.load_record import LoadRecord
-from seamark.storage.documents import replacing
+from seamark.storage.documents import regular, replacing
 from seamark.storage.paths import TrialFolder
 
 BLOCK_BYTES = 1 << 18
@@ -74,7 +74,7 @@ def _moved(table: pa.Table, offset_s: float) -> pa.Table:
 
 
 def _rows(file: Path, epoch_unix_s: float, end_s: float) -> Iterator[Row]:
-    with file.open("rb") as opened:
+    with regular(file).open("rb") as opened:
         lines = _lines(opened, epoch_unix_s, end_s)
         inside = (line.decode(errors="replace") for line in lines if 0.0 <= _at_s(line, epoch_unix_s) <= end_s)
         for cells in csv.reader(inside):

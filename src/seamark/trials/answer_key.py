@@ -15,6 +15,7 @@ from seamark.errors import UserError
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.service import Value
 from seamark.storage.codec import encode
+from seamark.storage.documents import regular
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.question_files import read_questions
 from seamark.tasks.task import item_id, task_of_document
@@ -26,7 +27,7 @@ def key_has_changed(settings: Mapping[str, Value], folder: TrialFolder, record: 
     if record.key_sha256 is None:
         return False
     try:
-        kept = pq.read_table(folder.answers, columns=["item", "id"])
+        kept = pq.read_table(regular(folder.answers), columns=["item", "id"])
     except (OSError, ValueError, pa.ArrowException):
         return False
     ids = dict(zip(kept["item"].to_pylist(), kept["id"].to_pylist(), strict=True))

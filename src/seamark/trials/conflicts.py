@@ -11,7 +11,7 @@ from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, b
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
-from seamark.storage.documents import read_or_none
+from seamark.storage.documents import read_or_none, regular
 from seamark.storage.paths import TrialFolder
 from seamark.trials.trial_files import commit_mark, complete, put_aside
 
@@ -148,7 +148,7 @@ def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
 def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
     """Return the settings of a trial that have changed since its effective_config.yaml."""
     try:
-        document = value_of(folder.config.read_text(encoding="utf-8"))
+        document = value_of(regular(folder.config).read_text(encoding="utf-8"))
         old = {name: document["trial"].get(name) for name in OF_A_TRIAL}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -32,7 +32,7 @@ from seamark.planning.study import Study
 from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
 from seamark.storage.codec import encode, parse
-from seamark.storage.documents import read_or_none, replacing, write
+from seamark.storage.documents import read_or_none, regular, replacing, write
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.scoring.published import published_figures
 from seamark.tasks.task import task_of_document
@@ -129,7 +129,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
     with TemporaryDirectory(prefix="seamark-judge-") as name:
         place = Path(name)
         target = Target(settings=filled(trial.settings), data=place)
-        kept = pq.read_table(folder.replies)
+        kept = pq.read_table(regular(folder.replies))
         if load.items is not None:
             kept = kept.filter(pc.field("index") < load.items)
         with ReplySegment(place / "replies") as segment:
@@ -184,7 +184,7 @@ def _require_asked(folder: TrialFolder, load: LoadRecord, now: Mapping[str, str]
 def _ids(folder: TrialFolder) -> Mapping[str, str]:
     """Return the ids of a trial's scored items, none without them."""
     try:
-        kept = pq.read_table(folder.answers, columns=["item", "id"])
+        kept = pq.read_table(regular(folder.answers), columns=["item", "id"])
     except (OSError, ValueError, pa.ArrowException):
         return {}
     return {str(item): str(text) for item, text in zip(kept["item"].to_pylist(), kept["id"].to_pylist(), strict=True)}
@@ -200,7 +200,7 @@ def _python(study: Study, service: Service) -> Path | None:
 def _kept_record(folder: TrialFolder) -> AnswersRecord | None:
     """Return how the answers that there are were scored; None without them."""
     try:
-        metadata = pq.read_schema(folder.answers).metadata or {}
+        metadata = pq.read_schema(regular(folder.answers)).metadata or {}
         return parse(metadata[METADATA_KEY].decode(), AnswersRecord)
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
@@ -283,7 +283,7 @@ def _table(
     facts: Mapping[str, pa.Array],
 ) -> pa.Table:
     """Return the table of answers.parquet: a row for each reply."""
-    samples = pq.read_table(folder.samples, columns=["kind", "units", "failure", *TIMED_BY])
+    samples = pq.read_table(regular(folder.samples), columns=["kind", "units", "failure", *TIMED_BY])
     by_index = {number: place for place, number in enumerate(samples["index"].to_pylist())}
     places = [by_index.get(item) for item in items]
     about = {name: samples[name].to_pylist() for name in ("kind", "units", "failure")}

@@ -1,6 +1,7 @@
 """Results of another folder or machine, brought here by a real rsync, over a fake ssh where there is a host."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -298,3 +299,14 @@ def test_a_connection_that_breaks_changes_nothing_here_and_is_said(
     with pytest.raises(SiteError, match="connection refused"):
         fetch("far:somewhere", "try", pair.here.root / "results")
     assert not pair.here.results.exists()
+
+
+def test_results_of_others_bring_no_pipes(pair: Pair) -> None:
+    name = pair.trials()[0]
+    load = pair.there.results / name / "load.json"
+    load.unlink()
+    os.mkfifo(load)
+    study = study_of(pair.here)
+    copy = fetch(pair.source, "try", study.results)
+    assert not (copy / "try" / name / "load.json").exists()
+    assert (copy / "try" / name / "samples.parquet").is_file()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from seamark.model.sample import MISSING_NS, SAMPLE
+from seamark.storage.documents import regular
 
 BATCH_ROWS = 1 << 17
 Times = NDArray[np.int64]
@@ -79,7 +80,7 @@ class Samples:
         Raises DamagedError if a page cannot be read.
         """
         try:
-            with pq.ParquetFile(self.path, buffer_size=1 << 20, page_checksum_verification=True) as file:
+            with pq.ParquetFile(regular(self.path), buffer_size=1 << 20, page_checksum_verification=True) as file:
                 for group in range(file.num_row_groups):
                     if _touches(file, group, between_ns):
                         yield from _rows_of(file, group)
@@ -90,7 +91,7 @@ class Samples:
 def open_samples(path: Path, config_hash: str | None = None) -> Samples:
     """Return the samples at `path`. Raises DamagedError with the reason if they are not those of `config_hash`."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(regular(path)) as file:
             names = set(file.schema_arrow.names)
             metadata = file.schema_arrow.metadata or {}
             rows = file.metadata.num_rows

@@ -20,6 +20,7 @@ from seamark.analysis.metrics.window import Window
 from seamark.model.results.stages import StageBar, StageFigures, Stages, StageTimes, TracedRequest
 from seamark.model.sample import EventKind
 from seamark.stats.critical_path import critical_ns
+from seamark.storage.documents import regular
 
 EVENTS_OF_A_PASS = 400_000
 """Events in memory at a time, about: each pass reads those of a range of requests."""
@@ -84,7 +85,7 @@ def read_stages(path: Path, samples: Samples, window: Window, response: TimeDist
     if not path.exists():
         return None
     try:
-        with pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True) as file:
+        with pq.ParquetFile(regular(path), buffer_size=1 << 20, page_checksum_verification=True) as file:
             names = json.loads((file.schema_arrow.metadata or {})[b"seamark"])["stages"]
             return _figures(file, [str(name) for name in names], samples, window, response)
     except (pa.ArrowException, OSError, ValueError, KeyError) as cause:

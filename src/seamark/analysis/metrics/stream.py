@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import BATCH_ROWS, DamagedError, Samples, Times
 from seamark.analysis.metrics.window import Window
+from seamark.storage.documents import regular
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
     if not path.exists():
         return None
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
             found = _Chunks(window, _good_and_due(samples, window))
             for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
                 found.add(*(batch.column(name).to_numpy() for name in ("index", "at_ns", "events")))

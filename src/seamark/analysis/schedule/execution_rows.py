@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import DamagedError
 from seamark.analysis.schedule.machine_facts import Gone, domains_of, gone_of
+from seamark.storage.documents import regular
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -62,7 +63,7 @@ class ExecutionRows:
 def read_execution_table(path: Path) -> pa.Table:
     """Return the rows of a file of executions. Raises DamagedError for one that is missing or cannot be read."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
             return file.read()
     except FileNotFoundError:
         raise DamagedError(f"{path.name} is missing") from None

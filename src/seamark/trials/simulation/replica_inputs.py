@@ -13,6 +13,7 @@ from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.simulation.schedule import Floats, Ints
+from seamark.storage.documents import regular
 from seamark.storage.paths import TrialFolder
 
 OF_REQUESTS = frozenset({"prompt_len", "gen_tokens", "gen_tokens_shape", "gen_tokens_spread", "ignore_eos"})
@@ -122,7 +123,7 @@ def _reads(files: TrialFolder, index: Ints) -> tuple[Ints, Floats]:
     """Return the place of the request of each read of chunks, and its time in seconds, in the order of time. Raises
     DamagedError."""
     try:
-        table = pq.read_table(files.chunks, columns=["index", "at_ns"], page_checksum_verification=True)
+        table = pq.read_table(regular(files.chunks), columns=["index", "at_ns"], page_checksum_verification=True)
     except (pa.ArrowException, OSError, KeyError) as cause:
         raise DamagedError(f"{files.chunks.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
     numbers, at_ns = (table.column(name).to_numpy() for name in ("index", "at_ns"))
