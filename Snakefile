@@ -11,6 +11,7 @@ from seamark.errors import UserError
 from seamark.model.dotted import search_in
 from seamark.planning.study import Study
 from seamark.workflow.large_studies import check_groups_once, lift_default_rate_limit
+from seamark.workflow.targets import check_targets
 
 search_in(Path.cwd())
 try:
@@ -32,6 +33,7 @@ except UserError as mistake:
 
 dag.lead()
 check_groups_once(DAG)
+check_targets(DAG, dag, WorkflowError)
 SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
 TRIAL_ID = "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"
 

@@ -27,6 +27,26 @@ def test_the_meluxina_profile_plans_with_account_partition_and_qos(study):
     assert "slurm_partition=cpu" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("target", "guess"),
+    [("reports/tri/index.html", "try"), ("reports/try/index.htm", "reports/try/index.html")],
+)
+def test_a_wrong_target_is_one_line_with_the_nearest(study, target, guess):
+    done = study.snakemake(target, "-n")
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert f"Did you mean '{guess}'?" in said.partition("WorkflowError:\n")[2].splitlines()[0]
+    assert "Traceback" not in said
+
+
+def test_a_profile_of_slurm_ends_at_once_where_there_is_no_sbatch(study):
+    if shutil.which("sbatch"):
+        pytest.skip("Slurm is here")
+    done = study.snakemake("--profile", "profiles/slurm")
+    assert done.returncode == 1
+    assert "`sbatch`" in (done.stdout + done.stderr).partition("WorkflowError:\n")[2].splitlines()[0]
+
+
 @pytest.mark.sweep
 def test_the_dag_is_a_picture(study):
     done = study.snakemake("--dag")

@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
+from seamark.dispatch.dispatcher import batch_dispatcher, dispatcher_of, is_batch, leaves_this_machine
 from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
 from seamark.model.dotted import mark_of
 from seamark.model.service import Value
@@ -391,7 +391,8 @@ class Dag:
         """Put away stale results of earlier runs. Raises UserError when trials were measured on another server, or in
         another configuration than planned."""
         sweep(self.study, self._marks_of(self.study.scenario.name))
-        dispatcher_of(self.study.site).prepare_executor(self.study.root, self.study.site)
+        # a profile may name Snakemake's Slurm executor for any site
+        batch_dispatcher(self.study.site).prepare_executor(self.study.root, self.study.site)
 
     def stop_leftovers(self) -> None:
         """End every server of this study that still runs; remove the files of its lanes."""

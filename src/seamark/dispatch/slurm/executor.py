@@ -7,6 +7,7 @@ sbatch refused a group of jobs. Only the process of Snakemake imports this modul
 
 import asyncio
 import re
+import shutil
 import threading
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
@@ -29,6 +31,7 @@ STEP_AS_SCRIPT = " --slurm-jobstep-pass-command-as-script"
 """What the plugin adds to the command of every job with pass_command_as_script."""
 LONGEST_WRAPPED = 100_000
 """Characters of a command that are one argument of `sh -c`, with room for options: the kernel allows 128 KiB."""
+NO_SBATCH = "No `sbatch` here. Call this on the site's login node, or leave out --profile to measure on this machine."
 STDERR = re.compile(r"The error message was '(.*?)'\.\n", re.DOTALL)
 
 
@@ -40,6 +43,8 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
     next_seconds_between_status_checks: float
 
     def __init__(self, *arguments: Any) -> None:
+        if shutil.which("sbatch") is None:  # the plugin fails in a thread of its own, and Snakemake waits for ever
+            raise WorkflowError(NO_SBATCH)
         self._unreachable_since_s: dict[Any, float] = {}
         self._shut_down = threading.Event()
         # sbatch reads every job as a script from stdin: some hundred trials are longer than an argument may be
