@@ -7,9 +7,11 @@ import pytest
 from samples import a_metrics, a_trial
 
 from seamark.analysis.comparison import Contrast, Question, TwoResults, compared, spread_of
+from seamark.analysis.comparison.metric_names import metric_of
 from seamark.analysis.comparison.observations import VIRTUAL, Observation, observation
 from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.analysis.comparison.units import units_of
+from seamark.errors import UserError
 from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_metrics import ObjectiveResult
@@ -385,3 +387,15 @@ def test_a_quality_is_equivalent_within_the_margin_of_qualities_not_that_of_spee
     assert verdict() == "worse"
     assert verdict(quality_margin=0.03) == "worse"
     assert verdict(quality_margin=0.05) == "equivalent"
+
+
+def test_what_cannot_be_compared_says_what_to_write():
+    values = [1000.0 + n for n in range(6)]
+    loads = (trials("a", values), trials("b", values))
+    searched = one(*loads, comparing=Comparing(metrics=("search.found",)))
+    assert "`search`" in (searched.remedy or "")
+    mixed = one(loads[0], [replace(each, unit="objects_per_s") for each in loads[1]])
+    assert "requests_per_s" in (mixed.remedy or "")
+    figures = [replace(each, figures={**each.figures, "quality.kept": Range.exact(1.0)}) for each in loads[0]]
+    with pytest.raises(UserError, match=r"slos: kept >= 0"):
+        metric_of("kept", figures, {})

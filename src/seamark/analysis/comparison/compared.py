@@ -15,6 +15,7 @@ from seamark.analysis.comparison.paired_answers import answers_test, paired_judg
 from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
 from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, units_of
+from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import EXACT, Compared, ComparedSide, ComparedVerdict, Comparisons, Effect
 from seamark.model.scenario import Comparing, why_no_p
@@ -275,9 +276,16 @@ def _why_not(
             return f"{name} has no trial with valid figures", "`bench submit` measures it, `bench retry` once more."
     if len(units) > 1 and metric.group in ("throughput", "energy"):
         words = " and ".join(sorted(each.replace("_per_", "/") or "no unit" for each in units))
-        return f"{UNITS_DIFFER}: {words}", "compare a metric in one unit, such as requests_per_s or latency_ms.p50."
+        return f"{UNITS_DIFFER}: {words}", (
+            "compare a metric in one unit: `--metric requests_per_s`, or `metrics: [requests_per_s]` in `compare`."
+        )
     both = [*base, *new]
     lacking = sum(each.figure(metric.path) is None for each in both)
+    if lacking == len(both) and metric.path == SEARCH_FOUND:
+        return (
+            "no trial searched for its largest load and found one",
+            "a workload with `search` does; of others compare throughput or latency_ms.p99.",
+        )
     if lacking:
         return (
             f"{metric.name} is withheld or not measured in {lacking} of {counted(len(both), 'trial')}",

@@ -98,10 +98,10 @@ def metric_of(
             " metrics of your own have their own names."
         )
     if better not in ("higher", "lower"):
-        raise UserError(
-            f"{where}{name}: neither more nor less of it is better, so it gives no verdict. Compare another metric,"
-            " such as throughput or latency_ms.p99."
-        )
+        remedy = "Compare another metric, such as throughput or latency_ms.p99."
+        if path == f"quality.{short}":
+            remedy = f"Say which by an objective of the workload: `slos: {short} >= 0`, or `<=` if less is better."
+        raise UserError(f"{where}{name}: neither more nor less of it is better, so it gives no verdict. {remedy}")
     return ComparedMetric(name=shown, path=path, unit=unit, better="higher" if better == "higher" else "lower")
 
 
