@@ -159,6 +159,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
         folder = TrialFolder(root=Path(name))
         try:
             with console.status("connecting") as line:
+                live = LiveLine(line)
                 derived = run_quick_load(
                     target,
                     settings,
@@ -167,12 +168,17 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
                     seed=seed,
                     prompt_seed=prompt_seed,
                     ceiling=ceiling_of(Path("results"), client),
-                    on_progress=LiveLine(line),
+                    on_progress=live,
                     launcher=launcher,
                     others_before=others,
                 )
         except LoadError as error:
             raise UserError(f"bench load {address}: {error.reason}") from None
+        except (MemoryError, ImportError):
+            click.echo(f"{live.text or 'No request'} recorded; the other figures could not be computed.", err=True)
+            if output is not None and folder.samples.exists():
+                write_output(folder.samples, output)
+            raise
         statuses = statuses_of(folder.samples)
         if output is not None:
             try:

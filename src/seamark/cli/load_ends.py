@@ -26,14 +26,16 @@ class LiveLine:
         self._line = line
         self._rate = LiveRate()
         self._shown_at_s = time.monotonic()
+        self.text = ""
 
     def __call__(self, recorded: Mapping[str, int]) -> None:
         now_s = time.monotonic()
         rate = self._rate.update(now_s, recorded)
+        live = "" if rate is None else f", {number(rate)}/s"
+        self.text = counted(sum(recorded.values()), "request") + live
         if now_s - self._shown_at_s >= SHOW_EVERY_S:
             self._shown_at_s = now_s
-            live = "" if rate is None else f", {number(rate)}/s"
-            self._line.update(counted(sum(recorded.values()), "request") + live)
+            self._line.update(self.text)
 
 
 @contextmanager

@@ -145,6 +145,17 @@ def _line_of(mistake: click.ClickException) -> str:
     return f"{verb}: {what}{guess} `{verb} --help` lists what it takes."
 
 
+def _lacks_memory(failed: BaseException) -> bool:
+    """Return whether an error comes from a lack of memory: of an array, a library to be mapped, a thread's stack."""
+    signs = ("failed to map segment", "allocate memory", "start new thread")
+    cause = failed.__cause__ or failed.__context__
+    return (
+        isinstance(failed, MemoryError)
+        or any(sign in str(failed) for sign in signs)
+        or (cause is not None and _lacks_memory(cause))
+    )
+
+
 def main() -> None:
     """Run `bench`; each mistake of the user is one line, with exit code 2 and no traceback."""
     print_in_any_locale()
@@ -162,6 +173,12 @@ def main() -> None:
         sys.exit(2)
     except OSError as lacking:
         click.echo(f"{lacking.filename or 'the machine'}: {lacking.strerror or lacking}", err=True)
+        sys.exit(3)
+    except (MemoryError, ImportError, RuntimeError) as failed:
+        if not _lacks_memory(failed):
+            raise
+        what = " ".join(str(failed).split()) or "an allocation failed"
+        click.echo(f"memory: `bench {' '.join(sys.argv[1:2])}` has too little: {what}. See `ulimit -v`.", err=True)
         sys.exit(3)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()

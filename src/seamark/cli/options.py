@@ -387,16 +387,14 @@ def terminal(*, stderr: bool = False) -> "Console":
 
 
 def print_in_any_locale() -> None:
-    """Make standard output and error accept any text and obey none, and child processes use UTF-8.
-
-    A locale that lacks a letter of a table is no reason to lose what was measured. Files are UTF-8 everywhere.
-    """
+    """Make standard output and error accept any text and obey none, whatever the locale, and child processes use
+    UTF-8, as files do."""
     codecs.register_error(HANDLER, nearest)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=HANDLER)
-        if stream is not None:
+        if stream is not None and not isinstance(stream, Shown):
             setattr(sys, name, Shown(stream))
     if codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8":
         os.environ.setdefault("PYTHONUTF8", "1")

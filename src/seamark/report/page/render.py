@@ -276,5 +276,7 @@ def _take(tasks: Sequence[Task], parent: int) -> None:
 def _run(index: int) -> Sequence[Block]:
     try:
         return _tasks[index]()
+    except MemoryError:
+        raise
     except Exception as error:  # some exceptions cannot be sent to another process: their text can
         raise RuntimeError(f"a figure could not be drawn: {error}\n{traceback.format_exc()}") from None
