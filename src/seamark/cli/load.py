@@ -174,7 +174,9 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
                 )
         except LoadError as error:
             raise UserError(f"bench load {address}: {error.reason}") from None
-        except (MemoryError, ImportError):
+        except UserError:
+            raise
+        except Exception:  # memory, mostly
             click.echo(f"{live.text or 'No request'} recorded; the other figures could not be computed.", err=True)
             if output is not None and folder.samples.exists():
                 write_output(folder.samples, output)
