@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TextIO
@@ -11,7 +12,7 @@ import click
 from seamark import __version__
 from seamark.cli.options import print_in_any_locale
 from seamark.errors import UserError
-from seamark.model.dotted import search_in
+from seamark.model.dotted import search_in, tell_imports
 from seamark.storage.redaction import redacted_text
 
 VERBS = {
@@ -145,9 +146,22 @@ def _line_of(mistake: click.ClickException) -> str:
     return f"{verb}: {what}{guess} `{verb} --help` lists what it takes."
 
 
+def _told(module: str) -> None:
+    """Say that a module of this study is imported, once per study and machine."""
+    from seamark.model.digest import digest
+    from seamark.services.supervisor.node_locks import node_folder
+
+    with suppress(OSError, UserError):  # no folder for marks: it is said each time
+        told = node_folder() / f"told-{digest({'study': str(Path.cwd()), 'module': module})}"
+        if told.exists():
+            return
+        told.touch()
+    click.echo(f"Note: imports `{module}` of this study. It is code, and runs as you.", err=True)
+
+
 def _lacks_memory(failed: BaseException) -> bool:
     """Return whether an error comes from a lack of memory: of an array, a library to be mapped, a thread's stack."""
-    signs = ("failed to map segment", "allocate memory", "start new thread")
+    signs = ("failed to map segment", "allocate memory", "start new thread", "launch worker thread")
     cause = failed.__cause__ or failed.__context__
     return (
         isinstance(failed, MemoryError)
@@ -162,6 +176,8 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         search_in(Path.cwd())  # a study's own drivers, patterns and metrics
+        if sys.argv[1:2] in (["plan"], ["submit"]):
+            tell_imports(Path.cwd(), _told)
         code = cli.main(prog_name="bench", standalone_mode=False)
     except UserError as mistake:
         click.echo(redacted_text(str(mistake)), err=True)
@@ -174,12 +190,6 @@ def main() -> None:
     except OSError as lacking:
         click.echo(f"{lacking.filename or 'the machine'}: {lacking.strerror or lacking}", err=True)
         sys.exit(3)
-    except (MemoryError, ImportError, RuntimeError) as failed:
-        if not _lacks_memory(failed):
-            raise
-        what = " ".join(str(failed).split()) or "an allocation failed"
-        click.echo(f"memory: `bench {' '.join(sys.argv[1:2])}` has too little: {what}. See `ulimit -v`.", err=True)
-        sys.exit(3)
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()
         sys.exit(2)
@@ -189,6 +199,12 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("Stopped. `bench submit` resumes.", err=True)
         sys.exit(130)
+    except Exception as failed:
+        if not _lacks_memory(failed):
+            raise
+        what = " ".join(str(failed).split()) or "an allocation failed"
+        click.echo(f"memory: `bench {' '.join(sys.argv[1:2])}` has too little: {what}. See `ulimit -v`.", err=True)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)
 
 

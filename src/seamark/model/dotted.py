@@ -4,8 +4,11 @@ import hashlib
 import os
 import re
 import sys
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -78,3 +81,21 @@ def search_in(folder: Path) -> None:
     inherited = os.environ.get("PYTHONPATH", "")
     if entry not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (inherited, entry)))
+
+
+class _Told(MetaPathFinder):
+    """Finds nothing: says which modules of a folder are looked for."""
+
+    def __init__(self, folder: Path, say: Callable[[str], object]) -> None:
+        self._folder, self._say = folder.resolve(), say
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
+        spec = None if path is not None else PathFinder.find_spec(fullname)
+        places = {} if spec is None else {spec.origin, *(spec.submodule_search_locations or ())}
+        if self._folder in {Path(place).parent for place in places if place}:
+            self._say(fullname)
+
+
+def tell_imports(folder: Path, say: Callable[[str], object]) -> None:
+    """Say the name of each top-level module of a study's folder before this process imports it."""
+    sys.meta_path[:] = [_Told(folder, say), *(finder for finder in sys.meta_path if not isinstance(finder, _Told))]
