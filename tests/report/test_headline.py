@@ -240,6 +240,9 @@ def test_a_tour_says_what_was_measured_and_where_to_look():
     headline = headline_of(PLAN, summary(*rows))
     assert (headline.kind, headline.answer.startswith("Measured 2 services in 3 treatments: ")) == ("tour", True)
     assert "10.0 – 30.0 replies/s" in headline.answer
+    several, alone = headline.numbers
+    assert (several.name, several.low, several.high) == ("w: throughput, greatest of 2", 10.0, 30.0)
+    assert (alone.name, alone.low, alone.high) == ("v: throughput", None, None)
     assert "Summary" in headline.answer
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Comparisons
@@ -304,9 +305,9 @@ def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
         shown, factor = unit_of(values, unit)
         what = "" if figure == "throughput" else f" {figure}"
         texts.append(f"{name}{what} {span(factor * min(values), factor * max(values))} {shown}".rstrip())
-        one = HeadlineNumber(
-            name=f"{name}: {figure}", value=max(values), unit=unit, low=min(values), high=max(values)
-        )
+        one = HeadlineNumber(name=f"{name}: {figure}", value=max(values), unit=unit)
+        if len(values) > 1:
+            one = replace(one, name=f"{one.name}, greatest of {len(values)}", low=min(values), high=max(values))
         numbers.append(one)
     verb = "Simulated" if only_simulated(summary) else "Measured"
     services = len({row.service for row in rows})
