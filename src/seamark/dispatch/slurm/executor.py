@@ -43,13 +43,18 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
     next_seconds_between_status_checks: float
 
     def __init__(self, *arguments: Any) -> None:
-        if shutil.which("sbatch") is None:  # the plugin fails in a thread of its own, and Snakemake waits for ever
-            raise WorkflowError(NO_SBATCH)
         self._unreachable_since_s: dict[Any, float] = {}
         self._shut_down = threading.Event()
         # sbatch reads every job as a script from stdin: some hundred trials are longer than an argument may be
         arguments[0].executor_settings.pass_command_as_script = True
         super().__init__(*arguments)  # starts the thread that polls
+
+    def run_jobs(self, jobs: list[Any]) -> None:
+        """Submit jobs. Raises WorkflowError where there is no sbatch: the plugin would fail in a thread of its own,
+        and Snakemake wait for ever."""
+        if shutil.which("sbatch") is None:
+            raise WorkflowError(NO_SBATCH)
+        super().run_jobs(jobs)
 
     def format_job_exec(self, job: Any) -> str:
         """Return the command of a job.
