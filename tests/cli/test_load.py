@@ -351,7 +351,7 @@ def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(t
         (["http://h/", "--pattern", "no_patterns:none"], "there is no module 'no_patterns'"),
         (["http://h/", "--set", "burstiness"], "NAME=VALUE"),
         (
-            ["http://h/", "--model", "m", "--mix", "chat: !!timestamp abc"],
+            ["http://h/v1/completions", "--model", "m", "--mix", "chat: !!timestamp abc"],
             "a tag of YAML that does not fit its value",
         ),
         (["http://h/v1/completions", "--output-tokens", "0"], "greater than 0"),

@@ -96,7 +96,7 @@ def test_two_gpus_work_side_by_side_and_the_estimate_stands_beside_the_measureme
     [image] = [row for row in rows if row[:2] == ["req_C", "image_generation"]]
     assert image[3] == "15.80"
     assert float(image[4]) == pytest.approx(document["executions"][2]["execution_time"], abs=0.006)
-    [makespan] = [row for row in rows if row[0] == "makespan"]
+    [makespan] = [row for row in rows if row[:1] == ["makespan"]]
     assert makespan[1] == "54.38"
 
 
