@@ -134,6 +134,24 @@ def test_p_of_ranks_are_those_of_scipy_with_and_without_ties_in_small_and_large_
     assert signed_rank_p(pairs[:30]) == approx(stats.wilcoxon(pairs[:30], method="exact").pvalue)
 
 
+def test_p_of_many_equal_values_is_that_of_the_number_of_ones_in_groups_of_every_size() -> None:
+    for few, many, ones in ((4, 901, 300), (12, 301, 1), (61, 61, 2), (61, 61, 60), (70, 200, 5)):
+        of_few = min(few, ones) // 2 + 1
+        one = np.repeat([1.0, 0.0], [of_few, few - of_few])
+        other = np.repeat([1.0, 0.0], [ones - of_few, many - ones + of_few])
+        hits = stats.hypergeom(few + many, ones, few)
+        right = min(1.0, 2 * min(hits.cdf(of_few), hits.sf(of_few - 1)))
+        tolerance = 1e-12 if few * (few + many) <= 7200 else 0.015
+        assert rank_sum_p(one, other) == pytest.approx(right, abs=tolerance), (few, many, ones)
+
+
+def test_p_of_many_pairs_with_equal_differences_is_that_of_the_sign_test() -> None:
+    for count, above in ((60, 38), (61, 39), (200, 88)):
+        differences = np.repeat([1.0, -1.0], [above, count - above])
+        right = stats.binomtest(above, count).pvalue
+        assert signed_rank_p(differences) == pytest.approx(right, abs=1e-12 if count <= 60 else 0.015)
+
+
 @pytest.mark.slow
 def test_runs_of_the_same_thing_are_flagged_no_more_often_than_the_nominal_rate():
     rng = np.random.default_rng(3)
