@@ -8,7 +8,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from study_folder import StudyFolder
 
+from seamark.cli.submit import _drawn
+from seamark.planning.study import Study
 from seamark.report.page.content import Picture, Text
 from seamark.report.page.render import draw_in_parallel
 
@@ -23,6 +26,18 @@ def test_what_is_drawn_is_counted_and_the_total_stays():
     said: list[str] = []
     draw_in_parallel([lambda: [picture, picture], lambda: [Text(text="none")], lambda: [picture]], said.append)
     assert said == ["1 of 3 parts", "2 of 3 parts", "3 of 3 parts"]
+
+
+def test_a_submit_says_how_far_the_report_of_its_run_has_come(tmp_path: Path):
+    study = Study.at(StudyFolder.new(tmp_path / "study").root, scenario="try")
+    log = study.folder("try").root / "logs" / "report.log"
+    log.parent.mkdir(parents=True)
+    with log.open("w") as file:
+        draw_in_parallel(
+            [lambda: [Text(text="one")], lambda: [Text(text="two")]], lambda line: print(line, file=file)
+        )
+    assert _drawn(study, log.stat().st_mtime) == "report: 2 of 2 parts"
+    assert _drawn(study, log.stat().st_mtime + 1) is None
 
 
 def test_a_figure_that_cannot_be_drawn_says_why():

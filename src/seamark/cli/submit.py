@@ -310,7 +310,7 @@ def _follow(
             shown = max(shown, now.done + now.part)  # a trial that ends may be in no file for a moment
             beside = installing(study, environments) if environments else None
             if beside is None and done == len(now.states):
-                beside = _figures(study, began_s)
+                beside = _drawn(study, began_s)
             say("waiting", now.waiting)
             say("probe", _searching(now))
             say("beside", beside)
@@ -324,8 +324,8 @@ def _left(study: Study, now: Progress) -> str:
     return "" if left is None else f"; {left.text(hours=False)}"
 
 
-def _figures(study: Study, since_unix_s: float) -> str | None:
-    """Return how many figures of the report are drawn, from the log of its job; None before it has begun."""
+def _drawn(study: Study, since_unix_s: float) -> str | None:
+    """Return how many parts of the report are drawn, from the log of its job; None before it has begun."""
     log = study.folder(study.scenario.name).root / "logs" / "report.log"
     try:
         lines = (
@@ -335,7 +335,7 @@ def _figures(study: Study, since_unix_s: float) -> str | None:
         )
     except OSError:
         return None
-    return next((f"report: {line}" for line in reversed(lines) if line.endswith(" figures")), None)
+    return next((f"report: {line}" for line in reversed(lines) if line.endswith(" parts")), None)
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignals) -> None:
