@@ -31,8 +31,6 @@ from seamark.model.service import Setting, Value
 from seamark.storage.redaction import without_sent
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
-HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
-METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 OF_THE_API = ("stream", "model", "prompt_tokens", "output_tokens", "extra_body", "mix", "prompt_seed")
 BASE = re.compile(r"v\d+(alpha|beta)?|openai")
 """The last part of the path before the endpoints of an OpenAI API."""
@@ -290,15 +288,17 @@ def _prompts(url: SplitResult, arguments: dict[str, Any], known: Mapping[str, Se
 
 def _headers(url: SplitResult, written: Iterable[str]) -> str:
     """Return the headers of every request, with the user and password of the address, as a JSON object."""
+    from seamark.drivers.http import TOKEN, VALUE
+
     headers: dict[str, str] = {}
     for header in written:
-        match = HEADER.fullmatch(header)
-        if match is None:
-            name = header.partition(" ")[0]
-            raise UserError(f"--header {name!r} is not a header. Give it as NAME:VALUE, in Latin letters.")
-        if match[1] in headers:
-            raise UserError(f"--header {match[1]!r} is given twice. Join the values with ', '.")
-        headers[match[1]] = match[2]
+        name, colon, value = header.partition(":")
+        if not (colon and TOKEN.fullmatch(name) and VALUE.fullmatch(value.lstrip())):
+            shown = header.partition(" ")[0]
+            raise UserError(f"--header {shown!r} is not a header. Give it as NAME:VALUE, in Latin letters.")
+        if name in headers:
+            raise UserError(f"--header {name!r} is given twice. Join the values with ', '.")
+        headers[name] = value.lstrip()
     if url.username is not None and "authorization" not in map(str.lower, headers):
         user = f"{unquote(url.username)}:{unquote(url.password or '')}"
         headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
@@ -306,11 +306,13 @@ def _headers(url: SplitResult, written: Iterable[str]) -> str:
 
 
 def _request(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
+    from seamark.drivers.http import TOKEN
+
     body = arguments["body"]
     if body is not None and not Path(body).is_file():
         raise UserError(f"--body {body}: no such file.")
     method = (arguments["method"] or ("GET" if body is None else "POST")).upper()
-    if not METHOD.fullmatch(method):
+    if not TOKEN.fullmatch(method):
         raise UserError(f"--method {method!r}: not a method. Give one word, such as PUT.")
     return {
         "url": url.geturl(),
