@@ -25,8 +25,8 @@ from seamark.model.sample import Failure
 from seamark.model.service import Value
 from seamark.platform.process_tree import (
     PROGRAM,
-    alive_below,
     become_subreaper,
+    descendants,
     kill_below,
     lower_sessions,
     peak_rss_bytes,
@@ -116,7 +116,7 @@ class Command(Task):
         until_s: float | None = None
         with _end_of_process(process.pid) as wait:
             while process.poll() is None:
-                self._peak_bytes = max(self._peak_bytes, *map(peak_rss_bytes, alive_below(os.getpid())), 0)
+                self._peak_bytes = max(self._peak_bytes, 0, *map(peak_rss_bytes, descendants(os.getpid())))
                 if niceness:  # its session is new and has niceness 0
                     lowered = lower_sessions([process.pid], niceness, lowered)
                 if stop.is_set() and until_s is None:
