@@ -41,7 +41,7 @@ def read_scored(path: Path) -> ScoredItems | None:
     """Return the scores of a trial's answers.parquet by item, without failed requests; None if it cannot be read."""
     try:
         scores = score_columns(pq.read_schema(regular(path)).names)
-        table = pq.read_table(regular(path), columns=["id", "cluster", "failure", *scores])
+        table = pq.read_table(path, columns=["id", "cluster", "failure", *scores])
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
     good = table.filter(pc.field("failure").is_null())
@@ -67,7 +67,7 @@ def read_said(path: Path) -> dict[str, object] | None:
     """Return what was answered to each item of a trial's answers.parquet; None if it cannot be read."""
     try:
         names = ["id", "answer", *score_columns(pq.read_schema(regular(path)).names)]
-        return said_by_item(pq.read_table(regular(path), columns=names))
+        return said_by_item(pq.read_table(path, columns=names))
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
 

@@ -45,7 +45,7 @@ def read_answered(path: Path) -> list[dict[str, Any]]:
     file."""
     try:
         names = [name for name in pq.read_schema(regular(path)).names if name != "reply"]
-        table = pq.read_table(regular(path), columns=names)
+        table = pq.read_table(path, columns=names)
         rows: list[dict[str, Any]] = table.filter(pc.field("failure").is_null()).to_pylist()
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return []
