@@ -15,7 +15,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import AnyDriver, Target, declared
 from seamark.load.engine.mix import mixed
 from seamark.model.leaves import filled
-from seamark.model.service import Service, Value
+from seamark.model.service import Service
 from seamark.model.trial import Plan, Trial
 
 SEED = 1
@@ -117,7 +117,8 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
     missing."""
     ports = dict.fromkeys(service.server.ports if service.server else (), 1)
     with TemporaryDirectory(prefix="seamark-driver-") as data:
-        for settings in _kinds(trials):
+        for trial in one_of_each_kind(trials):
+            settings = filled(trial.settings)
             target = Target(settings=settings, data=Path(data), ports=ports)
             try:
                 driver = mixed(make, target) if target.load.mix else declared(make(target))
@@ -156,14 +157,13 @@ def _no_work(driver: AnyDriver, service: Service, target: Target) -> str | None:
     return None
 
 
-def _kinds(trials: Sequence[Trial]) -> Iterator[Mapping[str, Value]]:
-    """Yield the settings of one trial per combination of texts, booleans and what is not set, which select a driver's
-    code path."""
+def one_of_each_kind(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield one trial per combination of service, texts, booleans and what is not set, which select a driver's code
+    path."""
     seen = set()
     for trial in trials:
-        chosen = tuple(
-            value if isinstance(value, (str, bool)) else value is None for value in trial.settings.values()
-        )
+        values = trial.settings.values()
+        chosen = (trial.service, *(each if isinstance(each, (str, bool)) else each is None for each in values))
         if chosen not in seen:
             seen.add(chosen)
-            yield filled(trial.settings)
+            yield trial

@@ -13,6 +13,7 @@ from seamark.errors import Mistake, UserError
 from seamark.load.driver import hooks_of
 from seamark.model.leaves import filled
 from seamark.model.trial import Trial
+from seamark.planning.driver_check import one_of_each_kind
 from seamark.planning.study import Study
 
 BATCH = re.compile(r"[^\w./@+=~ -]")
@@ -40,12 +41,8 @@ def missing_here(study: Study) -> list[Mistake]:
     site = study.site
     if site.runtime != "venv" or site.images.jobs or leaves_this_machine(site):
         return []
-    found: dict[tuple[object, ...], Trial] = {}
-    for trial in study.plan.measured:
-        texts = tuple(value for value in trial.settings.values() if isinstance(value, str))
-        found.setdefault((trial.service, trial.settings.get("length_words") is None, *texts), trial)
     mistakes = []
-    for trial in found.values():
+    for trial in one_of_each_kind(study.plan.measured):
         service, lacking = study.services[trial.service], None
         with suppress(Exception):  # a library of the driver is in its own environment alone
             lacking = hooks_of(service.driver).lacking
