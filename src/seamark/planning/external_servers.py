@@ -66,41 +66,40 @@ def require_servers(
     `lines` has the place of each part of the scenario.
     """
     mistakes = Mistakes()
-    served = {trial.service: service for trial in plan.measured if (service := services[trial.service]).server}
-    tree = load_merged(site_file, mistakes) if site.runtime == "external" and served else None
-    if tree is not None:
-        _check_ports(tree, site, served, mistakes)
-    for trial in plan.measured if site.runtime == "external" else ():
-        if trial.service in served and tree is not None:
-            _check_external(tree, site, served[trial.service], trial.settings, mistakes)
-    for trial in plan.measured if site.runtime != "external" else ():
-        for name in server.own_commands if (server := services[trial.service].server) else ():
-            _check_command(_item(lines, name, trial.settings.get(name)), trial.service, mistakes)
+    served = [(trial, server) for trial in plan.measured if (server := services[trial.service].server) is not None]
+    if site.runtime != "external":
+        for trial, server in served:
+            for name in server.own_commands:
+                _check_command(_item(lines, name, trial.settings.get(name)), trial.service, mistakes)
+    elif served and (tree := load_merged(site_file, mistakes)) is not None:
+        _check_ports(tree, site, {trial.service: server for trial, server in served}, mistakes)
+        for trial, server in served:
+            _check_external(tree, site, trial.service, server, trial.settings, mistakes)
     if mistakes.noted:
         raise UserError(*mistakes.noted)
 
 
-def _check_ports(tree: Item, site: Site, services: Mapping[str, Service], mistakes: Mistakes) -> None:
-    known = {port for service in services.values() if service.server for port in service.server.ports}
+def _check_ports(tree: Item, site: Site, servers: Mapping[str, Server], mistakes: Mistakes) -> None:
+    known = {port for server in servers.values() for port in server.ports}
     for name in site.ports:
         if name not in known:
-            named = f"{', '.join(services)}. Ports: {', '.join(sorted(known))}.{did_you_mean(name, known)}"
+            named = f"{', '.join(servers)}. Ports: {', '.join(sorted(known))}.{did_you_mean(name, known)}"
             mistakes.add(tree.at(["ports", name]), f"no such port of {named}", "unknown_name")
 
 
 def _check_external(
-    tree: Item, site: Site, service: Service, settings: Mapping[str, Value], mistakes: Mistakes
+    tree: Item, site: Site, service: str, server: Server, settings: Mapping[str, Value], mistakes: Mistakes
 ) -> None:
-    if service.server is None or external_address(site, settings).startswith(PERSISTENT_PREFIX):
+    if external_address(site, settings).startswith(PERSISTENT_PREFIX):
         return
     at = tree.at(["address"])
     try:
-        host_and_ports(site, service.name, service.server, settings)
+        host_and_ports(site, service, server, settings)
     except SiteError as error:
         mistakes.add(at, str(error))
-    for name in service.server.external_variables:
+    for name in server.external_variables:
         if not os.environ.get(name):
-            text = f"service '{service.name}': the variable {name} is not set, and its server wants it."
+            text = f"service '{service}': the variable {name} is not set, and its server wants it."
             mistakes.add(at, f"{text} `export {name}=...` first.", "missing")
 
 
