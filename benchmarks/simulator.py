@@ -15,7 +15,7 @@ The next table is of the general event loop, which a machine file needs: the sam
 (`general`), and on the equal GPUs of a file that may hold several models (`machine`), by processor time over that of
 the fast loop in the same round (`--general` prints it alone).
 
-With `--command` alone: time and memory of `bench simulate` on files of so many requests.
+`--command` prints only the table of `bench simulate` on files: time and memory by number of requests.
 
 The last table is of one LLM replica with prompts of 512 tokens and replies of 128, as constants and as means of
 drawn lengths, with blocks to spare and with few. The loop of `tests/support/literal_replica.py` takes the same
