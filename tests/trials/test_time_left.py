@@ -9,6 +9,7 @@ from samples import a_load
 from study_folder import StudyFolder
 
 from seamark.planning.study import Study
+from seamark.storage.codec import encode
 from seamark.storage.documents import write, write_json
 from seamark.trials.progress import progress_of
 from seamark.trials.time_left import time_left
@@ -74,6 +75,18 @@ def test_a_trial_that_a_lane_has_measured_stays_done_while_its_record_is_publish
     write(folder.lanes / "run" / "loads" / f"{trial.id}.json", load)
     folder.trial(trial.id).load.unlink()
     assert progress_of(study, seen).done == 1
+
+
+def test_a_trial_counts_as_measured_when_its_job_is_lost_after_it(study: Study) -> None:
+    measured, cut_off = (study.folder("try").trial(trial.id) for trial in study.plan.trials[:2])
+    for trial, files in zip(study.plan.trials, (measured, cut_off), strict=False):
+        files.root.mkdir(parents=True)
+        files.samples.write_bytes(b"1234")
+        load = encode(a_load(config_hash=trial.config_hash, duration_s=7.0, kind="finite"))
+        write_json(files.record, {**load, "samples_bytes": 4})
+    cut_off.samples.write_bytes(b"12")
+    now = progress_of(study)
+    assert [state.state for state in now.states] == ["ok", "planned", "planned", "planned"]
 
 
 def test_lanes_halve_the_time_and_not_the_device_hours(study: Study) -> None:
