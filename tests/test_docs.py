@@ -13,10 +13,11 @@ from pathlib import Path
 
 import click
 import pytest
+from shipped import SERVICES
 
 from seamark.analysis.checks import CHECKS
 from seamark.cli.main import VERBS, cli
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.config.scenario import TOP_KEYS
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.model.failure_categories import FAILURE_CATEGORIES
@@ -227,7 +228,6 @@ def test_a_name_that_a_module_does_not_define_is_noticed():
 
 @pytest.mark.covers("E-FR02", "E-CFG")
 def test_every_example_of_a_scenario_in_the_docs_is_read_and_planned(tmp_path, monkeypatch):
-    services = read_services(ROOT / "config" / "services")
     monkeypatch.chdir(tmp_path)
     for named in ("clusters", "methods", "benchmarks"):  # simulated workflows and evaluations name them
         shutil.copytree(ROOT / "config" / named, tmp_path / "config" / named)
@@ -240,17 +240,16 @@ def test_every_example_of_a_scenario_in_the_docs_is_read_and_planned(tmp_path, m
         assert found is not None
         path = tmp_path / f"{found[1]}.yaml"
         path.write_text(block)
-        scenario = read_scenario(path, services)
+        scenario = read_scenario(path, SERVICES)
         site = read_site(ROOT / "config" / "sites" / f"{scenario.site or 'local'}.yaml")
-        assert plan(scenario, services, site).trials
+        assert plan(scenario, SERVICES, site).trials
     assert len(examples) >= 6
 
 
 def test_the_first_example_plans_what_the_text_says(tmp_path):
-    services = read_services(ROOT / "config" / "services")
     path = tmp_path / "triton_batch.yaml"
     path.write_text(blocks(DOCS / "scenario.md", "yaml")[0])
-    made = plan(read_scenario(path, services), services, read_site(ROOT / "config" / "sites" / "local.yaml"))
+    made = plan(read_scenario(path, SERVICES), SERVICES, read_site(ROOT / "config" / "sites" / "local.yaml"))
     assert (len(made.trials), len(made.deployments)) == (24, 1)
     assert len({trial.treatment for trial in made.trials}) == 6
 

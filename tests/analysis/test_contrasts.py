@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shipped import SERVICES
 
 from seamark.analysis.comparison.contrasts import contrasts_of, factors_of, family_of, in_family
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.model.scenario import Comparing
 from seamark.planning.plan import plan
 
@@ -25,7 +26,7 @@ def planned(folder, **compare):
     }
     path = folder / "tied.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    services, site = read_services(ROOT / "config" / "services"), read_site(ROOT / "config" / "sites" / "local.yaml")
+    services, site = SERVICES, read_site(ROOT / "config" / "sites" / "local.yaml")
     return plan(read_scenario(path, services, site), services, site)
 
 
@@ -49,7 +50,7 @@ def test_a_family_may_be_named_by_any_of_the_factors_that_change_together(tmp_pa
 
 def test_other_questions_are_compared_only_where_the_scenario_names_them(tmp_path):
     text = (ROOT / "config" / "scenarios" / "workflow_policies.yaml").read_text(encoding="utf-8")
-    services, site = read_services(ROOT / "config" / "services"), read_site(ROOT / "config" / "sites" / "local.yaml")
+    services, site = SERVICES, read_site(ROOT / "config" / "sites" / "local.yaml")
     found = []
     for family in ("[policy]", "[policy, generated_requests]"):
         path = tmp_path / "policies.yaml"

@@ -8,7 +8,10 @@ from click.testing import CliRunner, Result
 from study_folder import StudyFolder
 
 from seamark.cli.main import VERBS, cli
+from seamark.config.read import Recipes
 from seamark.errors import Mistake, UserError
+from seamark.evaluation.adapters import service_of
+from seamark.evaluation.matrix import AdapterConfig
 from seamark.planning.study import Study
 
 SMALL = "scenario: {name}\nrepetitions: 1\nworkload:\n  service: 'null'\n  duration_s: 0.25\n  concurrency: [1, 2]\n"
@@ -131,6 +134,10 @@ def test_a_broken_recipe_is_a_mistake_of_the_scenarios_that_name_it_alone(here: 
     try:
         assert bench("plan", "named", "--no-write").exit_code == 0
         assert "fileio" in bench("servers", "list").output
+        [refused] = mistakes("servers", "start", "postgres", "--nodes", "2")
+        assert "--nodes 2" in refused.text
+        adapter = AdapterConfig(adapter_name="huggingface")
+        assert service_of(adapter, Recipes(broken.parent), "cpu").name == "attention"
         found = mistakes("plan", "uses")
         assert ("unknown_key", "config/services/broken.yaml", 2) in [(m.code, m.file, m.line) for m in found]
         assert ("unknown_key", "config/scenarios/uses.yaml", 2) in [(m.code, m.file, m.line) for m in found]

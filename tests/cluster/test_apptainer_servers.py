@@ -11,8 +11,8 @@ import pytest
 from boxes import ROOT, Boxed
 from processes import eventually
 from server_bench import Bench, kill, left_of, runs
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.model.service import Part, PartImage
 from seamark.model.site import Site
 from seamark.platform.process_tree import descendants
@@ -29,7 +29,7 @@ def bench(boxes: Boxed, tmp_path: Path) -> Iterator[Bench]:
     paths = replace(study.site.paths, scratch=str(tmp_path / "scratch"))
     site: Site = replace(study.site, telemetry_interval_s=0.1, paths=paths)
     (tmp_path / "envs").symlink_to(ROOT / "envs")
-    bench = Bench(root=tmp_path, site=site, service=read_services(ROOT / "config" / "services")["null"])
+    bench = Bench(root=tmp_path, site=site, service=SERVICES["null"])
     yield bench
     for folder in bench.folders:
         servers.stop(folder)

@@ -10,10 +10,10 @@ import psutil
 import pytest
 from processes import eventually
 from server_bench import HERE, Bench, kill, left_of, runs
+from shipped import SERVICES
 from slurm import allocation, slurm, why_no_slurm
 from slurm_study import SlurmStudy
 
-from seamark.config.read import read_services
 from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import run_load
 from seamark.load.workers.assignment import LoadJob
@@ -23,7 +23,6 @@ from seamark.services.supervisor import deployment as servers
 from seamark.storage.codec import encode
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 TINY = ("{python}", str(HERE / "tiny_server.py"))
 pytestmark = pytest.mark.cluster
 

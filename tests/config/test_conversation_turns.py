@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.model.trial import Plan
 from seamark.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
@@ -10,7 +11,6 @@ from seamark.model.scenario import Slo
 from seamark.model.service import Server
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 
 RECIPE = """\
 name: toy

@@ -5,15 +5,15 @@ from typing import Any
 
 import in_process
 import pytest
+from shipped import SERVICES
 from wrong_files import change, wrong_files
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.planning.plan import plan
 from seamark.simulation.policies.table import POLICIES
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 SCENARIO = """\
 scenario: simulated

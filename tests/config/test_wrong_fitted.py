@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 from wrong_files import change, wrong_files
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 SCENARIO = """\
 scenario: simulated

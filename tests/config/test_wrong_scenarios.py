@@ -8,18 +8,21 @@ from typing import Any
 import pytest
 import yaml
 from shipped import SCENARIOS
+from shipped import SERVICES as SHIPPED
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.model.service import Server, Setting
 from seamark.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 ITEMS = Setting(name="items", type="int", role="workload", default=500, minimum=1, help="Number of items.")
-SERVICES["items"] = replace(SERVICES["null"], name="items", load="finite", settings=(ITEMS,))
-SERVICES["on_gpus"] = replace(SERVICES["null"], name="on_gpus", server=Server(command=("x",), fewest_gpus=2))
-SERVICES["imitated"] = replace(SERVICES["null"], name="imitated", origin="simulated")
+SERVICES = {
+    **SHIPPED,
+    "items": replace(SHIPPED["null"], name="items", load="finite", settings=(ITEMS,)),
+    "on_gpus": replace(SHIPPED["null"], name="on_gpus", server=Server(command=("x",), fewest_gpus=2)),
+    "imitated": replace(SHIPPED["null"], name="imitated", origin="simulated"),
+}
 SITES = {name: read_site(ROOT / "config" / "sites" / f"{name}.yaml") for name in ("local", "meluxina")}
 SITES["external"] = replace(SITES["local"], name="external", runtime="external")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from service_environment import CACHE, ROOT
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.workers.records import read_segments
 from seamark.model.site import Paths, Site
@@ -21,7 +21,7 @@ from seamark.storage.paths import DeploymentFolder
 @contextmanager
 def deployed(name: str, root: Path, *, expected: str = "ok", **changes: Any) -> Iterator[dict[str, Any]]:
     """Serve by the recipe `name`, its defaults changed; give the endpoint with `settings` and `renew` added."""
-    service = read_services(ROOT / "config" / "services")[name]
+    service = SERVICES[name]
     settings = {setting.name: setting.default for setting in service.settings} | changes
     site = Site(
         name="here",

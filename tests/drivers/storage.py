@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from service_environment import CACHE, ROOT
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import Failure
@@ -92,7 +92,7 @@ class Served:
 @contextmanager
 def serving(name: str, root: Path, **changes: Any) -> Iterator[Served]:
     """Start a service under its supervisor with some settings changed; stop it afterwards."""
-    service = read_services(ROOT / "config" / "services")[name]
+    service = SERVICES[name]
     settings = {setting.name: setting.default for setting in service.settings} | changes
     roles = {setting.name: setting.role for setting in service.settings}
     deployment = Deployment(

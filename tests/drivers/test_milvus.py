@@ -6,10 +6,9 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from service_environment import ROOT, ask
+from service_environment import ask
+from shipped import SERVICES
 from storage import Served, serving
-
-from seamark.config.read import read_services
 
 pytestmark = pytest.mark.services
 GOLDEN = {"vectors": 20_000, "dimensions": 64, "queries": 500}
@@ -40,7 +39,7 @@ def test_a_deployment_is_ready_when_all_vectors_are_stored_and_loaded_and_says_w
 
 @pytest.mark.covers("E-FR24")
 def test_the_components_of_the_clusters_recipe_are_those_that_milvus_has(flat):
-    server = read_services(ROOT / "config" / "services")["milvus_cluster"].server
+    server = SERVICES["milvus_cluster"].server
     commands = [server.command, *(part.command for part in server.parts)]
     asked = {words[words.index("run") + 1] for words in commands if "run" in words}
     assert asked == {"proxy", "mixture", "querynode", "datanode", "indexnode"}

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from samples import a_load, a_trial, write_samples
-from service_environment import ROOT
+from shipped import SERVICES
 
 import seamark
 from seamark.analysis.metrics import derive_metrics
-from seamark.config.read import read_services
 from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.drivers.openai.replies import WholeDecoder
 from seamark.drivers.openai.requests import MOST_BODIES
@@ -245,7 +244,7 @@ def test_replies_may_differ_in_length():
 
 @pytest.mark.parametrize("name", ["vllm", "known"])
 def test_the_defaults_of_a_recipe_make_requests(name):
-    service = read_services(ROOT / "config" / "services")[name]
+    service = SERVICES[name]
     settings = {setting.name: setting.default for setting in service.settings}
     assert service.driver == "seamark.drivers.openai:OpenAi"
     assert asked(OpenAi(Target(settings=settings, data=Path(), ports={"main": 1})))[2]["stream"] is True

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service_environment import ROOT, ask, environment
+from service_environment import ask, environment
+from shipped import SERVICES
 from storage import serving
-
-from seamark.config.read import read_services
 
 pytestmark = pytest.mark.services
 OBJECT = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nLast-Modified: Sat, 21 Nov 2026 15:00:00 GMT\r\n\r\n{}"
@@ -199,6 +198,6 @@ def test_a_server_of_someone_elses_is_spoken_to_with_the_variables_of_aws(store,
 
 @pytest.mark.parametrize("name", ["postgres", "s3"])
 def test_a_recipe_starts_its_server_by_names_that_an_image_has_too(name):
-    server = read_services(ROOT / "config" / "services")[name].server
+    server = SERVICES[name].server
     words = [*server.command, *server.health.command, *(word for command in server.setup for word in command)]
     assert not [word for word in words if "{env}" in word or "{site_packages}" in word or "{python}" in word]

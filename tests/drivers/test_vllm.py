@@ -12,11 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from service_environment import ROOT, ask, environment
+from service_environment import ask, environment
 from service_loads import deployed, loaded
+from shipped import SERVICES
 
 from seamark.config.model_folder import read_model_folder
-from seamark.config.read import read_services
 from seamark.drivers.openai.driver import CHECKED_REQUESTS
 from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
@@ -25,7 +25,7 @@ from seamark.services.supervisor.kv_tokens import counted_kv_tokens
 from seamark.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
 from seamark.storage.paths import DeploymentFolder
 
-RECIPE = read_services(ROOT / "config" / "services")["vllm"]
+RECIPE = SERVICES["vllm"]
 SMALL = {"model": "tiny", "max_model_len": 512, "max_num_seqs": 8, "kv_cache_bytes": 1 << 27, "enforce_eager": True}
 """What starts soonest."""
 

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from clusters import loads_below
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.errors import SiteError, UserError
 from seamark.load.coordinator.command_launcher import CommandLauncher, Srun, launcher_of
 from seamark.load.coordinator.handle import LoadError
@@ -360,7 +360,7 @@ def test_a_site_with_a_carrier_that_cannot_be_is_said_so_with_its_line(
 
 def test_who_carries_a_load_is_no_part_of_what_a_trial_is(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    services = read_services(root / "config" / "services")
+    services = Recipes(root / "config" / "services")
     scenario = tmp_path / "s.yaml"
     scenario.write_text("scenario: s\nworkload: {service: 'null', shards: [1, 4], concurrency: 4}\n")
     here = read_site(root / "config" / "sites" / "local.yaml")

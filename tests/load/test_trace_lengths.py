@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.drivers.null import Null
 from seamark.drivers.openai import OpenAi
 from seamark.errors import UserError
@@ -28,7 +29,6 @@ from seamark.planning.plan import plan
 from seamark.services.ephemeral_server import ephemeral_server
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from seamark.config.json_schema import level_schema
-from seamark.config.read import read_services
 from seamark.errors import UserError
 from seamark.model.load_profile import COMMON_SETTINGS
 from seamark.patterns.table import LOAD_SETTINGS, PATTERN, PATTERNS, has_rate, kind_of, own_settings, pattern_of
 from seamark.planning.study import Study
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 SPIKES = """
 from seamark.model.service import Setting
 from seamark.patterns.patterns import Constant

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.patterns.patterns import Trace
 from seamark.patterns.table import schedule
@@ -258,9 +259,8 @@ def planned(*lines: str) -> int:
         ["scenario: replay", "workload:", '  service: "null"', "  pattern: trace", *("  " + x for x in lines)]
     )
     Path("scenario.yaml").write_text(text + "\n")
-    services = read_services(ROOT / "config" / "services")
     site = read_site(ROOT / "config" / "sites" / "local.yaml")
-    return len(plan(read_scenario(Path("scenario.yaml"), services), services, site).trials)
+    return len(plan(read_scenario(Path("scenario.yaml"), SERVICES), SERVICES, site).trials)
 
 
 def test_a_plan_reads_no_further_than_the_load_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.model.trial import Plan, Trial, levels_of, party_of, whole_of
 from seamark.planning.plan import plan
 from seamark.planning.plan_file import levels_in, read_trial, write_trials
@@ -15,7 +16,6 @@ from seamark.storage.codec import decode, encode
 from seamark.storage.paths import ScenarioFolder
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 LOCAL = read_site(ROOT / "config" / "sites" / "local.yaml")
 SEARCH = "{service: known, pattern: poisson, rate_rps: [20, 40], ttft_ms: 2, slos: ['latency_p99_s <= 0.1']}"
 INGEST = "{service: 'null', concurrency: 2}"

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.model.scenario import Artifacts, Metadata, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting
@@ -75,9 +76,8 @@ def combinations(each: Plan, *names: str) -> list[tuple[Any, ...]]:
 @pytest.mark.covers("E-CFG", "E-EX", "E-FR02", "E-FR26", "E-AC02", "D1")
 @pytest.mark.parametrize("site", ["local", "meluxina"])
 def test_the_sample_scenario_plans_to_18_treatments_and_54_trials(site: str) -> None:
-    services = read_services(ROOT / "config" / "services")
     where = read_site(ROOT / "config" / "sites" / f"{site}.yaml")
-    sample = plan(read_scenario(ROOT / "config" / "scenarios" / "llm_vllm_baseline.yaml", services), services, where)
+    sample = plan(read_scenario(ROOT / "config" / "scenarios" / "llm_vllm_baseline.yaml", SERVICES), SERVICES, where)
     assert len({trial.treatment for trial in sample.trials}) == 18
     assert len(sample.trials) == 54
     assert len(sample.deployments) == 1
@@ -86,9 +86,8 @@ def test_the_sample_scenario_plans_to_18_treatments_and_54_trials(site: str) -> 
 
 
 def test_the_quickstart_measures_five_services_at_two_concurrencies_twice() -> None:
-    services = read_services(ROOT / "config" / "services")
     path = ROOT / "config" / "scenarios" / "quickstart.yaml"
-    quickstart = plan(read_scenario(path, services), services, HERE)
+    quickstart = plan(read_scenario(path, SERVICES), SERVICES, HERE)
     assert quickstart.repetitions == 2
     for service in ("fileio", "postgres", "s3", "faiss", "triton"):
         mine = [trial.settings for trial in quickstart.trials if trial.service == service]
@@ -336,7 +335,11 @@ def test_a_plan_is_the_same_in_another_process() -> None:
     there = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests/support"))),
+            "PYTHONHASHSEED": "1",
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.model.scenario import Artifacts, Resources, Scenario, Workload
 from seamark.model.site import Partition, Site
@@ -18,7 +19,6 @@ from seamark.storage.codec import encode
 from seamark.trials.lane import require_lanes, units_of
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 HERE = Site(name="here", summary="no batch system")
 
 

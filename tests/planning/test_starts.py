@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
 from seamark.config.benchmark_files import task_of
-from seamark.config.read import read_services
 from seamark.errors import UserError
 from seamark.model.scenario import Comparing, Resources, Restarts, Scenario, Workload
 from seamark.model.site import Site
@@ -18,7 +18,6 @@ from seamark.planning.study import SHIPPED
 from seamark.tasks.task import task_document
 
 ROOT = Path(__file__).parents[2]
-SERVICES = read_services(ROOT / "config" / "services")
 HERE = Site(name="here", summary="no batch system")
 
 

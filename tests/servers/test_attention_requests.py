@@ -7,8 +7,8 @@ from typing import Any
 
 import jinja2
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.servers.attention.arguments import read_arguments
 from seamark.servers.attention.chat import with_template
 from seamark.servers.attention.errors import RequestError
@@ -17,7 +17,7 @@ from seamark.servers.attention.request import Completion, read_completion
 from seamark.servers.attention.truncation import truncated
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = read_services(ROOT / "config" / "services")["attention"]
+RECIPE = SERVICES["attention"]
 TEMPLATE = "<s>user: {{ messages[0]['content'] }} end\nanswer:"
 
 

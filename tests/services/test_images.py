@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.errors import SiteError, UserError
 from seamark.services.images.engine_flags import flags_of
 from seamark.services.images.images import (
@@ -76,11 +76,10 @@ def test_a_lock_is_read_as_it_was_written_and_another_file_is_refused(tmp_path: 
 
 
 def test_a_load_on_somebody_elses_image_needs_no_environment_that_holds_the_server(tmp_path: Path):
-    services = read_services(Path(__file__).parents[2] / "config" / "services")
     image = Image(name="x", origin="registry", source="", digest=DIGEST, licence="", path=tmp_path / "x.sif")
     built = replace(image, origin="definition")
-    assert [client_lock(services["vllm"], each) for each in (None, built, image)] == ["vllm", "vllm", None]
-    assert client_lock(services["postgres"], image) == "postgres", "psycopg2 is in it"
+    assert [client_lock(SERVICES["vllm"], each) for each in (None, built, image)] == ["vllm", "vllm", None]
+    assert client_lock(SERVICES["postgres"], image) == "postgres", "psycopg2 is in it"
 
 
 def test_flags_are_found_in_a_command_and_switches_by_their_setting():

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.service import GpuMemory
 from seamark.services.supervisor.deployment import teardown
@@ -12,7 +12,6 @@ from seamark.services.supervisor.kv_tokens import START_UP_BYTES
 from seamark.storage.documents import read
 from seamark.storage.paths import DeploymentFolder
 
-SERVICES = read_services(Path(__file__).parents[2] / "config" / "services")
 LINE = (
     "(EngineCore pid=9225) INFO 11-23 14:12:21 [kv_cache_utils.py:2327] GPU KV cache size: {} tokens, Maximum"
     " concurrency for 512 tokens per request: 512.00x\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from server_bench import Bench
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.job import Node
 from seamark.dispatch.slurm.allocation import node_addresses, own_name, step
@@ -26,7 +26,6 @@ from seamark.services.supervisor.process_group import (
     placement_of,
 )
 
-SERVICES = read_services(Path(__file__).parents[2] / "config" / "services")
 WORKER, HEAD = Part(name="worker", command=("w",), nodes="each"), Part(name="head", command=("h",))
 
 

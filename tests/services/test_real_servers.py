@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from processes import eventually
 from server_bench import Bench, kill, left_of, runs
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.model.site import Paths
 from seamark.platform.process_tree import descendants
 from seamark.services.supervisor import deployment as servers
@@ -23,7 +23,7 @@ def real(bench: Bench, request: pytest.FixtureRequest) -> Bench:
     """The bench with a shipped recipe, in the environment that studies of this user share."""
     cache = os.environ.get("SEAMARK_CACHE")
     environments = f"{cache}/envs" if cache else Paths().environments
-    service = read_services(ROOT / "config" / "services")[request.param]
+    service = SERVICES[request.param]
     (bench.root / "envs").symlink_to(ROOT / "envs")
     paths = replace(bench.site.paths, environments=environments)
     return replace(bench.with_site(paths=paths), service=service)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from server_bench import Bench, left_of
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.model.service import Health, Server
 from seamark.model.site import Paths
 from seamark.platform.privilege import give_to
@@ -52,7 +52,7 @@ def postgres(bench: Bench) -> Bench:
     (bench.root / "envs").symlink_to(ROOT / "envs")
     bench.root.chmod(0o700)
     paths = replace(bench.site.paths, environments=environments)
-    service = read_services(ROOT / "config" / "services")["postgres"]
+    service = SERVICES["postgres"]
     return replace(bench.with_site(paths=paths), service=service)
 
 

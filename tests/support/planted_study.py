@@ -16,7 +16,7 @@ from planted_stations import MEAN_S, OVERHEAD_S
 from samples import a_load, samples_of, write_chunks, write_samples
 
 from seamark.analysis.summary.trial_files import write_metrics
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.model.trial import Trial
 from seamark.planning.plan import plan
 from seamark.simulation.station import Station, exponential, serve
@@ -53,7 +53,7 @@ def planted_study(root: Path, **settings: Any) -> ScenarioFolder:
 
 def planted_results(root: Path, path: Path, servers: int, mean_s: float) -> None:
     """Write results of a scenario of the reference server: `servers` of them behind one queue."""
-    services, site = read_services(root / "config" / "services"), read_site(root / "config" / "sites" / "local.yaml")
+    services, site = Recipes(root / "config" / "services"), read_site(root / "config" / "sites" / "local.yaml")
     scenario = read_scenario(path, services, site)
     made = plan(scenario, services, site)
     folder = ScenarioFolder(root=root / "results" / scenario.name)
@@ -110,7 +110,7 @@ def _trials(root: Path, folder: ScenarioFolder, asked: dict[str, Any]) -> Iterat
     given = {name: value for name, value in workload.items() if value is not None}
     path = config / "scenarios" / f"{NAME}.yaml"
     path.write_text(yaml.safe_dump({"scenario": NAME, "repetitions": 2, "workload": given}, sort_keys=False))
-    services, site = read_services(config / "services"), read_site(config / "sites" / "local.yaml")
+    services, site = Recipes(config / "services"), read_site(config / "sites" / "local.yaml")
     made = plan(read_scenario(path, services, site), services, site)
     write(folder.plan, made)
     for trial in made.measured:

@@ -8,8 +8,8 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_services
 from seamark.model.sample import MISSING_NS
 from seamark.testservers.answers import Answers, cut, pieces_of
 from seamark.testservers.behaviour import Behaviour, Fault, Queue, QueueKind, Split
@@ -244,7 +244,7 @@ def test_a_wrong_option_is_said_and_nothing_starts(arguments: list[str], says: s
 
 @pytest.mark.covers("E-SVR05")
 def test_the_recipe_states_every_option_of_the_server_with_its_own_default() -> None:
-    recipe = read_services(ROOT / "config" / "services")["known"]
+    recipe = SERVICES["known"]
     assert recipe.server is not None
     defaults = {setting.name: setting.default for setting in recipe.settings if setting.role == "deployment"}
     given = [part.format(host="h", ports={"main": 1}, settings=defaults) for part in recipe.server.command[3:]]

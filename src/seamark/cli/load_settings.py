@@ -163,10 +163,11 @@ def _mix(text: str) -> str:
 
 def _of_openai() -> dict[str, Setting]:
     """Return the settings of the shipped recipes that use the OpenAI API, by name."""
-    from seamark.config.read import read_services
+    from seamark.config.read import Recipes
+    from seamark.model.service import sound_services
     from seamark.planning.study import SHIPPED
 
-    recipes = read_services(SHIPPED / "config" / "services").values()
+    recipes = sound_services(Recipes(SHIPPED / "config" / "services")).values()
     of_driver = [setting for each in recipes if each.driver.endswith("openai:OpenAi") for setting in each.settings]
     return {each.name: each for each in of_driver if each.role == "workload" or each.name in OF_A_SERVER}
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from seamark.errors import UserError, did_you_mean
 from seamark.evaluation.matrix import AdapterConfig
-from seamark.model.service import Service, Value
+from seamark.model.service import Service, Value, sound_services
 from seamark.servers.attention.arguments import TAKEN
 
 DeviceKind = Literal["gpu", "cpu"]
@@ -25,8 +25,9 @@ def service_of(adapter: AdapterConfig, services: Mapping[str, Service], device_k
         return ADAPTERS[each][device_kind] if each in ADAPTERS else each
 
     name = recipe(adapter.adapter_name)
-    able = [each for each in (*ADAPTERS, *services) if _answers(services[recipe(each)])]
     if name not in services or not _answers(services[name]):
+        sound = sound_services(services)
+        able = [each for each in (*ADAPTERS, *sound) if (own := sound.get(recipe(each))) and _answers(own)]
         guess = did_you_mean(adapter.adapter_name, able) or f" Known: {', '.join(able)}."
         raise UserError(f"adapter_config: '{adapter.adapter_name}' is no adapter.{guess}")
     return services[name]

@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.model.leaves import filled
 from seamark.model.trial import Plan, levels_of
 from seamark.planning.plan import plan
 
 ROOT = Path(__file__).parents[3]
-SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 THREADS = "command.environment.THREADS"
 

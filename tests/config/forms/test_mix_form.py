@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
 from seamark.config.forms.table import text_of
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.model.trial import Plan
 from seamark.planning.plan import plan
@@ -14,7 +15,6 @@ from seamark.planning.plan_text import describe
 from seamark.report.numbers import level
 
 ROOT = Path(__file__).parents[3]
-SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 HEAD = "scenario: mixed\nrepetitions: 1\nworkload:\n  service: "
 MIX = "  mix:\n    chat: {weight: 3, prompt_len: 128, gen_tokens: 64}\n    search: {prompt_len: 4096}\n"

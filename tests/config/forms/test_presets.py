@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shipped import SERVICES
 
 from seamark.config.forms.table import label_of, qualities_of
 from seamark.config.read import read_scenario, read_services, read_site
@@ -14,7 +15,6 @@ from seamark.report.numbers import level
 
 ROOT = Path(__file__).parents[3]
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
-SERVICES = read_services(ROOT / "config" / "services")
 CHAT = "chat: {weight: 3, prompt_len: 128}\nsearch: {prompt_len: 4096}\n"
 RECIPE = {
     "name": "reader",

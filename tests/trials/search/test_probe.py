@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from samples import a_load
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.model.trial import Plan
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
@@ -18,7 +19,6 @@ from seamark.trials.search.steps import Probe
 from seamark.workflow.dag import Dag
 
 ROOT = Path(__file__).parents[3]
-SERVICES = read_services(ROOT / "config" / "services")
 TEXT = """\
 scenario: s
 repetitions: 2

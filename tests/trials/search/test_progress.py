@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from shipped import SERVICES
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import read_scenario, read_site
 from seamark.planning.plan import plan
 from seamark.storage.documents import write_json
 from seamark.storage.paths import ScenarioFolder
@@ -18,9 +19,8 @@ ROOT = Path(__file__).parents[3]
     [({"probe": 4, "level": 120.0}, "probe 4, 120 requests/s, 18 of 45 s"), (None, None)],
 )
 def test_the_progress_of_a_search_is_its_probe_and_the_share_of_its_budget(tmp_path, running, detail):
-    services = read_services(ROOT / "config" / "services")
-    scenario = read_scenario(ROOT / "config" / "scenarios" / "search_known.yaml", services)
-    planned = plan(scenario, services, read_site(ROOT / "config" / "sites" / "local.yaml"))
+    scenario = read_scenario(ROOT / "config" / "scenarios" / "search_known.yaml", SERVICES)
+    planned = plan(scenario, SERVICES, read_site(ROOT / "config" / "sites" / "local.yaml"))
     folder = ScenarioFolder(root=tmp_path)
     trial = folder.trial(planned.trials[0].id)
     trial.own_parts.mkdir(parents=True)

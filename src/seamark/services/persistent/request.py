@@ -98,7 +98,7 @@ def validate_request(root: Path, instance: Instance) -> ValidatedRequest:
     request = read(instance.request, Request)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
     service = _without_loads(study.services[request.service])
-    study = replace(study, services={**study.services, service.name: service})
+    study = replace(study, services={service.name: service})
     if len(study.plan.deployments) != 1:
         raise UserError(f"{instance.id}: a persistent server has one value for each setting, not a list of levels.")
     if request.nodes > 1 and not (service.server and service.server.spans):
