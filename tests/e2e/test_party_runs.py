@@ -100,6 +100,7 @@ def test_each_party_has_servers_and_figures_of_its_own_and_nothing_is_measured_t
     assert both[0]["epoch_unix_ns"] == both[1]["epoch_unix_ns"]
     assert both[0]["window_s"] == both[1]["window_s"] == pytest.approx([0.25, 0.85])
     assert [load["beside"] for load in both] == [["ingest"], ["search"]]
+    assert all(load["others_before"] is not None for load in loads.values()), "the window has one reading"
     [deployment] = study.results.glob("deployments/*/")
     members = {
         path.parent.name: json.loads(path.read_text()) for path in deployment.glob("members/*/deployment.json")

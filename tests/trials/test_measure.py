@@ -4,11 +4,17 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from samples import a_trial
 
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
+from seamark.model.results.deployment_record import Endpoint
 from seamark.services.ephemeral_server import ephemeral_server
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.kinds import timed_load
 from seamark.trials.measure import failure_of, measure
 
 pytestmark = pytest.mark.covers("E-FR09")
@@ -86,3 +92,25 @@ def test_a_load_that_did_not_begin_has_the_category_of_its_error(error: Exceptio
 def test_a_load_that_did_not_begin_as_its_server_ended_is_the_servers_failure() -> None:
     failure = failure_of(LoadError("refused", ["last line of the client"]), EndedServer())
     assert (failure.category, failure.log_tail) == ("server_died", ("last line of the client",))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_watched"),
+    [
+        ([{"duration_s": 1.0}], True),
+        ([{"duration_s": 60.0}], False),
+        ([{"duration_s": 60.0, "requests": 5}], True),
+        ([{"duration_s": 60.0, "limit_s": 60.0}], True),
+        ([{"duration_s": 60.0}, {"duration_s": 60.0}], False),
+        ([{"duration_s": 60.0}, {"duration_s": 60.0, "requests": 5}], True),
+    ],
+    ids=["short", "long", "requests", "finite", "long parties", "parties, one of few requests"],
+)
+def test_the_machine_is_watched_before_loads_of_which_one_may_be_too_short_for_telemetry(
+    settings: Sequence[dict[str, Any]], is_watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed_load, "WATCH_S", 0.05)
+    site = SimpleNamespace(runtime="venv", telemetry_interval_s=1.0)
+    context = cast(DeploymentContext, SimpleNamespace(site=site))
+    loads = [(context, a_trial(each), Endpoint(status="ok")) for each in settings]
+    assert (timed_load.others_before(loads) is not None) == is_watched

@@ -23,6 +23,7 @@ from seamark.trials.kinds.timed_load import (
     end_strays,
     keep_files,
     measured_with_retries,
+    others_before,
     without_replies,
 )
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measured_load
@@ -46,6 +47,7 @@ class _Party:
     folder: TrialFolder
     before: provenance.Nodes
     endpoint: Endpoint
+    others: float | None = None
     restarted: str | None = None
     job: LoadJob | None = None
     failure: LoadFailure | None = None
@@ -115,8 +117,9 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
 
 
 def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) -> None:
-    loads = []
+    loads, others = [], others_before([(each.context, each.trial, each.endpoint) for each in parties])
     for party in parties:
+        party.others = others
         job = placed(party.context.load_job(party.trial, party.endpoint), place_of(party.context))
         party.job = replace(job, keep_busy=trial.keep_busy)
         loads.append(
@@ -186,6 +189,7 @@ def _kept(
         attempt=attempt,
         started_at=started_at,
         server_restarted=party.restarted,
+        others_before=party.others,
         energy=EnergyRecord(package=PackageCounters(reason=SHARED), node=NodeEnergy(reason=SHARED)),
         beside=tuple(each.name for each in parties if each is not party),
         window_s=window_s,

@@ -6,7 +6,7 @@ A finite load that was killed or interrupted goes on with the items that are lef
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,7 +114,7 @@ def _attempt(
         if endpoint.ok:
             end_strays(context, endpoint)
             job = context.load_job(trial, endpoint)
-            others = others_before(context, trial, endpoint)
+            others = others_before([(context, trial, endpoint)])
             measured = measure(
                 job if sessions is None else sessions.rest_of(job),
                 parts,
@@ -167,15 +167,20 @@ FEW_READINGS = 4
 WATCH_S = 0.3
 
 
-def others_before(context: DeploymentContext, trial: Trial, endpoint: Endpoint) -> float | None:
-    """Return what others use of this machine's processors now, before a load that telemetry cannot tell it of: a
-    short one, or one of a server whose process is not known; else None."""
-    short = not trial.load.finite and trial.load.duration_s < FEW_READINGS * context.site.telemetry_interval_s
-    served = endpoint.server_pid
-    if context.site.runtime == "external":
-        served = listener(endpoint.host, endpoint.ports.values())
-        short = short or served is None
-    return used_by_others(WATCH_S, (served, endpoint.keeper_pid, os.getpid())) if short else None
+def others_before(loads: Iterable[tuple[DeploymentContext, Trial, Endpoint]]) -> float | None:
+    """Return what others use of this machine's processors now, before loads of which one may be too short for
+    telemetry to tell, or has a server whose process is not known; else None."""
+    needed, own = False, [os.getpid()]
+    for context, trial, endpoint in loads:
+        load, served = trial.load, endpoint.server_pid
+        short = load.finite or load.requests is not None
+        short = short or load.duration_s < FEW_READINGS * context.site.telemetry_interval_s
+        if context.site.runtime == "external":
+            served = listener(endpoint.host, endpoint.ports.values())
+            short = short or served is None
+        needed = needed or short
+        own += [pid for pid in (served, endpoint.keeper_pid) if pid is not None]
+    return used_by_others(WATCH_S, own) if needed else None
 
 
 def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> tuple["Sessions | None", Path]:
