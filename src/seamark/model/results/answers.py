@@ -23,12 +23,12 @@ class AnswersRecord:
     """Outcome of one scoring. `skipped`: the load has failed. Of a `failed` one `reason` says why.
 
     `quality_version` is the dotted path of the scoring function with a digest of its module, then those of what else
-    scores, such as a task's scorer; `answers_sha256` is a digest of what was answered to each item, `key_sha256` one of the
-    references and facts of a task that these were scored against, None where it has none. `answered` counts the items
-    with a good reply; it and the digests are None in older files. `errors` counts replies by the code that the server
-    gave their error. Where it gave most of a failed load's one that is a category of the recipe, that is `category`,
-    with its `remedy`. `published` are figures of a task as its benchmark publishes them, where they are no means of
-    scores.
+    scores, such as a task's scorer; `answers_sha256` is a digest of what was answered to each item, `key_sha256` one
+    of the references and facts of a task that these were scored against, None where it has none. `answered` counts
+    the items with a good reply; it and the digests are None in older files. `errors` counts replies by the code that
+    the server gave their error. Where it gave most of a failed load's one that is a category of the recipe, that is
+    `category`, with its `remedy`. `published` are figures of a task as its benchmark publishes them, where they are
+    no means of scores.
     """
 
     schema_version: int = 1

@@ -8,8 +8,8 @@ from typing import Literal
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
 
 Status = Literal["meets", "misses", "does_not_fit", "not_fitted", "outside_range"]
-"""Of a layout: it meets the objectives with the wanted probability, no number of replicas does, the memory of its GPUs
-is too small, no model was fitted to it, or its load lies outside of the fit."""
+"""Of a layout: it meets the objectives with the wanted probability, no number of replicas does, the memory of its
+GPUs is too small, no model was fitted to it, or its load lies outside of the fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,9 @@ class CapacityQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedReplicas:
-    """A number of replicas: how many of some simulated trials met all objectives, and the 95 % interval of that share.
-    `suspect` has the code `extrapolated` where the load lies outside of the fit, and `outside` says by what."""
+    """A number of replicas: how many of some simulated trials met all objectives, and the 95 % interval of that
+    share. `suspect` has the code `extrapolated` where the load lies outside of the fit, and `outside` says by
+    what."""
 
     replicas: int
     met: int
@@ -50,8 +51,8 @@ class JudgedReplicas:
 
 @dataclass(frozen=True, kw_only=True)
 class LargestLoad:
-    """The largest rate that meets the objectives with the estimated parameters, as `search` finds it. `low` and `high`
-    are the rates decided to pass and to fail; without `extrapolate` none lies outside of the fit."""
+    """The largest rate that meets the objectives with the estimated parameters, as `search` finds it. `low` and
+    `high` are the rates decided to pass and to fail; without `extrapolate` none lies outside of the fit."""
 
     outcome: str
     found_rps: Number = None
@@ -63,8 +64,9 @@ class LargestLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class BreaksFirst:
-    """The part of a service that breaks first at a rate on some `replicas`: an objective is missed by `value_s`, which
-    would be `without_s` without the limit of that part. Plans of an earlier version do not name the replicas."""
+    """The part of a service that breaks first at a rate on some `replicas`: an objective is missed by `value_s`,
+    which would be `without_s` without the limit of that part. Plans of an earlier version do not name the
+    replicas."""
 
     part: str
     replicas: Count = field(default=None, metadata=OPTIONAL)
@@ -76,12 +78,12 @@ class BreaksFirst:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedLayout:
-    """One layout: a fitted model, or a kind of GPU, with the GPUs of a replica, 0 without any, and how many requests a
-    server of a station serves at once.
+    """One layout: a fitted model, or a kind of GPU, with the GPUs of a replica, 0 without any, and how many requests
+    a server of a station serves at once.
 
-    `replicas` are the fewest that meet the objectives, else those that were judged best; `judged` has all numbers that
-    were tried. `figures` are the median and the 90 % interval of each objective's value in seconds. `sources_suspect`
-    are the codes for which trials of its fit are SUSPECT.
+    `replicas` are the fewest that meet the objectives, else those that were judged best; `judged` has all numbers
+    that were tried. `figures` are the median and the 90 % interval of each objective's value in seconds.
+    `sources_suspect` are the codes for which trials of its fit are SUSPECT.
     """
 
     name: str
@@ -109,9 +111,9 @@ class PlannedLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityPlan:
-    """The answer of `bench capacity`. `answer` is the number of the cheapest layout that meets the objectives with the
-    wanted probability, None if none is known; `largest_load` and `breaks_first` are those of the answer, else of the
-    best one. `next_trial` would tell most where none is known."""
+    """The answer of `bench capacity`. `answer` is the number of the cheapest layout that meets the objectives with
+    the wanted probability, None if none is known; `largest_load` and `breaks_first` are those of the answer, else of
+    the best one. `next_trial` would tell most where none is known."""
 
     schema_version: int = 1
     origin: Literal["simulated"] = "simulated"

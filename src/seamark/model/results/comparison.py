@@ -27,8 +27,8 @@ class Effect:
 class ComparedSide:
     """One of two treatments. `units` is the number of values that the test has, `starts` that of the servers' starts
     that its trials were on. `excluded` trials are INVALID or without figures, `suspect` ones are counted among
-    `trials`, by the codes of their reasons too, `unmatched` ones have no partner in their block on their start, `apart` ones were not measured in turns
-    with it."""
+    `trials`, by the codes of their reasons too, `unmatched` ones have no partner in their block on their start,
+    `apart` ones were not measured in turns with it."""
 
     treatment: Word = None
     level: Setting = None
@@ -51,8 +51,8 @@ class ComparedAnswers:
     `higher` and `lower` count the items that the other side has a higher or a lower score for: of right and wrong
     answers the discordant pairs. `left_out` counts items that only the baseline, or only the other side has a score
     for, `unusable` trials of each side with unanswered items, `blocks` the pairs of trials that items were averaged
-    over. `not_worse`: a loss of `quality_margin` or more is excluded; None without a margin. `p_error` is the standard
-    error of a p from random signs.
+    over. `not_worse`: a loss of `quality_margin` or more is excluded; None without a margin. `p_error` is the
+    standard error of a p from random signs.
     """
 
     items: int
@@ -89,10 +89,11 @@ class Compared:
 
     `unit_of_inference` is what the test counts: a trial where both treatments were on the same starts of a server,
     else a start, with the median of its trials; of scores an item, or a cluster of items, of `answers`. Between two
-    results it is the result, one a side: `ratio` and `shift` have intervals within them, and there is no p. `ratio` is new / base, `shift` new - base in the metric's `unit`, both
-    at the attained `confidence`. `p` is two-sided, `p_adjusted` by Holm's method over the family. Without `in_family`
-    there is neither p nor verdict. `reason` says why a verdict is inconclusive, `remedy` what to do, `note` what
-    stands beside a verdict. Values that are `exact`, one deterministic computation a side, have neither p nor interval.
+    results it is the result, one a side: `ratio` and `shift` have intervals within them, and there is no p. `ratio`
+    is new / base, `shift` new - base in the metric's `unit`, both at the attained `confidence`. `p` is two-sided,
+    `p_adjusted` by Holm's method over the family. Without `in_family` there is neither p nor verdict. `reason` says
+    why a verdict is inconclusive, `remedy` what to do, `note` what stands beside a verdict. Values that are `exact`,
+    one deterministic computation a side, have neither p nor interval.
     """
 
     workload: str

@@ -13,8 +13,8 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFacts:
-    """The image that a server or a load ran in. `digest` is that of the registry or of the build's inputs, else of the
-    file."""
+    """The image that a server or a load ran in. `digest` is that of the registry or of the build's inputs, else of
+    the file."""
 
     name: Word = None
     source: Word = None
@@ -83,8 +83,9 @@ class PinningRecord:
 class ServerRun:
     """Facts of a server that endpoint.json and deployment.json share. `status` is ok or failed; of a failed one
     `category` and `reason` say why, and `log_tail` has the last lines of its log. `load_nodes` and `server_nodes` are
-    names of a deployment on several nodes. `niceness` and `threads` (limit of numerical libraries in each process) are
-    those of a server beside other services, None otherwise. `idle_unix_s`: begin and end of the idle period before the first load."""
+    names of a deployment on several nodes. `niceness` and `threads` (limit of numerical libraries in each process)
+    are those of a server beside other services, None otherwise. `idle_unix_s`: begin and end of the idle period
+    before the first load."""
 
     schema_version: int = 1
     status: str = ""
@@ -130,7 +131,8 @@ class ServerRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint(ServerRun):
-    """A server that answers its health probe, or failed to. `phases` are the seconds that each part of its start took."""
+    """A server that answers its health probe, or failed to. `phases` are the seconds that each part of its start
+    took."""
 
     phases: Mapping[str, Number] = field(default_factory=dict)
     ready_at: Moment = None

@@ -1,4 +1,5 @@
-"""The document of `bench fit`: models of servers, with the trials that they come from and what stands against them."""
+"""The document of `bench fit`: models of servers, with the trials that they come from and what stands against
+them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,14 +11,14 @@ from seamark.model.queueing import Family
 from seamark.model.results.values import Moment, Number, Word
 from seamark.model.service import Value
 
-
 UNFIT = "its own trials contradict it"
 """Why a model with contradictions is unfit for plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSource:
-    """A trial that a model was fitted to, with the codes for which it is SUSPECT, or one that stayed out, and `why`."""
+    """A trial that a model was fitted to, with the codes for which it is SUSPECT, or one that stayed out, and
+    `why`."""
 
     scenario: str
     trial: str
@@ -45,8 +46,9 @@ class FittedServer:
     """The server of some trials: what a plan for more of it needs.
 
     `settings` are those that differ from their defaults and that all trials have, without rate and length of a load;
-    `model` is the name or folder of a language model, `resources` are those of the deployment. `gpu` is the kind of its GPUs, such as a100-40, None without any.
-    `kv_tokens_known`: the server itself counted the tokens that fit its memory.
+    `model` is the name or folder of a language model, `resources` are those of the deployment. `gpu` is the kind of
+    its GPUs, such as a100-40, None without any. `kv_tokens_known`: the server itself counted the tokens that fit its
+    memory.
     """
 
     settings: Mapping[str, Value] = field(default_factory=dict)

@@ -12,8 +12,8 @@ from seamark.model.service import Origin
 class FrontPoint:
     """One treatment: mean `quality` over the common items, and the median `cost` of its `trials`.
 
-    `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share of
-    resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
+    `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share
+    of resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
     more against the baseline is excluded; None for the baseline and without a margin. `ratio` is its cost to that of
     the baseline; `cheaper`: a test shows that it is lower, None where the trials allow no test: because they are few,
     or else because of what `untested` says.

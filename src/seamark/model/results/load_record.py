@@ -49,10 +49,11 @@ class WorkerPlace:
 @dataclass(frozen=True, kw_only=True)
 class WorkerReport(WorkerPlace):
     """Counters of one worker of a load. `ok` is false for one that failed, with a `reason`; of one that died most
-    counters are None. `ran_out`: it ended at the limit of requests, or its arrivals did; `survivors` connections outlived the load;
-    `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`: streams were open for
-    so long after their last content, together; `asked_units`: what good replies with counted units were to have of
-    them, together, 0 where requests ask for none; `stalls_ns` are times from and until which its loop stood still.
+    counters are None. `ran_out`: it ended at the limit of requests, or its arrivals did; `survivors` connections
+    outlived the load; `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`:
+    streams were open for so long after their last content, together; `asked_units`: what good replies with counted
+    units were to have of them, together, 0 where requests ask for none; `stalls_ns` are times from and until which
+    its loop stood still.
 
     `ran_out_s` is when its requests, trace or items had run out, since the start of load: in a closed loop the first
     time that a user had nothing left to send, in an open loop the last send, of a program its end. None if they
@@ -164,8 +165,8 @@ class LoadSession:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRecord:
-    """The device of a lane: its kind, `gpu` or `cpu`, its id, and the lane's slot on it. `shared`: other lanes were on
-    it during the load."""
+    """The device of a lane: its kind, `gpu` or `cpu`, its id, and the lane's slot on it. `shared`: other lanes were
+    on it during the load."""
 
     kind: str
     id: str
@@ -197,15 +198,16 @@ class CommitMark:
 @dataclass(frozen=True, kw_only=True)
 class LoadRecord:
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
-    say why; `remedy` is that of a category of the recipe's own. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
-    that of the load, `origin` is `simulated` for one on a virtual clock. A finite one has a number of `items` and
-    `sessions`: more than one if it was resumed. `device` is that of the lane, None of a load that had the node to
-    itself. A trial with `parties` has the load.json of each in a folder of its own. There `beside` names the other
-    parties under load, `window_s` is the time in seconds from which and until which all of them were sending, after
-    their warm-ups, and `ended_early` names the one that ended before its time, and so ended the window. `server_start` is
-    the start of the server that it was on, text that two loads share if they had the same; None where it was not
-    recorded, and of a server that runs already. `others_before` is the ratio of this machine's processors that others
-    used just before it; None where telemetry tells what they used during it."""
+    say why; `remedy` is that of a category of the recipe's own. `over_saturated_at_s` after its start the load was
+    ended because the server fell behind for good. `kind` is that of the load, `origin` is `simulated` for one on a
+    virtual clock. A finite one has a number of `items` and `sessions`: more than one if it was resumed. `device` is
+    that of the lane, None of a load that had the node to itself. A trial with `parties` has the load.json of each in
+    a folder of its own. There `beside` names the other parties under load, `window_s` is the time in seconds from
+    which and until which all of them were sending, after their warm-ups, and `ended_early` names the one that ended
+    before its time, and so ended the window. `server_start` is the start of the server that it was on, text that two
+    loads share if they had the same; None where it was not recorded, and of a server that runs already.
+    `others_before` is the ratio of this machine's processors that others used just before it; None where telemetry
+    tells what they used during it."""
 
     schema_version: int = 1
     scenario: Word = None

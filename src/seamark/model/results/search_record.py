@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.results.values import Count, Moment, Number, Word
-from seamark.model.scenario import Slo
-from seamark.model.scenario import Searched
+from seamark.model.scenario import Searched, Slo
 from seamark.model.server_identity import ServerRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """One probe, a load at `level`: the verdict of the search after it, its figures, and the seconds that it took with
-    their derivation. `trial_verdict` and `reasons` are those of its metrics; `folder` is relative to the trial's."""
+    """One probe, a load at `level`: the verdict of the search after it, its figures, and the seconds that it took
+    with their derivation. `trial_verdict` and `reasons` are those of its metrics; `folder` is relative to the
+    trial's."""
 
     level: float
     look: int = 1

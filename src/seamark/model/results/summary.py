@@ -14,7 +14,8 @@ from seamark.stats.range import Range
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """One figure over the trials of a treatment. `cv` is the sample deviation over the mean, None below two trials."""
+    """One figure over the trials of a treatment. `cv` is the sample deviation over the mean, None below two
+    trials."""
 
     median: Number = None
     min: Number = None
@@ -251,7 +252,8 @@ class Knee:
     """The knee of a sweep of load: the level of the greatest `power`, None where that is the first or last one.
 
     `between` are the levels beside it; in `agree` of the repetitions that have every level it is at the same one.
-    `mean_conditional`: the mean leaves out requests without an answer. `saturated` are levels without more throughput.
+    `mean_conditional`: the mean leaves out requests without an answer. `saturated` are levels without more
+    throughput.
     """
 
     workload: str

@@ -5,7 +5,6 @@ A value is None if the node does not report it. A value that differs between CPU
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from seamark.model.results.deployment_record import ImageFacts, PinningRecord
 from seamark.model.results.load_record import WorkerPlace
@@ -280,8 +279,8 @@ class Software:
 @dataclass(frozen=True, kw_only=True)
 class TrialMeta:
     """meta.json. `machine`, `before` and `after` are of the node of the load; `nodes` has all of the allocation, and
-    `nodes_unknown` is the reason why some are missing. An earlier version did not write `nodes`. `git_commit` is that of
-    the study's checkout, `scenario_commit` the scenario's `metadata.git_commit` when the trial was measured."""
+    `nodes_unknown` is the reason why some are missing. An earlier version did not write `nodes`. `git_commit` is that
+    of the study's checkout, `scenario_commit` the scenario's `metadata.git_commit` when the trial was measured."""
 
     schema_version: int = 1
     trial_id: Word = None
