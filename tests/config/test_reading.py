@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from messages import TOY
 from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_services, read_site
@@ -11,24 +12,6 @@ from seamark.model.scenario import Slo
 from seamark.model.service import Server
 
 ROOT = Path(__file__).parents[2]
-
-RECIPE = """\
-name: toy
-component: storage
-summary: a toy
-version: "1"
-licence: Apache-2.0
-driver: toys.drivers:Toy
-workers: wire
-settings:
-  size:
-    type: float
-    role: workload
-    default: 4
-    minimum: 1
-    unit: MB
-    help: How much.
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -210,7 +193,7 @@ def test_aliases_that_multiply_are_refused_before_they_fill_memory(tmp_path: Pat
 
 @pytest.mark.covers("E-SVR05")
 def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
-    written(tmp_path, "services/toy.yaml", RECIPE)
+    written(tmp_path, "services/toy.yaml", TOY)
     toy = read_services(tmp_path / "services")["toy"]
     size = toy.setting("size")
     assert size is not None
@@ -313,8 +296,8 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_recipe_is_named_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
-    assert old in RECIPE
-    mistakes = mistakes_of_recipe(tmp_path, RECIPE.replace(old, new))
+    assert old in TOY
+    mistakes = mistakes_of_recipe(tmp_path, TOY.replace(old, new))
     assert any(says in mistake for mistake in mistakes), mistakes
 
 
@@ -336,7 +319,7 @@ def test_a_value_in_the_text_of_a_program_is_refused_with_how_to_pass_it(
     tmp_path: Path, words: str, says: str
 ) -> None:
     for server in (f"{{command: {words}}}", f"{{command: [x], parts: [{{name: w, command: {words}}}]}}"):
-        mistakes = mistakes_of_recipe(tmp_path, RECIPE.replace("wire\n", f"wire\nserver: {server}\n"))
+        mistakes = mistakes_of_recipe(tmp_path, TOY.replace("wire\n", f"wire\nserver: {server}\n"))
         place = says.replace("server.command", "server.parts[0].command") if "parts" in server else says
         assert [place in mistake for mistake in mistakes] == [True], mistakes
 
@@ -352,19 +335,19 @@ def test_a_value_in_the_text_of_a_program_is_refused_with_how_to_pass_it(
     ],
 )
 def test_a_value_that_is_an_argument_of_a_program_is_accepted(tmp_path: Path, words: str) -> None:
-    written(tmp_path, "services/toy.yaml", RECIPE.replace("wire\n", f"wire\nserver: {{command: {words}}}\n"))
+    written(tmp_path, "services/toy.yaml", TOY.replace("wire\n", f"wire\nserver: {{command: {words}}}\n"))
     assert "toy" in read_services(tmp_path / "services")
 
 
 def test_mistakes_of_all_recipes_are_reported_at_once(tmp_path: Path) -> None:
     written(tmp_path, "services/other.yaml", "name: other\n")
-    mistakes = mistakes_of_recipe(tmp_path, RECIPE.replace("component: storage", "component: x"))
+    mistakes = mistakes_of_recipe(tmp_path, TOY.replace("component: storage", "component: x"))
     assert {mistake.split(":")[0] for mistake in mistakes} == {"services/other.yaml", "services/toy.yaml"}
 
 
 def test_an_inner_port_that_is_no_port_is_named(tmp_path: Path) -> None:
     server = "server: {command: [toy], ports: [main, inner], inner_ports: [iner]}\n"
-    (mistake,) = mistakes_of_recipe(tmp_path, RECIPE + server)
+    (mistake,) = mistakes_of_recipe(tmp_path, TOY + server)
     assert "'iner' is none of the ports. Name it in `ports` too." in mistake
 
 

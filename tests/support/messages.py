@@ -21,7 +21,14 @@ licence: Apache-2.0
 driver: toys.drivers:Toy
 workers: wire
 settings:
-  size: {type: float, role: workload, default: 4, minimum: 1, maximum: 9, unit: MB, help: How much.}
+  size:
+    type: float
+    role: workload
+    default: 4
+    minimum: 1
+    maximum: 9
+    unit: MB
+    help: How much.
   way: {type: str, role: workload, default: read, allowed: [read, write], help: Which way.}
 """
 SCENARIO = """\
