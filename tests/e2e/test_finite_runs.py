@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -45,7 +46,8 @@ def kill_all(study: StudyFolder) -> None:
     """kill -9 of the whole run, as when a node goes down."""
     processes = study.processes()
     for process in processes:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            process.kill()
     psutil.wait_procs(processes, timeout=10)
 
 
