@@ -46,6 +46,7 @@ def connection(server):
 
 
 def got(connection, path):
+    connection.close()  # the server ends a connection that is idle for five seconds
     connection.request("GET", path)
     reply = connection.getresponse()
     return reply.status, reply.read().decode()
