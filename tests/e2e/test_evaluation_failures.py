@@ -28,6 +28,7 @@ name: on_demand
 component: evaluation
 load: finite
 limit_s: 2
+timeout_s: 3
 typical_load_s: 1
 driver: seamark.drivers.questions:Questions
 judge: seamark.drivers.questions:judge

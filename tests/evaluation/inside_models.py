@@ -18,6 +18,8 @@ from seamark.attention.known_reader import write_known_reader, write_random_mode
 from seamark.attention.method import Method, read_method
 from seamark.attention.needle_words import FILLERS, needle_keys, needle_values
 
+PRELOADED = ("transformers.models.llama.modeling_llama", "transformers.models.auto.tokenization_auto")
+"""Imported before a question is asked."""
 KEYS = 16
 DENSE = Method(name="dense")
 
