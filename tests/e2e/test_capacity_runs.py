@@ -49,7 +49,7 @@ def test_a_plan_from_measured_trials_is_measured_and_comes_true(study):
     document = yaml.safe_load((study.root / "check.yaml").read_text())
     assert (document["workload"]["queue_servers"], len(document["workload"]["rate_rps"])) == (2, 3)
     (study.root / "check.yaml").write_text(yaml.safe_dump(document | {"repetitions": 1}))
-    assert study.bench("submit", "-c", "check.yaml").returncode in (0, 1)
+    assert study.bench("submit", "-c", "check.yaml", pages=True).returncode in (0, 1)
     scored = study.bench("capacity", "--score", "check.yaml", "--format", "json")
     assert scored.returncode == 0, scored.stderr
     score = parse(scored.stdout, PredictionScore)

@@ -32,7 +32,7 @@ def metrics_of(study: StudyFolder) -> list[dict]:
 
 @pytest.mark.covers("E2", "E-CLI02")
 def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_check_a_service_and_a_site(extended: StudyFolder) -> None:
-    done = extended.bench("submit", "-c", SCENARIO)
+    done = extended.bench("submit", "-c", SCENARIO, pages=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
     found = metrics_of(extended)

@@ -114,7 +114,7 @@ def test_everything_works_from_an_installed_package(study, tmp_path):
 def test_an_attempt_that_a_retry_follows_keeps_its_load_json(study):
     faults = {"service": "known", "component": "inference", "gen_tokens": 1, "concurrency": 1, "error_every": 1}
     study.write(repetitions=1, max_retries=1, workload=faults | {"duration_s": 0.5})
-    study.submit()
+    study.measure()
     [trial] = study.trials()
     kept = json.loads((trial / "attempts/1/load.json").read_text())
     last = json.loads((trial / "load.json").read_text())

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from processes import until
-from study_folder import NO_PAGES, StudyFolder
+from study_folder import StudyFolder
 
 from seamark.planning.study import Study
 
@@ -100,7 +100,7 @@ def test_a_program_in_a_lane_sees_exactly_one_device(
 ) -> None:
     write_commands(study, 4, PRINT_DEVICE, limit_s=60)
     environment = dict(study.environment or {}) | {"CUDA_VISIBLE_DEVICES": "5,6"}
-    done = submit(study, f"--{kind}s", devices, "--parallel", "2", *NO_PAGES, env=environment)
+    done = submit(study, f"--{kind}s", devices, "--parallel", "2", env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     used = devices_of(study)
     assert {each["id"] for each in used.values()} == ids

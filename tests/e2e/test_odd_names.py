@@ -39,7 +39,7 @@ def with_files_of_its_own(study: StudyFolder) -> StudyFolder:
 
 
 def assert_measured(study: StudyFolder, file: str = "config/scenarios/try.yaml") -> None:
-    done = study.bench("submit", "--config", file)
+    done = study.bench("submit", "--config", file, pages=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (study.root / "reports/try/index.html").exists()
     assert not list(study.root.parent.rglob("P")), "a name was run as a program"

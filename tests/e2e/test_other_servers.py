@@ -133,7 +133,7 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
     for path, content in before.items():
         kept = Path(path).parent / "attempts/1" / Path(path).name
         assert kept.read_bytes() == content, "old files lie in attempts as they were"
-    assert "all 2 trials are there" in small.submit().stdout
+    assert "all 2 trials are there" in small.measure().stdout
 
     external(small, address(2))
     other = small.bench("submit", *TRY, "--site", "mine")

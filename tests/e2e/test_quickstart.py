@@ -27,7 +27,7 @@ class Loaded(HTMLParser):
 
 @pytest.mark.covers("E-FR16", "E-FR17", "E-FR18", "E-FR19", "E-FR21", "E-FR23", "E-FR26", "E-FR27", "E-NFR05")
 def test_the_quickstart_measures_every_service_and_a_second_run_measures_nothing(study):
-    done = study.bench(*QUICKSTART, timeout=1200)
+    done = study.bench(*QUICKSTART, pages=True, timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     results = study.root / "results" / "quickstart"
     summary = read_json(results / "summary.json")
@@ -49,7 +49,7 @@ def test_the_quickstart_measures_every_service_and_a_second_run_measures_nothing
     parser.feed(page)
     assert [url for url in parser.urls if not url.startswith("data:")] == []
     assert not study.processes()
-    again = study.bench(*QUICKSTART)
+    again = study.bench(*QUICKSTART, pages=True)
     assert again.returncode == 0
     assert "Nothing to be done" in sorted((results / "logs").glob("submit-*"))[-1].read_text()
     counts = [(path.parent / "log.jsonl").read_text().count("load ended") for path in results.glob("*/load.json")]

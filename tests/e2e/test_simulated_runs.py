@@ -72,7 +72,7 @@ def test_figures_of_a_simulated_queue_are_those_of_theory_and_nothing_is_served(
     assert not (study.results / "deployments").exists()
     assert "Simulated, not measured: queue." in done.stdout
     assert "**Simulated, not measured**: queue" in (study.root / "reports/try/report.md").read_text()
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stderr
     assert max(study.measurements().values()) == 1
 

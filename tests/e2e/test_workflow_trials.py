@@ -98,7 +98,7 @@ def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simul
     assert "policies by makespan_s" in report
     with (study.results / "summary.csv").open() as file:
         assert {row["origin"] for row in csv.DictReader(file)} == {"simulated"}
-    again = study.submit()
+    again = study.measure()
     assert again.returncode == 0, again.stderr
     assert set(study.measurements().values()) == {1}
 
@@ -186,7 +186,7 @@ def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) ->
 @pytest.mark.covers("E-NFR04")
 def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: StudyFolder) -> None:
     a_scenario(study, cluster_gpus=[1, 2, 3])
-    assert study.submit().returncode == 0
+    assert study.measure().returncode == 0
     cut, lost, flipped = study.trials()
     right = {trial.name: (trial / "executions.parquet").read_bytes() for trial in study.trials()}
     (cut / "executions.parquet").write_bytes(right[cut.name][:100])
@@ -199,7 +199,7 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     assert named.returncode == 2
     assert "executions.parquet: executions.parquet is damaged:" in named.stderr
     assert "bench retry TRIAL" in named.stderr
-    assert study.submit().returncode == 1
+    assert study.measure().returncode == 1
     assert {
         trial.name: count for trial, count in zip(study.trials(), study.measurements().values(), strict=True)
     } == {

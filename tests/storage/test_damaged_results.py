@@ -131,7 +131,7 @@ def test_a_run_makes_damaged_records_again_and_measures_nothing_but_what_is_lost
     rewritten(next(study.results.glob("deployments/*/deployment.json")), b"[]")
     rewritten(study.results / "summary.json", b"{")
     rewritten(trial / "metrics.json", b"null")
-    done = study.submit()
+    done = study.measure()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert study.json("summary.json")["ok"] == 2

@@ -46,10 +46,12 @@ class StudyFolder:
         path.write_text(yaml.safe_dump(document, sort_keys=False))
         return path
 
-    def bench(self, *words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-        """Run `bench WORDS` to its end."""
+    def bench(self, *words: str, pages: bool = False, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS` to its end; a submit without its pages, which take as long as many short trials, unless
+        they are asked for."""
+        without = () if pages or words[0] != "submit" or {"--", "-n"} & {*words} else NO_PAGES
         return subprocess.run(
-            [*BENCH, *words],
+            [*BENCH, *words, *without],
             cwd=self.root,
             capture_output=True,
             text=True,
@@ -64,12 +66,12 @@ class StudyFolder:
         return in_process.bench(*words, cwd=self.root, **(self.environment or {}))
 
     def submit(self) -> "subprocess.CompletedProcess[str]":
-        """Run `bench submit` of the scenario."""
-        return self.bench("submit", "-c", "config/scenarios/try.yaml")
+        """Run `bench submit` of the scenario, its pages included."""
+        return self.bench("submit", "-c", "config/scenarios/try.yaml", pages=True)
 
     def measure(self, *options: str) -> "subprocess.CompletedProcess[str]":
-        """Run `bench submit` of the scenario without its pages, which take as long as many short trials."""
-        return self.bench("submit", "-c", "config/scenarios/try.yaml", *options, *NO_PAGES)
+        """Run `bench submit` of the scenario without its pages."""
+        return self.bench("submit", "-c", "config/scenarios/try.yaml", *options)
 
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
         """Start such a `bench submit` and leave it running."""
