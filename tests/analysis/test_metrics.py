@@ -289,6 +289,33 @@ def test_failures_are_counted_by_category_and_have_no_latency_but_time_outs_a_lo
 
 
 @pytest.mark.covers("E-FR09")
+def test_conflicts_and_retries_of_the_window_are_counted_where_a_load_has_them(folder):
+    sent, ended = one_user(np.full(1000, 0.01))
+    failure, retries = np.zeros(1000, dtype=int), np.zeros(1000, dtype=int)
+    failure[500:510], failure[0] = int(Failure.SERIALIZATION_FAILURE), int(Failure.DEADLOCK_DETECTED)
+    retries[:520] = 2
+    rows, seen = samples_of(sent, None, ended, failure=failure, retries=retries), {"warmup_s": 5.0, "max_tries": 3}
+    document = measured(folder, rows, seen)
+    assert (document["counts"]["retried"], document["counts"]["retries"]) == (20, 40)
+    assert document["errors"]["by_category"]["serialization_failure"] == 10
+    assert "deadlock_detected" not in document["errors"]["by_category"], "it is of the warm-up"
+    assert "retries" not in measured(folder, rows, {"warmup_s": 5.0})["counts"]
+
+
+@pytest.mark.covers("E-FR09")
+def test_the_words_of_most_errors_stand_beside_their_rate(folder):
+    sent, ended = one_user(np.full(1000, 0.01))
+    failure = np.zeros(1000, dtype=int)
+    failure[::20] = int(Failure.CLIENT_ERROR)
+    rare, most = ({"category": "client_error", "count": many, "words": f"words of {many}"} for many in (1, 49))
+    errors = {"42703 undefined_column": rare, "42P01 undefined_table": most}
+    document = measured(folder, samples_of(sent, None, ended, failure=failure), load=a_load(errors=errors))
+    assert document["errors"]["own"] == errors
+    [text] = [reason["text"] for reason in document["reasons"] if reason["code"] == "error_rate"]
+    assert "'42P01 undefined_table: words of 49'" in text
+
+
+@pytest.mark.covers("E-FR09")
 def test_goodput_counts_failed_and_slow_requests_as_missed(folder):
     sent, ended = one_user(np.full(1000, 0.01))
     ended[::10] += 1.0

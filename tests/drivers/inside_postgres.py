@@ -10,7 +10,7 @@ import psycopg2
 
 from seamark.drivers.postgres import pgbench, tables
 from seamark.drivers.postgres.calls import PostgresCalls
-from seamark.load.driver import Body, Target
+from seamark.load.driver import Body, Reply, Target
 
 
 def target(where: dict[str, Any]) -> Target:
@@ -101,10 +101,10 @@ def _deadlock(driver: PostgresCalls, where: dict[str, Any]) -> str | None:
 
 def _failure(driver: PostgresCalls, does: Any) -> str | None:
     try:
-        does()
+        reply = does()
     except Exception as error:
         return driver.failure(error).name
-    return None
+    return reply.failure.name if isinstance(reply, Reply) and reply.failure else None
 
 
 def with_password(where: dict[str, Any], password: str) -> Any:

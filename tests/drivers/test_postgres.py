@@ -56,6 +56,27 @@ def test_after_tpcb_all_sums_are_equal_and_history_holds_each_transaction(databa
     assert loaded.outcome.quality == {"tpcb_consistent": 1.0}
 
 
+@pytest.mark.covers("E-FR17")
+@pytest.mark.parametrize("max_tries", [None, 200])
+def test_transactions_in_conflict_fail_or_are_tried_again_and_each_good_one_is_in_the_tables(database, max_tries):
+    before = history_rows(database)
+    loaded = database.load(operation="tpcb", isolation="repeatable read", concurrency=8, max_tries=max_tries)
+    failures, retries = dict(loaded.failures), int(loaded.samples["retries"].sum())
+    assert history_rows(database) - before == failures.pop("NONE") > 20
+    assert loaded.outcome.quality == {"tpcb_consistent": 1.0}
+    if max_tries:
+        assert failures == {}
+        assert retries > 20
+        return
+    assert set(failures) == {"SERIALIZATION_FAILURE"}
+    assert retries == 0
+    errors = [report.errors for report in loaded.outcome.reports if report.errors]
+    assert {code for each in errors for code in each} == {"40001 serialization_failure"}
+    seen = [each["40001 serialization_failure"] for each in errors]
+    assert {each.words for each in seen} == {"could not serialize access due to concurrent update"}
+    assert sum(each.count for each in seen) == failures["SERIALIZATION_FAILURE"] > 20
+
+
 def test_a_balance_changed_behind_its_back_is_told_by_quality(database):
     tpcb = {"operation": "tpcb"}
     assert asked(database, "judged", settings=tpcb)["tpcb_consistent"] == 1.0
@@ -137,7 +158,7 @@ def test_the_tables_are_those_that_pgbench_makes(tmp_path):
         ("statement", "CLIENT_ERROR", True),
         ("slow", "TIMEOUT", True),
         ("terminated", "RESET", False),
-        ("deadlock", "SERVER_ERROR", True),
+        ("deadlock", "DEADLOCK_DETECTED", True),
     ],
 )
 def test_each_kind_of_trouble_has_its_category(database, trouble, category, goes_on):
@@ -161,6 +182,9 @@ def test_a_load_in_trouble_records_it_and_goes_on_when_it_is_over(database, trou
     assert set(loaded.failures) == {"NONE", category}
     samples = loaded.samples
     assert samples["failure"][np.argmax(samples["sent_ns"])] == 0
+    if trouble == "renamed":
+        codes = {code for report in loaded.outcome.reports for code in report.errors or ()}
+        assert codes == {"42P01 undefined_table"}
     assert loaded.outcome.died == 0
 
 

@@ -38,7 +38,11 @@ REPLIES = {
     "two rows": (BOUND + row(b"1") + row(b"2") + complete(b"SELECT 2"), Failure.WRONG_REPLY),
     "eleven rows": (BOUND + row(b"1") * 11 + complete(b"SELECT 11"), Failure.WRONG_REPLY),
     "a statement that took too long": (BOUND + refused(b"57014"), Failure.TIMEOUT),
-    "a deadlock": (message(b"2") + refused(b"40P01"), Failure.SERVER_ERROR),
+    "a deadlock": (message(b"2") + refused(b"40P01"), Failure.DEADLOCK_DETECTED),
+    "a transaction that another one was faster than": (
+        message(b"2") + refused(b"40001"),
+        Failure.SERIALIZATION_FAILURE,
+    ),
     "an SQLSTATE that is no text": (refused(b"\xff\xfe"), Failure.SERVER_ERROR),
     "a table that is not there": (refused(b"42P01"), Failure.CLIENT_ERROR),
     "an end of another kind": (BOUND + row(b"1") + complete(b"UPDATE 1"), Failure.WRONG_REPLY),
@@ -77,3 +81,27 @@ def test_a_reply_without_end_is_too_large_and_is_not_kept():
     fed = [decoder.feed(piece) for _ in range(MAX_REPLY_BYTES // len(piece) + 1)]
     assert fed == [False] * (len(fed) - 1) + [True]
     assert (decoder.units, decoder.failure) == (0, Failure.REPLY_TOO_LARGE)
+
+
+@pytest.mark.covers("E-FR17")
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        (  # as PostgreSQL 18 sends them
+            b"SERROR\0VERROR\0C40P01\0Mdeadlock detected\0DProcess 9 waits\0Fdeadlock.c\0L1148\0RDeadLockReport\0\0",
+            ("40P01", "deadlock detected"),
+        ),
+        (
+            b"SFEHLER\0VERROR\0C40001\0Mkonnte Zugriff wegen gleichzeitiger Aktualisierung nicht serialisieren\0"
+            b"Fheapam.c\0L2782\0Rheap_delete\0\0",
+            ("40001", "konnte Zugriff wegen gleichzeitiger Aktualisierung nicht serialisieren"),
+        ),
+    ],
+)
+def test_an_error_has_the_servers_sqlstate_and_its_own_words(fields: bytes, error: tuple[str, str]) -> None:
+    decoder = ReplyDecoder("SELECT 1")
+    assert decoder.feed(message(b"E", fields) + message(b"Z", b"I"))
+    assert decoder.error == error
+    decoder.reset()
+    assert decoder.feed(BOUND + row(b"1") + complete(b"SELECT 1"))
+    assert decoder.error is None

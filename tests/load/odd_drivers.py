@@ -161,3 +161,20 @@ class TellingSession(SleepingSession):
         time.sleep(0.002)
         text = f"answer {body.content} ".encode() * (50_000 if body.content == 3 else 1)
         return Reply(units=2, first_ns=first_ns, kept=None if body.content % 2 == 0 else text)
+
+
+class Conflicting(Sleeping):
+    """Every other request is in conflict with another one, at its first two tries."""
+
+    def session(self) -> Session:
+        return ConflictingSession(self)
+
+
+class ConflictingSession(SleepingSession):
+    def call(self, body: Body) -> Reply:
+        self.calls += 1
+        time.sleep(0.005)
+        if body.kind and self.calls % 3:
+            return Reply(units=0, failure=Failure.SERIALIZATION_FAILURE, error=f"40001: try {self.calls}")
+        self.calls = 0
+        return Reply()

@@ -131,6 +131,25 @@ def test_threads_that_cannot_keep_up_show_their_backlog(load: Callable) -> None:
     assert response.max() > 300 * MS
 
 
+@pytest.mark.covers("E-FR17")
+def test_a_request_in_conflict_is_tried_again_as_often_as_asked_and_its_time_is_over_all_tries(
+    load: Callable,
+) -> None:
+    settings = {"workers": "threads", "concurrency": 1, "requests": 20}
+    measured = load("odd_drivers:Conflicting", max_tries=3, **settings)
+    samples, odd = measured.samples, measured.samples["index"] % 2 == 1
+    assert measured.failures() == {Failure.NONE: 20}
+    assert samples["retries"].tolist() == [0, 2] * 10
+    took_ns = samples["last_ns"] - samples["sent_ns"]
+    assert took_ns[odd].min() >= 15 * MS
+    assert measured.outcome.reports[0].errors is None
+    once = load("odd_drivers:Conflicting", **settings)
+    assert once.failures() == {Failure.NONE: 10, Failure.SERIALIZATION_FAILURE: 10}
+    assert set(once.samples["retries"].tolist()) == {0}
+    [(code, seen)] = once.outcome.reports[0].errors.items()
+    assert (code, seen.category, seen.count, seen.words) == ("40001", "serialization_failure", 10, "try 1")
+
+
 def test_processes_share_users_and_indices_among_them(load: Callable) -> None:
     measured = load("odd_drivers:Sleeping", workers="threads", sleep_s=0.01, concurrency=5, shards=3, most_busy=2)
     samples = measured.samples

@@ -40,7 +40,7 @@ def test_a_record_is_packed_exactly_as_the_sample_type_says(tmp_path: Path) -> N
     write(tmp_path / "a", 3)
     records = np.concatenate(list(read_segment(tmp_path / "a")))
     counts = (2, 1, 1, 3, 1 << 40, 503, Failure.SERVER_ERROR, 1, 9)
-    assert records[2].tolist() == (2, 20, 21, MISSING_NS, 23, 25, *counts)
+    assert records[2].tolist() == (2, 20, 21, MISSING_NS, 23, 25, *counts, 0)
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 1])

@@ -32,7 +32,7 @@ def test_samples_hold_every_column_with_its_type_and_missing_times_are_null(tmp_
     assert table.schema.names == list(SAMPLE.names)
     assert [str(kind) for kind in table.schema.types] == [
         "int64", "int64", "int64", "int64", "int64", "int64", "int32", "int32", "int8",
-        "int64", "int64", "int16", "int8", "int8", "int16",
+        "int64", "int64", "int16", "int8", "int8", "int16", "int16",
     ]  # fmt: skip
     assert table["answer_ns"].to_pylist()[:4] == [2, 3, 4, None]
     assert table["first_ns"].to_pylist()[:4] == [2, 3, 4, None]

@@ -34,6 +34,7 @@ def samples_of(
     bytes_sent: Any = 0,
     bytes_received: Any = 0,
     kind: Any = 0,
+    retries: Any = 0,
 ) -> np.ndarray:
     """Raw samples from times in seconds; NaN is a missing time, and `sent_s` is `due_s` when not given."""
     due_s = np.asarray(due_s, dtype=float)
@@ -47,6 +48,7 @@ def samples_of(
         rows[name] = np.where(known, np.round(np.where(known, values, 0) * 1e9).astype("<i8"), MISSING_NS)
     rows["failure"], rows["units"], rows["kind"] = failure, units, kind
     rows["first_units"], rows["uncounted"] = first_units, uncounted
+    rows["retries"] = retries
     rows["bytes_sent"], rows["bytes_received"] = bytes_sent, bytes_received
     return rows
 

@@ -85,7 +85,8 @@ class Body:
 @dataclass(frozen=True, kw_only=True)
 class Reply:
     """Result of one call of a Call driver. `failure` is set for a reply that is not good. `first_ns` is the time of
-    its first unit, in ns of CLOCK_MONOTONIC, where it has several; `kept` is the reply, for `keep_replies`."""
+    its first unit, in ns of CLOCK_MONOTONIC, where it has several; `kept` is the reply, for `keep_replies`. `error`
+    is what the service says of a failure, as `code: words`; `retries` is counted by the engine."""
 
     units: int = 1
     bytes_sent: int = 0
@@ -94,6 +95,8 @@ class Reply:
     failure: Failure = Failure.NONE
     first_ns: int | None = None
     kept: bytes | None = None
+    error: str | None = None
+    retries: int = 0
 
 
 class Driver(ABC):

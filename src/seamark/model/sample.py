@@ -25,6 +25,7 @@ SAMPLE = np.dtype(
         ("failure", "<i1"),  # a Failure
         ("kind", "<i1"),  # which of the driver's kinds of request
         ("worker", "<i2"),  # which worker process sent it
+        ("retries", "<i2"),  # how often it was tried again; the times are over all tries
     ]
 )
 
@@ -82,3 +83,9 @@ class Failure(IntEnum):
     DRIVER = 9
     CANCELLED = 10
     REPLY_TOO_LARGE = 11
+    SERIALIZATION_FAILURE = 12
+    DEADLOCK_DETECTED = 13
+
+
+CONFLICTS = (Failure.SERIALIZATION_FAILURE, Failure.DEADLOCK_DETECTED)
+"""A transaction that failed so was rolled back because of another one, and may succeed when it is tried again."""

@@ -27,8 +27,8 @@ class Setting:
     """One setting of a scenario: type, default, limits, and whether a change needs a new server.
 
     A `deployment` setting needs a new server, a `workload` setting does not; a `policy` setting of a simulation says
-    who decides, which changes neither machine nor load. `alike_in_mix`: the setting decides how replies are decoded,
-    so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number. A `structure` has
+    who decides, which changes neither machine nor load. `alike_in_mix`: the classes of a mix cannot differ in it, for
+    how replies are decoded or requests tried again. `words` are texts allowed in place of a number. A `structure` has
     mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `object`: the text is a JSON
     object, which a scenario may write as a mapping. `file`: the value is the path of a file, whose content is part of
     a trial's identity. A `required` setting has no default: a workload sets it.

@@ -12,7 +12,7 @@ from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
 from seamark.model.results.answers import AskedRecord
 from seamark.model.results.deployment_record import Endpoint
-from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
+from seamark.model.results.load_record import ClientRecord, ErrorsSeen, LoadRecord, WorkerReport
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -73,14 +73,20 @@ def record_of(
 
 
 def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
-    """Return a load's record with the counters of its workers."""
+    """Return a load's record with the counters of its workers, whose errors stand there once for all."""
+    errors: dict[str, ErrorsSeen] = {}
+    for code, seen in ((code, seen) for report in outcome.reports for code, seen in (report.errors or {}).items()):
+        before = errors.get(code)
+        words = redacted_text(seen.words) if before is None else before.words
+        errors[code] = replace(seen, count=seen.count + (before.count if before else 0), words=words)
     return replace(
         record,
         scheduled=outcome.scheduled,
         sent=outcome.sent,
         completed=outcome.completed,
         client=replace(record.client, processes=len(outcome.reports), cores=outcome.cores),
-        workers=outcome.reports,
+        workers=tuple(replace(report, errors=None) for report in outcome.reports),
+        errors=errors or None,
         quality=outcome.quality,
         unit=outcome.unit,
         kinds=outcome.kinds,

@@ -106,7 +106,7 @@ def test_a_mix_may_be_included_and_excluded() -> None:
         ("{chat: {prompt_len: [1, 2]}}", "mix.chat.prompt_len: a class has one value of each setting"),
         ("{chat: {prompt_len: 0}}", "mix.chat.prompt_len: 0 is too small: at least 1 tokens"),
         ("{chat: {ttft_ms: 3.0}}", "mix.chat.ttft_ms: unknown key. It needs a server of its own"),
-        ("{chat: {stream: false}}", "mix.chat.stream: unknown key. It decides how replies are read"),
+        ("{chat: {stream: false}}", "mix.chat.stream: unknown key. It is of the whole load"),
         ("{chat: {duration_s: 3}}", "mix.chat.duration_s: unknown key. It shapes the whole load"),
         ("[{chat: {}}, {chat: {weight: 1}}]", "mix[1]: a mix above reads the same, 'chat 1'. Remove one."),
         ("[{chat: {}}, {chat: {batch: 2}}]", "mix[1]: a mix above reads the same, 'chat 1'. Give one a line such as"),

@@ -94,6 +94,7 @@ class CheckInputs:
     unfinished: int = 0
     disordered: int = 0
     error_rate: float | None = None
+    most_errors: str | None = None
     workers_lost: int = 0
     workers: int = 0
     lag_p99_s: float | None = None

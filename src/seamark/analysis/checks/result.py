@@ -74,10 +74,11 @@ def error_rate(inputs: CheckInputs) -> VerdictReason | None:
     """Failures have durations of their own: the good replies no longer represent the load."""
     if inputs.error_rate is None or inputs.error_rate <= 0.01 or not inputs.ok:
         return None
+    most = inputs.most_errors and f", most with {inputs.most_errors}"
     return VerdictReason(
         code="error_rate",
         severity="invalid" if inputs.error_rate > 0.5 else "suspect",
-        text=f"{in_percent(inputs.error_rate, 1)} of the requests failed",
+        text=f"{in_percent(inputs.error_rate, 1)} of the requests failed{most or ''}",
         remedy="See errors.by_category; lower the load or raise timeout_s.",
     )
 

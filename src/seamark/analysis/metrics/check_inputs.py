@@ -54,6 +54,7 @@ def check_inputs(
         unfinished=counts.cancelled + counts.unsent,
         disordered=counts.disordered,
         error_rate=metrics.errors.rate,
+        most_errors=load.most_errors(),
         workers_lost=sum(not worker.ok for worker in workers),
         workers=len(workers),
         lag_p99_s=_seconds(metrics.figure("schedule_lag_ms.p99")),

@@ -12,7 +12,7 @@ from seamark.analysis.metrics.metric_inputs import Recorded, metric_inputs, seri
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
-from seamark.analysis.metrics.table import BOUNDED, METRICS, TIMES, VERSION, goodput_ranges
+from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, goodput_ranges
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.metrics.window import RULE_OF_PARTIES
 from seamark.analysis.metrics.window_counts import KindCounts
@@ -217,7 +217,7 @@ def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage:
     verdict, reasons = judge(CheckInputs(status="failed", category=category, failure=reason, remedy=load.remedy))
     groups = _groups(None, load)
     counts, errors, failures = groups["counts"], groups["errors"], load.failures
-    known = {name: count for name, count in failures.items() if name in errors.by_category}
+    known = {name: count for name, count in failures.items() if name in errors.by_category or name in SELDOM}
     return TrialMetrics(
         **identity,
         **groups
@@ -310,6 +310,10 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
             nested[group]["ranges"] = pick(inputs.counts).ranges_ms()
     if inputs is not None and nested["goodput"] is not None:
         nested["goodput"]["ranges"] = goodput_ranges(inputs)
+    by_category, nested["errors"]["own"] = nested["errors"]["by_category"], load.errors
+    for name in SELDOM & by_category.keys():
+        if by_category[name] is None:
+            del by_category[name]
     counts_units = inputs is None or inputs.counts.counts_units
     nested["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s" if counts_units else CHUNKS
     if inputs is not None and (chosen := inputs.energy.chosen) is not None:

@@ -127,6 +127,7 @@ def metric_inputs(
         kinds=len(load.kinds),
         stream=stream,
         turns=profile.turns,
+        retries=trial.settings.get("max_tries") is not None,
     )
     lost = lost_of(load, counted)
     finite = profile.finite and not is_simulated_load(profile, load)

@@ -39,6 +39,7 @@ class Batch:
     bytes_received: Times
     failure: Times
     kind: Times
+    retries: Times
 
     @property
     def good(self) -> NDArray[np.bool_]:
@@ -60,8 +61,9 @@ COLUMNS = {
     "bytes_received": "bytes_received",
     "failure": "failure",
     "kind": "kind",
+    "retries": "retries",
 }
-ADDED = {"answer_ns": MISSING_NS, "first_units": 0, "uncounted": 0}
+ADDED = {"answer_ns": MISSING_NS, "first_units": 0, "uncounted": 0, "retries": 0}
 """Columns that files of older versions lack, with their default."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from seamark.analysis.metrics.table import METRICS, VERSION
+from seamark.analysis.metrics.table import METRICS, SELDOM, VERSION
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Outcome
 from seamark.model.service import Component
@@ -99,7 +99,7 @@ def _of_type(hint: Any, path: str) -> Schema:
         named = [metric.path for metric in METRICS if metric.path.rpartition(".")[0] == path]
         values = {name.rpartition(".")[2]: _schema(parts[1], name) for name in named}
         return (
-            _object(values, list(values))
+            _object(values, [name for name in values if name not in SELDOM])
             if named
             else {"type": "object", "additionalProperties": _schema(parts[1], f"{path}.*")}
         )

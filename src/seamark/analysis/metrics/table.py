@@ -9,7 +9,7 @@ from seamark.analysis.metrics.distribution import STATISTICS, TimeDistribution
 from seamark.analysis.metrics.metric import Metric, MetricInputs
 from seamark.analysis.metrics.resources import ENERGY, RESOURCES
 from seamark.analysis.metrics.window_counts import WindowCounts
-from seamark.model.sample import Failure
+from seamark.model.sample import CONFLICTS, Failure
 
 VERSION = 3
 """Increases when the meaning of a metric changes: metrics of an older version are derived again from their samples.
@@ -112,6 +112,8 @@ def _lag(statistic: str) -> Callable[[MetricInputs], float | None]:
     return lambda e: e.counts.lag.statistic_ms(statistic) if e.open_loop else None
 
 
+SELDOM = frozenset(kind.name.lower() for kind in CONFLICTS)
+"""Categories of failures that a document names only where they occurred."""
 METRICS: tuple[Metric, ...] = (
     Metric(
         path="throughput.value",
@@ -266,6 +268,20 @@ METRICS: tuple[Metric, ...] = (
         value=lambda e: e.lost_in_window,
     ),
     Metric(
+        path="counts.retried",
+        unit="requests",
+        better="neither",
+        meaning="requests of the window that were tried again, whatever came of it",
+        value=lambda e: e.counts.retried,
+    ),
+    Metric(
+        path="counts.retries",
+        unit="requests",
+        better="lower",
+        meaning="tries of these after the first, together",
+        value=lambda e: e.counts.retries,
+    ),
+    Metric(
         path="errors.rate",
         unit="ratio",
         better="lower",
@@ -285,7 +301,7 @@ METRICS: tuple[Metric, ...] = (
             unit="requests",
             better="lower",
             meaning=f"requests of the window that failed as {kind.name.lower()}",
-            value=lambda e, kind=kind: e.counts.failures.get(kind, 0),  # type: ignore[misc]
+            value=lambda e, kind=kind: e.counts.failures.get(kind, None if kind in CONFLICTS else 0),  # type: ignore[misc]
         )
         for kind in Failure
         if kind not in (Failure.NONE, Failure.CANCELLED)

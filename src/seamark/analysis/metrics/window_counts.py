@@ -46,6 +46,8 @@ class WindowCounts:
     `good` requests meet every objective on a single one; `perhaps_good` were cut off or never sent before they
     missed any.
 
+    `retried` were tried again, `retries` times together; None where the load tries once.
+
     For Little's law, of all requests that were sent, good or not: `ended` inside the window, and `stays` that were
     sent inside it, which took `stay_ns` together.
     """
@@ -59,6 +61,8 @@ class WindowCounts:
     ok: int = 0
     cancelled: int = 0
     failures: dict[Failure, int] = field(default_factory=dict)
+    retried: int | None = None
+    retries: int | None = None
     served: int = 0
     served_as_offered: int = 0
     waiting_at_start: int = 0
@@ -124,11 +128,12 @@ def count_window(
     kinds: int = 1,
     stream: Stream | None = None,
     turns: int = 1,
+    retries: bool = False,
 ) -> WindowCounts:
     """Count all samples; SLOs on single requests decide which replies are good enough.
 
     Several kinds of request are also counted separately; `stream` has the chunks of streams; sessions of more than
-    one turn are counted too.
+    one turn are counted too, and `retries` where a load has them.
     """
     counted = WindowCounts(window=window, turns=turns)
     for batch in samples.batches():
@@ -140,6 +145,10 @@ def count_window(
             _kinds(counted, batch, unanswered)
         if turns > 1:
             _sessions(counted, batch)
+        if retries:
+            again = batch.retries[(batch.due >= window.start_ns) & (batch.due < window.end_ns)]
+            counted.retried = (counted.retried or 0) + int((again > 0).sum())
+            counted.retries = (counted.retries or 0) + int(again.sum())
     _without_streams(counted)
     if not counted.counts_units:
         _without_units(counted)

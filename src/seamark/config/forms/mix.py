@@ -124,7 +124,7 @@ def _why_not(key: str, service: Service) -> str:
     if setting is None:
         return ""
     if setting.alike_in_mix:
-        return " It decides how replies are read, so all classes have the same: write it beside 'mix'."
+        return " It is of the whole load, so all classes have the same: write it beside 'mix'."
     return " It needs a server of its own, so all classes have the same: write it beside 'mix'."
 
 

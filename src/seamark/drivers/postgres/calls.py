@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import psycopg2
+import psycopg2.errorcodes
 import psycopg2.extensions
 
 from seamark.drivers.postgres import tables
@@ -55,28 +56,43 @@ class PostgresCalls(Call):
         return category(error.pgcode or "")
 
 
+def in_words(sqlstate: str, message: str) -> str:
+    """Return an error of the server's with the standard name of its condition, as `40P01 deadlock_detected: why`."""
+    try:
+        return f"{sqlstate} {psycopg2.errorcodes.lookup(sqlstate).lower()}: {message}"
+    except KeyError:  # of an extension, or of a newer server
+        return f"{sqlstate}: {message}"
+
+
 class _Session:
     """One connection with its prepared statements. `call` runs one transaction; a failed one is rolled back, so the
-    next can begin."""
+    next can begin, and the server's error is in the reply."""
 
     def __init__(self, target: Target, requests: Requests) -> None:
         self._connection = tables.connect(target, target.load.timeout_s)
         self._cursor = self._connection.cursor()
         if requests.operation in PREPARED:
             self._cursor.execute(PREPARED[requests.operation].text)
-        self.call: Run = _tpcb(self._cursor)
+        self._run: Run = _tpcb(self._cursor)
         if requests.operation != "tpcb":
-            self.call = _statement(self._cursor, requests.rows, counts_bytes=requests.operation == "insert_batch")
+            self._run = _statement(self._cursor, requests.rows, counts_bytes=requests.operation == "insert_batch")
+
+    def call(self, body: Body) -> Reply:
+        """Run one transaction."""
+        try:
+            return self._run(body)
+        except psycopg2.Error as error:
+            if not self._connection.closed:
+                with contextlib.suppress(psycopg2.Error):
+                    self._cursor.execute("rollback")
+            if error.pgcode is None:
+                raise
+            message = error.diag.message_primary or ""
+            return Reply(units=0, failure=category(error.pgcode), error=in_words(error.pgcode, message))
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
-
-
-def _roll_back(cursor: Cursor) -> None:
-    if not cursor.connection.closed:
-        with contextlib.suppress(psycopg2.Error):
-            cursor.execute("rollback")
 
 
 def _statement(cursor: Cursor, rows: int, *, counts_bytes: bool) -> Run:
@@ -85,11 +101,7 @@ def _statement(cursor: Cursor, rows: int, *, counts_bytes: bool) -> Run:
     execute = cursor.execute
 
     def call(body: Body) -> Reply:
-        try:
-            execute(body.content)
-        except psycopg2.Error:
-            _roll_back(cursor)
-            raise
+        execute(body.content)
         if cursor.rowcount != rows:
             return WRONG
         return Reply(bytes_sent=len(body.content)) if counts_bytes else GOOD
@@ -115,14 +127,7 @@ def _tpcb(cursor: Cursor) -> Run:
         execute("END")
         return GOOD if found == 1 else WRONG
 
-    def call(body: Body) -> Reply:
-        try:
-            return transaction(*body.content)
-        except psycopg2.Error:
-            _roll_back(cursor)
-            raise
-
-    return call
+    return lambda body: transaction(*body.content)
 
 
 def _texts(numbers: Sequence[int]) -> str:

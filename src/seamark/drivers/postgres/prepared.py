@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import psycopg2
 
 from seamark.drivers.postgres import tables
-from seamark.drivers.postgres.calls import PostgresCalls
+from seamark.drivers.postgres.calls import PostgresCalls, in_words
 from seamark.drivers.postgres.replies import ReplyDecoder
 from seamark.drivers.postgres.requests import PREPARED
 from seamark.load.driver import Body, Reply, Session, Target
@@ -72,7 +72,8 @@ class _Session:
             while True:
                 data = receive(READ_BYTES)
                 if feed(data):
-                    return GOOD if not replies.failure else Reply(units=0, failure=replies.failure)
+                    error = replies.error and in_words(*replies.error)
+                    return GOOD if not replies.failure else Reply(units=0, failure=replies.failure, error=error)
                 if not data:
                     raise ConnectionResetError("the server ended the connection")
 

@@ -13,9 +13,11 @@ SINGLE = {
     "57P01": Failure.RESET,  # the server is shut down
     "57P02": Failure.RESET,  # it crashes
     "57P03": Failure.CONNECT,  # it starts
+    "40001": Failure.SERIALIZATION_FAILURE,
+    "40P01": Failure.DEADLOCK_DETECTED,
 }
 OURS = ("22", "23", "42")
-"""Classes that blame the statement. 40 (serialisation, deadlock), 53, 54, 58 and XX are the server's."""
+"""Classes that blame the statement. Others, such as 53, 54, 58 and XX, are the server's."""
 
 
 def category(sqlstate: str) -> Failure:
@@ -48,12 +50,15 @@ class ReplyDecoder:
         self._held_bytes = 0
         self.units = 0
         self.failure = Failure.NONE
+        self.error: tuple[str, str] | None = None
+        """SQLSTATE and message of an error of the server's."""
 
     def reset(self) -> None:
         """Make ready for the next reply on the same connection."""
         self._held, self._held_bytes = [], 0
         self.units = 0
         self.failure = Failure.NONE
+        self.error = None
 
     def feed(self, data: bytes) -> bool:
         """Take bytes as they arrived; return True when the server is ready for the next request."""
@@ -83,7 +88,8 @@ class ReplyDecoder:
             end = at + 1 + int.from_bytes(data[at + 1 : at + HEADER_BYTES], "big")
             content = data[at + HEADER_BYTES : end]
             if kind == b"E":
-                failure = category(_sqlstate(content))
+                self.error = _field(content, b"C"), _field(content, b"M")
+                failure = category(self.error[0])
             elif kind == b"C":
                 right = content == self._tag
             at = end
@@ -94,6 +100,6 @@ class ReplyDecoder:
         return True
 
 
-def _sqlstate(content: bytes) -> str:
-    """Return the field C of an ErrorResponse: fields are a letter, text and a zero."""
-    return next((field[1:].decode(errors="replace") for field in content.split(b"\0") if field[:1] == b"C"), "")
+def _field(content: bytes, letter: bytes) -> str:
+    """Return a field of an ErrorResponse: fields are a letter, text and a zero."""
+    return next((field[1:].decode(errors="replace") for field in content.split(b"\0") if field[:1] == letter), "")

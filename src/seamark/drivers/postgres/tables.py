@@ -50,12 +50,15 @@ def connect(target: Target, timeout_s: float = 0.0) -> "psycopg2.extensions.conn
     PGDATABASE) and ~/.pgpass apply. The server ends a statement that exceeds `timeout_s` (0: never).
     """
     password = target.data / "password"
+    options = f"-c search_path={SCHEMA} -c statement_timeout={int(timeout_s * 1000)}"
+    if isolation := target.settings.get("isolation"):
+        options += " -c default_transaction_isolation=" + str(isolation).replace(" ", "\\ ")
     own = {"user": "bench", "password": password.read_text(encoding="ascii").strip()} if password.exists() else {}
     connection = psycopg2.connect(
         host=target.host,
         port=target.ports["main"],
         dbname=os.environ.get("PGDATABASE", "postgres"),
-        options=f"-c search_path={SCHEMA} -c statement_timeout={int(timeout_s * 1000)}",
+        options=options,
         application_name="seamark",
         connect_timeout=10,
         **own,

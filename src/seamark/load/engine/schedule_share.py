@@ -1,10 +1,12 @@
 """Schedule share of one worker: its arrivals, how many are due, which were never sent, which a lost worker had
-left. Its lag behind the schedule, and its stalls."""
+left. Its lag behind the schedule, its stalls, and a thread's wait for its next request."""
 
 import contextlib
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
+from time import monotonic_ns, sleep
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,8 @@ from seamark.stats.histogram import Accumulator, Histogram
 
 STALL_NS = 100_000_000
 MOST_STALLS = 100
+EARLY_S = 60e-6
+"""A sleeping thread wakes up this much before its request is due, then spins."""
 
 
 def arrivals_of(assignment: WorkerAssignment) -> Pattern | None:
@@ -226,3 +230,16 @@ class Stalls:
     def longest(self) -> Sequence[tuple[int, int]]:
         """Return the stalls as (from, until) in order of time."""
         return sorted((from_ns, until_ns) for _, from_ns, until_ns in self._longest)
+
+
+def wait_until(at_ns: int, stop: Event) -> None:
+    """Return at `at_ns` of CLOCK_MONOTONIC, or soon after `stop` is set."""
+    while True:
+        left_s = (at_ns - monotonic_ns()) / 1e9
+        if left_s <= 0:
+            return
+        if left_s > 0.1:
+            if stop.wait(left_s - 0.05):
+                return
+        elif left_s > EARLY_S:
+            sleep(left_s - EARLY_S)

@@ -170,4 +170,5 @@ class Supervisor:
             stalls_ns=self._stalls.longest(),
             ran_out_s=None if load.ran_out_ns is None else (load.ran_out_ns - load.epoch_ns) / 1e9,
             fault=load.fault,
+            errors=load.errors or None,
         )

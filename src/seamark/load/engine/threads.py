@@ -11,22 +11,21 @@ reply costs three appends to lists, and records are made of many at a time.
 import contextlib
 import itertools
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from time import monotonic_ns
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from seamark.load.driver import Body, Call, Reply, Session, TracedSession
-from seamark.load.engine.schedule_share import Arrived, own_schedule
+from seamark.load.driver import Body, Call, Reply, Session, TracedSession, whole
+from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
 from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.records import ReplySegment, Segment
-from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.model.sample import CONFLICTS, MISSING_NS, SAMPLE, Failure
 from seamark.patterns.table import Nanoseconds
 
 MOST = 512
@@ -87,7 +86,7 @@ class Replies:
         records["worker"] = self._worker
         alike = self.seen.count(self.seen[0]) == count
         seen: Sequence[Reply] = self.seen[:1] if alike else self.seen
-        for name in ("units", "bytes_sent", "bytes_received", "status", "failure"):
+        for name in ("units", "bytes_sent", "bytes_received", "status", "failure", "retries"):
             records[name] = [getattr(reply, name) for reply in seen]
         if any(reply.first_ns is not None for reply in seen):
             first = [MISSING_NS if reply.first_ns is None else reply.first_ns - epoch_ns for reply in seen]
@@ -95,8 +94,6 @@ class Replies:
         return records
 
 
-EARLY_S = 60e-6
-"""A sleeping thread wakes up this much before its request is due, then spins."""
 FLUSH_NS = 1_000_000_000
 """A killed worker loses at most this much of its samples."""
 FINITE_FLUSH_NS = 20_000_000
@@ -104,6 +101,9 @@ FINITE_FLUSH_NS = 20_000_000
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SHOWN_ERRORS = 3
+MOST_ERRORS = 20
+"""Different codes of errors that a worker counts; and letters kept of the words of one."""
+MOST_WORDS = 300
 LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failure.PROTOCOL, Failure.REPLY_TOO_LARGE})
 
 
@@ -161,6 +161,7 @@ class Load:
         self.dispenser = RequestDispenser(assignment, own_schedule(assignment))
         self.timeout_ns = int(assignment.load.timeout_s * 1e9)
         self.think_time_s = assignment.load.think_time_s
+        self.max_tries = whole(assignment.job.settings, "max_tries", 1)
         self.until_ns = int(assignment.load.length_s * 1e9)
         self.late_ns = int(assignment.load.late_s * 1e9)
         self.flush_ns = FINITE_FLUSH_NS if assignment.load.finite else FLUSH_NS
@@ -173,7 +174,10 @@ class Load:
         self.ran_out_ns: int | None = None
         """Time at which a thread of a closed loop first had nothing left to send."""
         self.fault: BaseException | None = None
+        self.errors: dict[str, dict[str, Any]] = {}
+        """By code of the service's own: an ErrorsSeen."""
         self._shown = itertools.count()
+        self._lock = threading.Lock()
 
     def start(self, epoch_ns: int) -> None:
         """Set the clock and start the threads."""
@@ -192,6 +196,19 @@ class Load:
     def replies(self) -> Replies:
         """Return an empty list of finished requests."""
         return Replies(self.segment, worker=self.worker, kinds=self.kinds, kept=self.kept)
+
+    def note(self, reply: Reply) -> None:
+        """Count what the service says of a failed request, by its code."""
+        code, _, words = " ".join((reply.error or "").split()).partition(": ")
+        with self._lock:
+            if code in self.errors or len(self.errors) < MOST_ERRORS:
+                kind = reply.failure.name.lower()
+                seen = self.errors.setdefault(code, {"category": kind, "count": 0, "words": words[:MOST_WORDS]})
+                seen["count"] += 1
+
+    def failed(self, error: Exception) -> Reply:
+        """Return what a call that raised comes to."""
+        return Reply(units=0, failure=self.category(error), error=f"{type(error).__name__}: {error}")
 
     def category(self, error: Exception) -> Failure:
         """Return the driver's category of an exception; the first few are printed on stderr."""
@@ -237,7 +254,7 @@ class User(threading.Thread):
         try:
             load.go.wait()
             if not load.dispenser.open:
-                _wait_until(load.epoch_ns, load.stop)
+                wait_until(load.epoch_ns, load.stop)
             if self._run():
                 self.replies.flush(load.epoch_ns)
                 if self._session is not None:
@@ -286,7 +303,7 @@ class User(threading.Thread):
                 end_ns = monotonic_ns()
             except Exception as error:
                 end_ns = monotonic_ns()
-                reply = Reply(units=0, failure=load.category(error))
+                reply = load.failed(error)
             try:
                 in_flight.pop()
             except IndexError:
@@ -302,11 +319,13 @@ class User(threading.Thread):
                 flush_ns = end_ns + load.flush_ns
             if unusual:
                 usual = None if reply.failure else reply
+                if reply.failure and reply.error:
+                    load.note(reply)
                 if reply.failure in LOST_SESSION:
                     self._renew()
                 call = self._call_of(self._session)
             if think_time_s:
-                _wait_until(monotonic_ns() + int(think_time_s * 1e9), load.stop)
+                wait_until(monotonic_ns() + int(think_time_s * 1e9), load.stop)
 
     def _next_due(self) -> tuple[int, int] | None:
         """Wait for the next request of an open loop; return its index and due time, None at the end."""
@@ -316,7 +335,7 @@ class User(threading.Thread):
             return None
         index, due_ns = turn
         due_ns += load.epoch_ns
-        _wait_until(due_ns, load.stop)
+        wait_until(due_ns, load.stop)
         if monotonic_ns() >= load.end_ns:
             self.unsent = turn
             return None
@@ -327,14 +346,32 @@ class User(threading.Thread):
         if session is None:
             return self._first_call
         if not self._traced:
-            return session.call
+            return session.call if self._load.max_tries == 1 else self._tried(session.call)
         traced, in_flight = cast(TracedSession, session).call_traced, self.claims
 
         def call(body: Body) -> Reply:
             claim = in_flight[-1:]  # empty for a request that was written off in this moment
             return traced(body, claim[0][0]) if claim else session.call(body)
 
-        return call
+        return call if self._load.max_tries == 1 else self._tried(call)
+
+    def _tried(self, call: Callable[[Body], Reply]) -> Callable[[Body], Reply]:
+        """Return a function that makes a request up to `max_tries` times while it fails by a conflict with others, as
+        `pgbench --max-tries` does. One that was written off is not tried again."""
+        load, in_flight = self._load, self.claims
+
+        def tried(body: Body) -> Reply:
+            retries = 0
+            while True:
+                try:
+                    reply = call(body)
+                except Exception as error:
+                    reply = load.failed(error)
+                if reply.failure not in CONFLICTS or retries + 1 >= load.max_tries or not in_flight:
+                    return replace(reply, retries=retries) if retries else reply
+                retries += 1
+
+        return tried
 
     def _first_call(self, body: Body) -> Reply:
         """Open a new session and call with it."""
@@ -355,16 +392,3 @@ class User(threading.Thread):
             session.close()
         except Exception as error:
             self._load.category(error)
-
-
-def _wait_until(at_ns: int, stop: threading.Event) -> None:
-    """Return at `at_ns` of CLOCK_MONOTONIC, or soon after `stop` is set."""
-    while True:
-        left_s = (at_ns - monotonic_ns()) / 1e9
-        if left_s <= 0:
-            return
-        if left_s > 0.1:
-            if stop.wait(left_s - 0.05):
-                return
-        elif left_s > EARLY_S:
-            time.sleep(left_s - EARLY_S)

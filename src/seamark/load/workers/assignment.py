@@ -194,6 +194,7 @@ class WorkerCounters:
     where the samples tell it; `spin_s`: CPU time spent in exact waits rather than in work; `held_open_s`: total time
     that streams stayed open after their last content; `asked_units`: see WorkerReport; `stalls_ns`: see
     schedule_share.py, `network`: see connection_limits.py. A program has a `category` of its failure, and `quality`.
+    `errors`: see WorkerReport.
     """
 
     scheduled: int
@@ -213,3 +214,4 @@ class WorkerCounters:
     fault: BaseException | None = None
     category: str | None = None
     quality: Mapping[str, float] | None = None
+    errors: Mapping[str, Any] | None = None

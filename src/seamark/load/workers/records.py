@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE
 
-RECORD = struct.Struct("<qqqqqqiibqqhbbh")
-"""One record; packs exactly SAMPLE."""
+RECORD = struct.Struct("<qqqqqqiibqqhbbh2x")
+"""One record; packs exactly SAMPLE, without retries."""
 CHUNK_RECORD = struct.Struct("<qqi")
 """One read of a streamed reply; packs exactly CHUNK."""
 RECORD_BYTES, CHUNK_BYTES = RECORD.size, CHUNK_RECORD.size

@@ -47,13 +47,23 @@ class WorkerPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ErrorsSeen:
+    """Errors of one code of the service's own, over the whole load: category, number, the words of the first."""
+
+    category: str
+    count: int
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerReport(WorkerPlace):
     """Counters of one worker of a load. `ok` is false for one that failed, with a `reason`; of one that died most
     counters are None. `ran_out`: it ended at the limit of requests, or its arrivals did; `survivors` connections
     outlived the load; `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`:
     streams were open for so long after their last content, together; `asked_units`: what good replies with counted
     units were to have of them, together, 0 where requests ask for none; `stalls_ns` are times from and until which
-    its loop stood still.
+    its loop stood still; `errors` are those of the
+    service by its own code.
 
     `ran_out_s` is when its requests, trace or items had run out, since the start of load: in a closed loop the first
     time that a user had nothing left to send, in an open loop the last send, of a program its end. None if they
@@ -85,6 +95,7 @@ class WorkerReport(WorkerPlace):
     category: Word = field(default=None, metadata=OPTIONAL)
     ran_out_s: Seconds = field(default=None, metadata=OPTIONAL)
     asked_units: Count = field(default=None, metadata=OPTIONAL)
+    errors: Mapping[str, ErrorsSeen] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def place(self) -> WorkerPlace:
@@ -207,7 +218,8 @@ class LoadRecord:
     before its time, and so ended the window. `server_start` is the start of the server that it was on, text that two
     loads share if they had the same; None where it was not recorded, and of a server that runs already.
     `others_before` is the ratio of this machine's processors that others used just before it; None where telemetry
-    tells what they used during it."""
+    tells what they used during it. `errors` are those of all workers by the service's own code, warm-up included;
+    `failures` have their categories."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -261,6 +273,7 @@ class LoadRecord:
     remedy: Word = field(default=None, metadata=OPTIONAL)
     server_start: Word = field(default=None, metadata=OPTIONAL)
     others_before: Number = field(default=None, metadata=OPTIONAL)
+    errors: Mapping[str, ErrorsSeen] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:
@@ -271,6 +284,13 @@ class LoadRecord:
     def worst_failure(self) -> str | None:
         """The way in which most requests failed, None where none did."""
         return max(self.failures, key=self.failures.__getitem__, default=None)
+
+    def most_errors(self, category: str | None = None) -> str | None:
+        """Return the code that most errors of the service have, of a category if one is given, with an example of its
+        words."""
+        found = {code: seen for code, seen in (self.errors or {}).items() if category in (None, seen.category)}
+        code = max(found, key=lambda each: found[each].count, default=None)
+        return code and f"'{code}: {found[code].words}'"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.load_record import ErrorsSeen, SearchOutcome
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
 from seamark.model.results.times import (
@@ -77,7 +77,8 @@ class Bandwidth:
 @dataclass(frozen=True, kw_only=True)
 class RequestCounts:
     """Requests that were due in the measured window, by their end. `warmup` were due before it; `lost` are those of
-    the whole schedule that lost workers never sent, `lost_in_window` those of the window."""
+    the whole schedule that lost workers never sent, `lost_in_window` those of the window. `retried` were tried again,
+    `retries` times together; None where the load tries once."""
 
     requests: Count = None
     sent: Count = None
@@ -88,15 +89,18 @@ class RequestCounts:
     warmup: Count = None
     lost: Count
     lost_in_window: Count = None
+    retried: Count = field(default=None, metadata=OPTIONAL)
+    retries: Count = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Failed requests as a ratio of those sent, and by category."""
+    """Failed requests as a ratio of those sent, and by category; `own` are those of load.json's `errors`."""
 
     rate: Number
     timeouts: Count = None
     by_category: Mapping[str, Count] = field(default_factory=dict)
+    own: Mapping[str, ErrorsSeen] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
