@@ -28,7 +28,6 @@ from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
-from seamark.storage.redaction import without_sent
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 OF_THE_API = ("stream", "model", "prompt_tokens", "output_tokens", "extra_body", "mix", "prompt_seed")
@@ -189,8 +188,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     click.echo(json.dumps(encode(metrics), indent=1) if as_json else quick_load_text(metrics, times, statuses))
     if not metrics.counts.ok:
         answer = answer_of(url, tls, request)
-        text = without_sent(answer.text, request)
-        click.echo(f"One request by hand: {text}. {answer.remedy}".rstrip(), err=True)
+        click.echo(f"One request by hand: {answer.text}. {answer.remedy}".rstrip(), err=True)
     if unwritten is not None:
         raise SiteError(f"--output {output}: the samples were not written ({unwritten.strerror}). The figures stand.")
     failed = metrics.verdict == "INVALID" or any(slo.met is False for slo in metrics.slos)

@@ -5,14 +5,18 @@ import re
 import socket
 import ssl
 import time
-from dataclasses import dataclass
-from urllib.parse import SplitResult
+from dataclasses import dataclass, replace
+from urllib.parse import SplitResult, urlsplit
 
 from seamark.drivers.http import WANTS_A_KEY
 from seamark.drivers.openai.events import read_chunk
 from seamark.errors import UserError
+from seamark.load.coordinator.coordinator import LoadJob
+from seamark.load.driver import Wire, make_of
+from seamark.load.engine.mix import mixed
 from seamark.load.fetch import READ_BYTES, KeptReply, connect
 from seamark.platform.tls import reason_of
+from seamark.storage.redaction import without_sent
 
 LOOK_S = 10.0
 """Longest time to connect, TLS included."""
@@ -45,8 +49,38 @@ def port_of(url: SplitResult) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
+def request_of(driver: Wire, seed: int) -> bytes:
+    """Return the bytes of the first request that a driver makes by a seed."""
+    request = driver.encode(driver.bodies(1, seed)[0])
+    return request if isinstance(request, bytes) else b"".join(request)
+
+
+def answer_by_hand(job: LoadJob) -> str | None:
+    """Return what the server of a load answers to its first request, sent once more by hand; None where its driver
+    does not speak HTTP, or cannot be made here."""
+    try:
+        make, target = make_of(job.driver), job.target()
+        driver = mixed(make, target) if target.load.mix else make(target)
+        if driver.speaks != "wire" or job.workers != "wire":
+            return None
+        request, (host, port) = request_of(driver, job.seed_of_bodies), driver.address()
+    except Exception:  # whatever a driver raises: the load has said so
+        return None
+    if b" HTTP/1.1\r\n" not in request[: request.find(b"\n") + 1]:
+        return None
+    named = f"[{host}]" if ":" in host else host
+    url = urlsplit(f"{'http' if driver.tls is None else 'https'}://{named}:{port}")
+    return answer_of(url, driver.tls, request).text
+
+
 def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
-    """Send one request and return the beginning of the reply. Raises nothing."""
+    """Send one request and return the beginning of the reply, without what the request has sent in its headers.
+    Raises nothing."""
+    answer = _answer(url, tls, request)
+    return replace(answer, text=without_sent(answer.text, request))
+
+
+def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
     try:
         reply = KeptReply(MOST_BYTES, headless=request.startswith(b"HEAD "))
         until_s = time.monotonic() + ANSWER_S

@@ -12,6 +12,8 @@ from seamark.trials.repeated_failures import NOT_TRIED
 SERVER_CATEGORIES = ("server_died", "server_never_healthy", "setup_failed", "port_taken")
 LONGEST_LINE = 200
 MOST = 20
+BY_HAND = ". One request by hand: "
+"""Before the server's own words, which may differ between trials that failed alike."""
 
 
 def failure_lines(progress: Progress, folder: ScenarioFolder, root: Path) -> list[str]:
@@ -20,7 +22,8 @@ def failure_lines(progress: Progress, folder: ScenarioFolder, root: Path) -> lis
     groups: dict[tuple[str | None, str | None, str | None], list[State]] = {}
     for state in progress.failed:
         deployment = None if state.category == NOT_TRIED else state.deployment
-        groups.setdefault((deployment, state.category, state.reason), []).append(state)
+        cause = (state.reason or "").partition(BY_HAND)[0]
+        groups.setdefault((deployment, state.category, cause), []).append(state)
     lines = [_line(states, folder, root) for states in groups.values()]
     more = len(lines) - MOST
     return [*lines[:MOST], f"and {counted(more, 'line')} more in the report"] if more > 0 else lines

@@ -28,6 +28,7 @@ from seamark.patterns.table import LOAD_SETTINGS, own_settings
 from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
+from seamark.trials.address import request_of
 from seamark.trials.measure import measure
 from seamark.trials.trial_record import counted_load, keep_samples
 
@@ -47,8 +48,7 @@ def first_request(address: Address, seed: int = 1) -> bytes:
     """Return the bytes of a load's first request. Raises UserError for settings that its driver refuses."""
     target = Target(settings=address.settings, data=Path(), host=address.host, ports={"http": address.port})
     driver = cast(Wire, make_of(address.driver)(target))
-    request = driver.encode(driver.bodies(1, seed)[0])
-    return request if isinstance(request, bytes) else b"".join(request)
+    return request_of(driver, seed)
 
 
 def statuses_of(samples: Path) -> dict[str, Counter[int]]:

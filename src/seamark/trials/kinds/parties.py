@@ -199,7 +199,8 @@ def _kept(
     try:
         if measured is not None:
             keep_files(measured.outcome.client_csv.parent, folder)
-            load = without_replies(keep_samples(folder, measured.outcome, load), measured)
+            job = context.load_job(party.trial, party.endpoint)
+            load = without_replies(keep_samples(folder, measured.outcome, load), measured, job)
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)

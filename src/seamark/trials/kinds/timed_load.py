@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.errors import UserError
-from seamark.load.coordinator.coordinator import LoadError
+from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.load.workers.assignment import FILES
 from seamark.model.failure_categories import ALL_FAILED, can_pass
 from seamark.model.plurals import counted
@@ -27,7 +27,9 @@ from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
 from seamark.telemetry.process import listener, used_by_others
+from seamark.trials.address import answer_by_hand
 from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.failure_lines import BY_HAND
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
 from seamark.trials.repeated_failures import (
     NOT_TRIED,
@@ -148,7 +150,7 @@ def _attempt(
         if measured is not None:
             keep_files(parts, folder)
             made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
-            load = without_replies(keep_samples(folder, measured.outcome, load, made), measured)
+            load = without_replies(keep_samples(folder, measured.outcome, load, made), measured, job)
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
@@ -162,6 +164,8 @@ def _attempt(
     return load
 
 
+ANSWERED = ("protocol", "client_error", "server_error", "wrong_reply", "empty_reply")
+"""Failures of requests that a server has answered."""
 FEW_READINGS = 4
 """Readings of telemetry that a load has to be long enough for: one may lie outside of its window."""
 WATCH_S = 0.3
@@ -207,12 +211,16 @@ def keep_files(parts: Path, folder: TrialFolder) -> None:
         shutil.move(parts / FILES, folder.files)
 
 
-def without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
-    """Return the record as that of a failed load if no request succeeded."""
+def without_replies(load: LoadRecord, measured: MeasuredLoad, job: LoadJob) -> LoadRecord:
+    """Return the record as that of a failed load if no request succeeded, with the server's own words."""
     if not load.ok or load.rows != sum(load.failures.values()):
         return load
     worst = load.worst_failure or "none"
     reason = f"none of {counted(load.rows or 0, 'request')} succeeded; most failed with '{worst}'"
+    if errors := load.most_errors(worst):
+        reason += f": {errors}"
+    elif worst in ANSWERED and (answer := answer_by_hand(job)):
+        reason += f"{BY_HAND}{answer}"
     tail = tuple(redacted(list(measured.outcome.log_tail)))
     return replace(load, status="failed", category=ALL_FAILED, reason=reason, log_tail=tail)
 
