@@ -1,6 +1,9 @@
 """Traces are replayed as they were recorded, from files in their published forms; what is wrong is named by line."""
 
+import bz2
+import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -134,6 +137,63 @@ def test_times_that_are_dates_or_burstgpts_seconds_count_from_the_first_row(text
     assert lengths in ([(None, None)] * 3, [(472, 18), (1, 2), (3, 1)])
 
 
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.1,10,5\n2024-05-10 00:00:00.3,20,6\n"
+BURST = "Timestamp,Model,Request tokens,Response tokens,Log Type\n5,GPT-4,10,5,Log\n5.2,GPT-4,20,6,Log\n"
+ROWS = '{"timestamp": 0, "input_length": 10, "output_length": 5, "hash_ids": null}\n' + (
+    '{"timestamp": 200, "input_length": 20.0, "output_length": 6.0}\n'
+)
+SIBLINGS = {
+    "lower case": AZURE.lower(),
+    "words with underscores": AZURE.replace("ContextTokens", "Context_Tokens"),
+    "another separator": AZURE.replace(",", ";"),
+    "tabs": BURST.replace(",", "\t"),
+    "a quoted separator": BURST.replace("5,GPT-4", '5,"GPT,4"'),
+    "numbers with a point": BURST.replace("10,", "10.0,"),
+    "seconds since 1970": BURST.replace("\n5", "\n176722560"),
+    "no ids": ROWS,
+    "bytes before it": "\ufeff" + BURST,
+}
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_a_trace_is_read_however_it_was_saved(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text(SIBLINGS[name])
+    rows = list(recorded_rows(str(path)))
+    assert [row.at_s for row in rows] == pytest.approx([0, 0.2], abs=1e-6)
+    assert [(row.prompt_tokens, row.output_tokens) for row in rows] == [(10, 5), (20, 6)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("text", [AZURE, BURST, ROWS])
+def test_a_packed_trace_is_read_and_one_that_is_cut_is_named(
+    text: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(pack(text.encode()))
+    assert len(list(recorded_arrivals(str(path)))) == 2
+    path.write_bytes(pack(text.encode())[:-9])
+    with pytest.raises(ValueError, match="cannot unpack it"):
+        list(recorded_arrivals(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"PK\x03\x04....", "zip"), (b"\x28\xb5\x2f\xfd....", "zstd"), (AZURE.encode("utf-16"), "UTF-16")],
+)
+def test_what_is_not_read_of_packings_and_encodings_is_named(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"trace.*: is .*{says}"):
+        list(recorded_arrivals(str(path)))
+
+
+def test_milliseconds_since_1970_lose_no_digit(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text('{"timestamp": 1767225600000}\n{"timestamp": 1767225600200}\n{"timestamp": 1767225600400}\n')
+    assert list(recorded_arrivals(str(path))) == [0.0, 0.2, 0.4]
+
+
 @pytest.mark.parametrize(
     ("length", "blocks", "fits"), [(20, 1, True), (512, 1, True), (513, 2, True), (20, 2, False), (2000, 1, False)]
 )
@@ -214,8 +274,11 @@ BAD = {
     "before the start": ('{"at_s": -0.5}\n', ":1: lies at -0.5 s; expected a time from the start of load on"),
     "back in time": ('{"at_s": 3}\n{"at_s": 2}\n', ":2: lies at 2 s, before the row above it (3 s). Sort the file"),
     "no key known": ('{"time": 3}\n', ":1: has neither 'at_s' nor 'timestamp', but 'time'"),
-    "no header": ("2023-11-16 18:15:46.6805900,374,44\n", ":1: has no column TIMESTAMP or Timestamp, but 2023"),
+    "no header": ("2023-11-16 18:15:46.6805900,374,44\n", ":1: has no column TIMESTAMP, but 2023"),
     "bytes": ("\x00\x01\x02", ":1: has no column TIMESTAMP"),
+    "a list of all rows": ('[{"at_s": 1}]\n', ":1: is not a JSON object"),
+    "milliseconds": ("Timestamp,Model\n1767225600000,a\n", ":2: 'Timestamp' is 1767225600000, as milliseconds since"),
+    "a date among seconds": ("Timestamp,Model\n5,a\n2023-11-16 18:15:46,b\n", ":3: Timestamp is '2023-11-16"),
     "few cells": (HEADER + "2023-11-16 18:15:47.0\n", ":3: has 1 cells where the header has 3"),
     "no time": (HEADER + "yesterday,1,2\n", ":3: TIMESTAMP is 'yesterday'; expected a time such as 2023-11-16"),
     "no hour": (HEADER + "2023-11-16 25:15:47.0,1,2\n", ":3: hour must be in 0..23"),

@@ -1,7 +1,9 @@
 """Requests in the formats of other tools: what each field becomes, what is left out, and what is refused."""
 
+import bz2
 import gzip
 import json
+import lzma
 from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
@@ -112,7 +114,13 @@ def test_jobs_of_a_batch_system_keep_processors_times_and_what_was_asked_for(tmp
 
 @pytest.mark.covers("C14")
 @pytest.mark.parametrize(
-    ("text", "arrivals", "tokens"), [(AZURE, [0, 4.314579], [44, 109]), (MOONCAKE, [0, 1.5], [500, 490])]
+    ("text", "arrivals", "tokens"),
+    [
+        (AZURE, [0, 4.314579], [44, 109]),
+        (AZURE.lower().replace(",", ";"), [0, 4.314579], [44, 109]),
+        (MOONCAKE, [0, 1.5], [500, 490]),
+        ('"Timestamp","Request tokens","Response tokens"\n5,1,18\n45,1,230\n', [0, 40], [18, 230]),
+    ],
 )
 def test_tokens_of_a_trace_are_the_times_of_models_with_a_rate(
     tmp_path: Path, text: str, arrivals: list[float], tokens: list[int]
@@ -264,13 +272,18 @@ def test_every_status_and_a_run_time_of_zero_are_what_the_format_says(tmp_path: 
 @pytest.mark.covers("C14")
 def test_a_packed_log_and_comments_in_latin_1_are_read(tmp_path: Path) -> None:
     text = swf("1 0 0 10 2 -1 -1 -1 20 -1 1", comment="Universit\xe9").encode("latin-1")
-    for name, content in (("jobs.swf", text), ("jobs.swf.gz", gzip.compress(text))):
+    packed = {"jobs.gz": gzip.compress(text), "jobs.bz2": bz2.compress(text), "jobs.xz": lzma.compress(text)}
+    for name, content in {"jobs.swf": text, "marked": BOM_UTF8 + text, **packed}.items():
         (tmp_path / name).write_bytes(content)
         assert list(work_of(None, tmp_path / name)[0].duration_s) == [10], name
     (tmp_path / "cut.swf.gz").write_bytes(gzip.compress(text)[:-9])
     with pytest.raises(UserError) as refused:
         read_workload(None, tmp_path / "cut.swf.gz")
     assert "not whole" in str(refused.value)
+    (tmp_path / "jobs.swf.Z").write_bytes(b"\x1f\x9d\x90....")
+    with pytest.raises(UserError) as refused:
+        read_workload(None, tmp_path / "jobs.swf.Z")
+    assert "is packed by compress" in str(refused.value)
 
 
 @pytest.mark.covers("C14")

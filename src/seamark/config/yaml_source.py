@@ -3,25 +3,23 @@
 Knows no noun of Seamark.
 """
 
-import gzip
 import re
-import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from seamark.errors import Code, Mistake, UserError, did_you_mean
+from seamark.patterns.packed import unpacked
 
 LARGEST_BYTES = 4_000_000
 MOST_NODES = 100_000
 DEEPEST = 60
 LONGEST_SHOWN = 80
 LARGEST_INTEGER = 2**63 - 1
-GZIP = b"\x1f\x8b"
 UNREAD: Any = object()
 """Value of an Item with a noted mistake: no further mistake is noted for it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
@@ -213,14 +211,12 @@ def shown(path: Path) -> str:
 
 
 def read_text(
-    path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES, *, encoding: str = "utf-8-sig"
+    path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES, *, encoding: str = "utf-8"
 ) -> str | None:
-    """Return the text of a file, also of one that gzip packed, or None after noting why it cannot be read."""
+    """Return the text of a file, also of a packed one, or None after noting why it cannot be read."""
     try:
-        content = path.read_bytes()
-        if content.startswith(GZIP):
-            with gzip.GzipFile(fileobj=BytesIO(content)) as unpacked:
-                content = unpacked.read(most_bytes + 1)
+        with unpacked(path) as file:
+            content = file.read(most_bytes + 1)
     except FileNotFoundError:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
         mistakes.of_file(path, f"no such file.{near}", "no_such_file")
@@ -228,8 +224,8 @@ def read_text(
     except IsADirectoryError:
         mistakes.of_file(path, "is a folder; name a YAML file in it.", "no_such_file")
         return None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        mistakes.of_file(path, "gzip cannot unpack it: the file is not whole.", "unreadable")
+    except ValueError as error:
+        mistakes.of_file(path, f"{error}.", "unreadable")
         return None
     except OSError as error:
         mistakes.of_file(path, f"cannot be read: {error.strerror}.", "unreadable")
@@ -239,7 +235,7 @@ def read_text(
         mistakes.of_file(path, text, "out_of_limits")
         return None
     try:
-        return content.decode(encoding)
+        return content.removeprefix(BOM_UTF8).decode(encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         mistakes.of_file(path, f"not UTF-8 text ({error.reason}). Save the file as UTF-8.", "unreadable", line)

@@ -1,14 +1,18 @@
 """Reader of traces: recorded arrivals, and lengths of prompts and replies. Row by row, never whole."""
 
+import csv
 import json
 import math
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os.path import expanduser, expandvars
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
+
+from seamark.patterns.packed import unpacked
 
 Made = TypeVar("Made")
 
@@ -52,9 +56,10 @@ def recorded_arrivals(trace: str) -> Iterator[float]:
 
     The first line decides the form. JSONL with `at_s` (seconds from the start of the load; Seamark's own form) or
     `timestamp` (milliseconds; Mooncake) is used as it is, but counted from its first row if that is a date, in these
-    units since 1970. CSV with a column TIMESTAMP (a date with time; Azure's LLM inference traces) or Timestamp
-    (seconds; BurstGPT) begins at its first row. Empty lines are skipped, other keys and columns ignored. One line
-    is in memory at a time. Raises ValueError with file and line for a line that cannot be read, OSError for the file.
+    units since 1970. CSV with a column TIMESTAMP (a date with time, as in Azure's LLM inference traces, or seconds,
+    as in BurstGPT) begins at its first row; letter case and the separator `,`, `;` or tab are free. Empty lines are
+    skipped, other keys and columns ignored. Files may be packed by gzip, bz2 or xz. One line is in memory at a time.
+    Raises ValueError with file and line for a line that cannot be read, OSError for the file.
     """
     return _read(trace, lambda rows, line, at_s: at_s)
 
@@ -72,24 +77,28 @@ def counted_from(trace: str) -> str | None:
 def _read(trace: str, make: "Callable[[_JsonRows | _CsvRows, bytes, float], Made]") -> Iterator[Made]:
     row: _JsonRows | _CsvRows | None = None
     last_s: float | None = None
-    with file_of(trace).open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.isspace():
-                continue
-            try:
+    number = 0
+    try:
+        with unpacked(file_of(trace)) as lines:
+            for line in lines:
+                number += 1
+                if line.isspace():
+                    continue
                 if row is None:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                    row = _JsonRows(line) if line.lstrip().startswith(b"{") else _CsvRows(line)
+                    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                        raise ValueError("is UTF-16 text. Save the file as UTF-8")
+                    line = line.removeprefix(BOM_UTF8)
+                    row = _JsonRows(line) if line.lstrip()[:1] in (b"{", b"[") else _CsvRows(line)
                     if isinstance(row, _CsvRows):
                         continue
                 at_s = row.at_s(line)
                 if not (0.0 if last_s is None else last_s) <= at_s < math.inf:
                     raise ValueError(_disorder(at_s, last_s))
                 made = make(row, line, at_s)
-            except ValueError as error:
-                raise ValueError(f"{trace}:{number}: {error}") from None
-            last_s = at_s
-            yield made
+                last_s = at_s
+                yield made
+    except ValueError as error:
+        raise ValueError(f"{trace}:{number}: {error}" if number else f"{trace}: {error}") from None
 
 
 class _JsonRows:
@@ -104,41 +113,33 @@ class _JsonRows:
         self._in_front = re.compile(
             rb'\s*\{\s*"' + key.encode() + rb'"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]'
         )
-        self._began_s = 0.0
-        self._began_s = self._date_s(self.at_s(first))
-
-    def _date_s(self, first_s: float) -> float:
-        """Return the first time if it is a date since 1970, else 0. Raises ValueError for one in another unit."""
-        own = TIME_KEYS[self._key]
-        for per_s, unit in ((1, "seconds"), (1000, "milliseconds"), (10**6, "microseconds"), (10**9, "nanoseconds")):
-            if DATES_S[0] <= first_s * own / per_s < DATES_S[1]:
-                if per_s == own:
-                    return first_s
-                raise ValueError(f"'{self._key}' is {first_s * own:.0f}, as {unit} since 1970; its unit is 1/{own} s")
-        return 0.0
+        self._per_s, self._began = TIME_KEYS[key], 0.0
+        first_time = self.at_s(first) * self._per_s
+        self._began = first_time if _is_date(key, first_time, self._per_s) else 0.0
 
     @property
     def began(self) -> str | None:
         """The time from which times are counted, if it is not 0."""
-        return f"{datetime.fromtimestamp(self._began_s, UTC):%Y-%m-%d %H:%M:%S} UTC" if self._began_s else None
+        return _utc(self._began / self._per_s) if self._began else None
 
     def at_s(self, line: bytes) -> float:
         """Return the time of a row. A row that begins with it, as in all known traces, is not parsed whole."""
         found = self._in_front.match(line)
         if found and line.rstrip().endswith(b"}"):
-            return float(found[1]) / TIME_KEYS[self._key] - self._began_s
+            return (float(found[1]) - self._began) / self._per_s
         row = self._object(line)
         if self._key not in row:
             raise ValueError(f"has no '{self._key}'")
         value = row[self._key]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
             raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, not a time")
-        return value / TIME_KEYS[self._key] - self._began_s
+        return (value - self._began) / self._per_s
 
     def row(self, line: bytes, at_s: float, block_tokens: int) -> Row:
         """Return a row, whose time is read already."""
         row = self._object(line)
-        blocks, name = row.get("hash_ids", []), row.get("class")
+        blocks, name = row.get("hash_ids"), row.get("class")
+        blocks = [] if blocks is None else blocks
         if not isinstance(blocks, list) or not all(type(each) is int for each in blocks):
             raise ValueError("'hash_ids' is not a list of whole numbers")
         if not isinstance(name, (str, type(None))):
@@ -178,57 +179,68 @@ class _JsonRows:
 
 
 class _CsvRows:
-    """Rows of comma-separated cells, one of them a date with time, or seconds; counted from the first row."""
+    """Rows of separated cells, one of them a date with time, or seconds; counted from the first row. Letter case,
+    blanks and underscores of the columns are free."""
 
-    FORMS: ClassVar = {
-        "TIMESTAMP": ("ContextTokens", "GeneratedTokens"),
-        "Timestamp": ("Request tokens", "Response tokens"),
-    }
-    """Column of the time in Azure's and in BurstGPT's form -> columns of the lengths of prompt and reply."""
-    TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d(?:\.\d+)?)(Z|[-+]\d\d:\d\d)?")
-    SECONDS = re.compile(rb"\d{1,15}(?:\.\d+)?")
+    FORMS = (("ContextTokens", "GeneratedTokens"), ("Request tokens", "Response tokens"))
+    """Columns of the lengths of prompt and reply, as Azure and as BurstGPT publish them."""
+    TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d(?:\.\d+)?)(Z|[-+]\d\d:\d\d)?", re.ASCII)
+    SECONDS = re.compile(r"\d{1,20}(?:\.\d+)?", re.ASCII)
 
     def __init__(self, header: bytes) -> None:
-        names = [name.strip(' "') for name in header.decode(errors="replace").strip().split(",")]
-        key = next((name for name in self.FORMS if name in names), None)
-        if key is None:
+        self._separator = max(",;\t", key=header.decode(errors="replace").count)
+        names = self._cells(header)
+        self._places = {_plain(name): at for at, name in reversed([*enumerate(names)])}
+        if (column := self._places.get("timestamp")) is None:
             raise ValueError(
-                f"has no column TIMESTAMP or Timestamp, but {', '.join(names)[:80]}; a trace is such a CSV, or JSON "
+                f"has no column TIMESTAMP, but {', '.join(names)[:80]}; a trace is such a CSV, or JSON "
                 "with 'at_s' or 'timestamp'"
             )
-        self._key, self._column, self._columns = key, names.index(key), len(names)
-        self._names = self.FORMS[key]
-        self._lengths = [names.index(name) if name in names else None for name in self._names]
-        self._minute: tuple[bytes | None, ...] = ()
+        self._key, self._column, self._columns = names[column], column, len(names)
+        forms = (form for form in self.FORMS if any(_plain(name) in self._places for name in form))
+        self._names = next(forms, self.FORMS[0])
+        self._lengths = [self._places.get(_plain(name)) for name in self._names]
+        self._minute: tuple[str | None, ...] = ()
         self._minute_s = 0.0
         self._began: tuple[float, float] | None = None
         self._header = ", ".join(names)[:80]
+
+    def _cells(self, line: bytes) -> list[str]:
+        text = line.decode(errors="replace").strip("\r\n")
+        try:
+            cells = (
+                next(csv.reader([text], delimiter=self._separator)) if '"' in text else text.split(self._separator)
+            )
+        except csv.Error as error:
+            raise ValueError(f"is no CSV: {error}") from None
+        return [cell.strip() for cell in cells]
 
     @property
     def began(self) -> str | None:
         """The time from which times are counted, if it is not 0."""
         minute_s, seconds = self._began or (0.0, 0.0)
-        if self._minute:
-            return f"{datetime.fromtimestamp(minute_s + seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if self._minute or seconds >= DATES_S[0]:
+            return _utc(minute_s + seconds)
         return f"{seconds:g} s" if seconds else None
 
     def at_s(self, line: bytes) -> float:
         """Return the time of a row."""
-        cells = line.split(b",")
+        cells = self._cells(line)
         if len(cells) != self._columns:
             raise ValueError(f"has {len(cells)} cells where the header has {self._columns}")
-        written = cells[self._column].strip(b' "\r\n')
-        if self._key == "Timestamp" and self.SECONDS.fullmatch(written):
-            self._began = self._began or (0.0, float(written))
+        written = cells[self._column]
+        if not self._minute and self.SECONDS.fullmatch(written):
+            if self._began is None:
+                _is_date(self._key, float(written), 1)
+                self._began = 0.0, float(written)
             return float(written) - self._began[1]
         found = self.TIME.fullmatch(written)
-        if not found:
-            shown = cells[self._column].decode(errors="replace").strip()
-            raise ValueError(f"{self._key} is '{shown[:40]}'; expected a time such as 2023-11-16 18:15:46.6805900")
+        if not found or (self._began and not self._minute):
+            raise ValueError(f"{self._key} is '{written[:40]}'; expected a time such as 2023-11-16 18:15:46.6805900")
         date, minute, seconds, zone = found.groups()
         if (date, minute, zone) != self._minute:
-            text = b"%b %b%b" % (date, minute, (zone or b"+00:00").replace(b"Z", b"+00:00"))
-            self._minute_s = datetime.fromisoformat(text.decode()).timestamp()
+            text = f"{date} {minute}{(zone or '+00:00').replace('Z', '+00:00')}"
+            self._minute_s = datetime.fromisoformat(text).timestamp()
             self._minute = (date, minute, zone)
         self._began = self._began or (self._minute_s, float(seconds))
         return self._minute_s - self._began[0] + (float(seconds) - self._began[1])
@@ -239,7 +251,7 @@ class _CsvRows:
         missing = [name for name, at in zip(self._names, self._lengths, strict=True) if at is None]
         if len(missing) == 1:
             raise ValueError(f"has no column '{missing[0]}'; the header is {self._header}. Add it")
-        cells = [cell.strip(b' "\r\n').decode(errors="replace") for cell in line.split(b",")]
+        cells = self._cells(line)
         prompt, output = (None if at is None or not cells[at] else cells[at] for at in self._lengths)
         return Row(
             at_s=at_s,
@@ -251,12 +263,33 @@ class _CsvRows:
 MOST_TOKENS = 10_000_000
 
 
+def _plain(name: str) -> str:
+    return name.casefold().replace(" ", "").replace("_", "")
+
+
+def _is_date(name: str, first: float, per_s: int) -> bool:
+    """Return whether a first time is a date since 1970. Raises ValueError for one in another unit."""
+    for units, unit in ((1, "seconds"), (1000, "milliseconds"), (10**6, "microseconds"), (10**9, "nanoseconds")):
+        if DATES_S[0] <= first / units < DATES_S[1]:
+            if units == per_s:
+                return True
+            own = "s" if per_s == 1 else f"1/{per_s} s"
+            raise ValueError(f"'{name}' is {first:.0f}, as {unit} since 1970; its unit is {own}")
+    return False
+
+
+def _utc(at_s: float) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _whole(text: str) -> object:
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else text
+    return int(text.partition(".")[0]) if re.fullmatch(r"[0-9]{1,18}(\.0*)?", text) else text
 
 
 def _tokens(name: str, value: object, least: int) -> int:
     """Return a length in tokens, at least 1. Raises ValueError for any other value."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
     if type(value) is not int or not least <= value <= MOST_TOKENS:
         raise ValueError(f"'{name}' is {json.dumps(value)[:40]}; expected {least} to {MOST_TOKENS} tokens")
     return max(1, value)
@@ -266,3 +299,18 @@ def _disorder(at_s: float, last_s: float | None) -> str:
     if last_s is not None and at_s < last_s:
         return f"lies at {at_s:.9g} s, before the row above it ({last_s:.9g} s). Sort the file by time"
     return f"lies at {at_s:.9g} s; expected a time from the start of load on"
+
+
+def is_trace(first: bytes) -> bool:
+    """Return whether the first line of a file is a header of CSV with a time, or an object with one."""
+    if not first.lstrip().startswith(b"{"):
+        try:
+            _CsvRows(first)
+        except ValueError:
+            return False
+        return True
+    try:
+        row = json.loads(first)
+    except (ValueError, RecursionError):  # the first line of a document that has more
+        return False
+    return not TIME_KEYS.keys().isdisjoint(row)

@@ -1,7 +1,5 @@
 """The table of all formats of requests, and the reader that takes whichever a file has."""
 
-import gzip
-import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +11,9 @@ from seamark.config.workloads.samples import is_samples, read_samples
 from seamark.config.workloads.swf import is_swf, read_swf
 from seamark.config.workloads.token_trace import is_token_trace, read_token_trace
 from seamark.config.workloads.wfcommons import is_wfcommons, read_wfcommons
-from seamark.config.yaml_source import GZIP, Mistakes, read_text, shown
+from seamark.config.yaml_source import Mistakes, read_text, shown
 from seamark.errors import Mistake, UserError
+from seamark.patterns.packed import unpacked
 from seamark.simulation.system import System
 
 HEAD_BYTES = 1 << 16
@@ -54,12 +53,9 @@ FORMATS = (
 def format_of(path: Path) -> RequestsFormat | None:
     """Return the format of a file by its beginning, None for our own, and where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with unpacked(path) as file:
             head = file.read(HEAD_BYTES)
-        if head.startswith(GZIP):
-            with gzip.open(path) as file:
-                head = file.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
+    except (OSError, ValueError):
         return None
     head = head.removeprefix(BOM_UTF8)
     return next((each for each in FORMATS if each.recognises(head)), None)

@@ -1,32 +1,24 @@
-"""Reader of traces of language models (Azure's CSV, Mooncake's JSONL, our own): arrivals with numbers of tokens.
+"""Reader of traces of language models (CSV of Azure or BurstGPT, JSONL of Mooncake or our own): arrivals with tokens.
 
 Each request is one run of the only workflow of the system. A node whose model has `tokens_per_second` takes the
 tokens of the reply over it; other nodes take the time of their model.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.yaml_source import Mistakes
 from seamark.errors import Mistake
-from seamark.patterns.trace_file import TIME_KEYS, recorded_rows
+from seamark.patterns.trace_file import is_trace, recorded_rows
 from seamark.simulation.system import Request, Requests, System
 
 MOST_REQUESTS = 10_000_000
 
 
 def is_token_trace(head: bytes) -> bool:
-    """Return whether the first line is the header of Azure's CSV, or an object with a time."""
-    first = next((line for line in head.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()), b"")
-    if first.lstrip().startswith(b"{"):
-        try:
-            row = json.loads(first)
-        except (ValueError, RecursionError):  # the first line of a document that has more
-            return False
-        return not TIME_KEYS.keys().isdisjoint(row)
-    return b"TIMESTAMP" in [cell.strip() for cell in first.upper().split(b",")]
+    """Return whether the first line is the header of a CSV with a time, or an object with one."""
+    return is_trace(next((line for line in head.splitlines() if line.strip()), b""))
 
 
 def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> RecordedWorkload | None:
