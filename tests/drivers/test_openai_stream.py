@@ -171,7 +171,7 @@ def test_the_answer_begins_with_the_first_token_that_is_no_reasoning():
 
 
 @pytest.mark.covers("E-FR09")
-@pytest.mark.parametrize("written", ["7", 7.0])
+@pytest.mark.parametrize("written", ["7", 7.0, "7.0", " 7 "])
 def test_a_count_of_tokens_may_be_a_text_or_have_a_point_in_every_stream_of_a_server(written):
     forms = Forms()
     for count in (written, written, 5, written):
@@ -179,10 +179,10 @@ def test_a_count_of_tokens_may_be_a_text_or_have_a_point_in_every_stream_of_a_se
         usage = {"prompt_tokens": count, "completion_tokens": count}
         read(said(" a"), event(id="cmpl-1", created=CREATED_S, choices=[], usage=usage), DONE, decoder=decoder)
         counts = (decoder.failure, decoder.units, decoder.prompt_units, decoder.counted)
-        assert counts == (Failure.NONE, int(count), int(count), True)
+        assert counts == (Failure.NONE, int(float(count)), int(float(count)), True)
 
 
-@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, 10**17, 2.5, "7 tokens", True, [3]])
+@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, 10**17, 2.5, "7 tokens", "7.5", True, [3]])
 @pytest.mark.parametrize("times", [1, 3])
 def test_an_absurd_count_of_tokens_is_a_wrong_reply_of_that_request_alone(absurd, times):
     counts = {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": absurd}
@@ -261,6 +261,10 @@ def test_a_reply_without_a_token_is_empty():
         event(error="Request failed during generation", error_type="generation"),
         event(object="error", message="no", code=400),
         event(error={"code": 502}, choices=[{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]),
+        event(detail="no"),
+        event(code=500, message="no", type="server_error"),
+        event(choices=[{"index": 0, "delta": {}, "finish_reason": "error"}]),
+        event(choices=[{"index": 0, "delta": {}, "finish_reason": None, "error": {"code": 502}}]),
         b'error: {"code":500,"message":"no"}\n\n',
         b'event: error\ndata: {"message":"no"}\n\n',
     ],
@@ -273,6 +277,14 @@ def test_an_error_inside_a_stream_is_the_servers(error):
         assert (decoder.failure, decoder.events) == (Failure.SERVER_ERROR, 2)
     read(said(" a"), DONE, decoder=decoder)
     assert decoder.failure == Failure.NONE
+
+
+@pytest.mark.parametrize("nothing", [None, False, "", {}, {"message": None, "code": 0}])
+def test_a_field_for_errors_that_holds_none_is_no_error(nothing):
+    decoder = StreamDecoder(Forms())
+    for _ in range(3):
+        read(said(" a", error=nothing), said(" b", error=nothing), usage(1, 2), DONE, decoder=decoder)
+        assert (decoder.failure, decoder.events, decoder.units) == (Failure.NONE, 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ texts without meaning for a benchmark, and the counts of a usage. No server's fo
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -80,7 +80,7 @@ def read_chunk(data: bytes) -> Chunk:
         choice=index if index is None or isinstance(index, int) else 0,
         finished=any(choice.get("finish_reason") for choice in choices),
         usage=_usage(usage) if isinstance(usage, dict) else None,
-        failed=bool(document.get("error")) or document.get("object") == "error",
+        failed=_failed(document, choices),
     )
 
 
@@ -117,6 +117,18 @@ def _tokens_in(choice: Mapping[str, Any]) -> int:
     return len(listed) if isinstance(listed, list) else 0
 
 
+def _failed(document: Mapping[str, Any], choices: Collection[Mapping[str, Any]]) -> bool:
+    """Return whether a document is an error: by a key that is not all empty, by its kind, by the words of one where
+    choices should be, or by the end of a choice."""
+    error = document.get("error")
+    if (any(error.values()) if isinstance(error, dict) else error) or document.get("object") == "error":
+        return True
+    words = document.get("detail") or (document.get("code") and document.get("message"))
+    return ("choices" not in document and isinstance(words, str)) or any(
+        choice.get("error") or choice.get("finish_reason") == "error" for choice in choices
+    )
+
+
 def _usage(usage: Mapping[str, Any]) -> Usage:
     completion = _count(usage.get("completion_tokens"))
     absurd = completion is None and usage.get("completion_tokens") is not None
@@ -124,9 +136,11 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _count(value: Any) -> int | None:
-    """Return a whole number from 0, also as a text (`"8"`) and with a point (8.0); None for anything else."""
+    """Return a whole number from 0, also as a text (`"8"`) and with a point (8.0, `"8.0"`); None for anything
+    else."""
     if isinstance(value, str):
-        return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else None
+        found = re.fullmatch(r"\s*([0-9]{1,18})(?:\.0*)?\s*", value)
+        return int(found[1]) if found else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if 0 <= value < float("inf") and value == int(value) else None
