@@ -8,11 +8,21 @@ import pytest
 from seamark.cli.main import _lacks_memory
 
 
-def test_a_verb_without_memory_for_its_libraries_is_one_line(tmp_path):
+@pytest.mark.parametrize(
+    ("kib", "words"),
+    [
+        (200_000, ["compare", "results/one", "results/one"]),
+        (200_000, ["report", "results/one"]),
+        (300_000, ["load", "http://127.0.0.1:1/"]),
+        (600_000, ["load", "http://127.0.0.1:1/"]),
+        (600_000, ["submit", "-c", "try"]),
+    ],
+)
+def test_a_verb_without_memory_for_its_libraries_is_one_line(tmp_path, kib, words):
     (tmp_path / "results" / "one").mkdir(parents=True)
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (200_000 << 10,) * 2)\n"
-        "from seamark.cli.main import main; sys.argv = ['bench', 'report', 'results/one']; main()\n"
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({kib} << 10,) * 2)\n"
+        f"from seamark.cli.main import main; sys.argv = ['bench', *{words}]; main()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -24,7 +34,8 @@ def test_a_verb_without_memory_for_its_libraries_is_one_line(tmp_path):
         env={"OPENBLAS_NUM_THREADS": "1"},
     )
     assert done.returncode == 3, done.stderr
-    assert done.stderr.startswith("memory: `bench report`")
+    assert done.stderr.startswith(f"memory: `bench {words[0]}`")
+    assert "`ulimit -v" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -1,5 +1,7 @@
 """The command `bench`: loads the module of a verb on demand, and prints errors."""
 
+import os
+import resource
 import sys
 import warnings
 from contextlib import suppress
@@ -11,7 +13,7 @@ import click
 
 from seamark import __version__
 from seamark.cli.options import print_in_any_locale
-from seamark.errors import UserError
+from seamark.errors import SiteError, UserError
 from seamark.model.dotted import search_in, tell_imports
 from seamark.storage.redaction import redacted_text
 
@@ -64,6 +66,11 @@ SYNONYMS = {
     "new": "init",
 }
 """Verbs of other tools and their names here; by edit distance alone `run` would be nearest to `prune`."""
+
+DERIVE = ("submit", "start", "retry", "collect", "report", "load")
+LEAST_BYTES, LEAST_OF_A_PROCESSOR = 1 << 30, 1 << 24
+"""Address space of a verb that derives figures, and more for the threads of each processor. Below it, native code of
+libraries ends the process with a signal, after the measurement."""
 
 
 class Verbs(click.Group):
@@ -159,6 +166,17 @@ def _told(module: str) -> None:
     click.echo(f"Note: imports `{module}` of this study. It is code, and runs as you.", err=True)
 
 
+def _require_address_space(words: list[str]) -> None:
+    """Raise SiteError if a verb would end for lack of memory after it has measured."""
+    limit, least = (
+        resource.getrlimit(resource.RLIMIT_AS)[0],
+        LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1),
+    )
+    if words[:1] and words[0] in DERIVE and limit != resource.RLIM_INFINITY and limit < least:
+        needs = f"needs {least >> 20:,} MiB of addresses, and `ulimit -v` allows {limit >> 20:,} MiB"
+        raise SiteError(f"memory: `bench {words[0]}` {needs}. Raise it: `ulimit -v unlimited`.")
+
+
 def _lacks_memory(failed: BaseException) -> bool:
     """Return whether an error comes from a lack of memory: of an array, a library to be mapped, a thread's stack."""
     signs = ("failed to map segment", "allocate memory", "start new thread", "launch worker thread")
@@ -176,6 +194,7 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         search_in(Path.cwd())  # a study's own drivers, patterns and metrics
+        _require_address_space(sys.argv[1:])
         if sys.argv[1:2] in (["plan"], ["submit"]):
             tell_imports(Path.cwd(), _told)
         code = cli.main(prog_name="bench", standalone_mode=False)
