@@ -26,12 +26,21 @@ from seamark.planning.study import Study
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.services.runtimes.environments import missing_environments
 from seamark.services.supervisor import deployment as servers
+from seamark.services.supervisor.control_files import control_files_of, is_alive
 from seamark.storage.redaction import redacted
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kinds import timed_load
 
 BLOCK = re.compile(r"^```yaml\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHORT = {"duration_s": 0.5, "warmup_s": 0, "concurrency": 2}
+
+
+def block_with(page: str, text: str) -> dict[str, Any]:
+    """Return the YAML block of a page that has that text."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M | re.S)
+    [found] = [block for block in blocks if text in block]
+    document: dict[str, Any] = yaml.safe_load(found)
+    return document
 
 
 def study_of(root: Path, service: str, site: dict[str, Any], **workload: Any) -> Study:
@@ -126,13 +135,15 @@ def test_a_milvus_that_runs_already_is_measured_by_its_address_alone(tmp_path: P
         ("vllm", {"model": "m", "endpoint": "completions", "prompt_len": 64, "gen_tokens": 8}),
         ("null", {}),
         ("http", {"path": "/v1/models"}),
+        ("vllm", {"model": "m", **block_with("how-to-laptop.md", "extra_body: {")["workload"]}),
     ],
 )
 def test_a_server_that_needs_nothing_is_measured_and_nothing_is_installed(
-    tmp_path: Path, service: str, workload: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str, workload: dict[str, Any]
 ):
+    monkeypatch.setenv("KEY", "of-the-page")
     with ephemeral_server("seamark.testservers.reference", "--ttft-ms", "5") as port:
-        study = study_of(tmp_path, service, {"address": f"127.0.0.1:{port}"}, **workload)
+        study = study_of(tmp_path, **{"service": service, "site": {"address": f"127.0.0.1:{port}"}, **workload})
         assert missing_environments(study) == ()
         endpoint, _ = measured(study)
     assert endpoint.environment is None
@@ -226,12 +237,21 @@ def test_a_server_that_does_not_answer_is_waited_for_once_and_no_trial_waits_aga
 
 
 def study_of_page(
-    page: str, name: str, site: str | None, root: Path, change: Callable[[str], str] = lambda text: text
+    page: str,
+    name: str,
+    site: str | None,
+    root: Path,
+    change: Callable[[str], str] = lambda text: text,
+    **workload: Any,
 ) -> Study:
-    """Return a study with the files that a page shows, and the scenario of that name."""
+    """Return a study with the files that a page shows, and the scenario of that name, which may have a workload."""
     folder = StudyFolder.new(root / "study")
     for path, text in BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8")):
         (folder.root / path).write_text(change(text))
+    if workload:
+        folder.write(scenario=name, repetitions=1, workload={**SHORT, **workload}).rename(
+            folder.root / f"config/scenarios/{name}.yaml"
+        )
     return Study.at(folder.root, scenario=f"config/scenarios/{name}.yaml", site=site)
 
 
@@ -265,6 +285,28 @@ def test_an_s3_endpoint_is_measured_by_the_lines_of_the_page(tmp_path: Path, mon
         study = study_of_page(
             "how-to-servers.md", "s3_of_mine", "s3_of_mine", tmp_path, lambda text: text.replace(":9000", f":{port}")
         )
+        measured(study)
+
+
+@pytest.mark.services
+def test_a_persistent_postgres_is_measured_by_the_site_of_the_page_and_is_left_running(tmp_path: Path):
+    with serving("postgres", tmp_path / "server", scale=1) as served:
+        asked = {"component": "storage", "service": "postgres", "operation": "tpcb", "scale": 1}
+        study = study_of_page("how-to-servers.md", "pg", "beside", tmp_path, **asked)
+        standing = study.root / "results/standing/postgres-1"
+        standing.parent.mkdir(parents=True)
+        standing.symlink_to(served.folder.root)
+        measured(study)
+        assert is_alive(control_files_of(served.folder))
+
+
+@pytest.mark.slow
+def test_questions_are_asked_of_any_server_by_the_lines_of_the_page(tmp_path: Path):
+    with ephemeral_server("seamark.testservers.reference") as port:
+        study = study_of_page(
+            "how-to-evaluate.md", "beside", "beside", tmp_path, lambda text: text.replace(":8000", f":{port}")
+        )
+        assert missing_environments(study) == ()
         measured(study)
 
 
