@@ -9,11 +9,15 @@ from typing import Any
 import psutil
 import pytest
 from processes import eventually
+from study_folder import StudyFolder
 
+from seamark.analysis.comparison.metric_names import metric_of
 from seamark.drivers.command import Command, _end_of_process, figure
+from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.driver import Target, TaskFailure
 from seamark.model.sample import Failure
+from seamark.planning.study import Study
 from seamark.trials.measure import MeasuredLoad, measure
 
 ESCAPES = "setsid sh -c 'exec -a escaped-{name} sleep 600' & setsid setsid sleep 600 & "
@@ -199,6 +203,31 @@ def test_a_figure_that_is_no_number_says_what_is_there(tmp_path: Path, source: d
     with pytest.raises(TaskFailure, match="cannot be read") as caught:
         figure("x", source, tmp_path)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ways", "better"), [(("less", "less"), "lower"), (("more", "higher"), "higher"), (("more", "less"), None)]
+)
+def test_a_figure_that_says_which_values_are_better_can_be_compared(
+    tmp_path: Path, ways: tuple[str, str], better: str | None
+) -> None:
+    folder = StudyFolder.new(tmp_path / "study")
+    commands = [
+        {"name": way + str(at), "argv": ["echo", "v 1"], "figures": {"v": {"regex": r"v (\S+)", "better": way}}}
+        for at, way in enumerate(ways)
+    ]
+    asked = {
+        "scenario": "try",
+        "workload": {"service": "command", "command": commands},
+        "compare": {"metrics": ["v"]},
+    }
+    (folder.root / "config/scenarios/try.yaml").write_text(json.dumps(asked))
+    if better is None:
+        with pytest.raises(UserError, match="'v' is no metric that can be compared"):
+            Study.at(folder.root, scenario="config/scenarios/try.yaml")
+        return
+    plan = Study.at(folder.root, scenario="config/scenarios/try.yaml").plan
+    assert metric_of("v", (), plan.qualities).better == better
 
 
 @pytest.mark.services

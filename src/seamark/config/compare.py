@@ -6,7 +6,7 @@ from typing import Any
 
 from seamark.analysis.metrics.table import METRICS
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
-from seamark.config.forms.table import is_structured, label_of
+from seamark.config.forms.table import directed_figures, is_structured, label_of
 from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
@@ -73,7 +73,8 @@ def _metrics(workloads: Sequence[Workload], services: Mapping[str, Service], own
     table = (metric.path.removesuffix(".value") for metric in METRICS if metric.better != "neither")
     named = (name for each in workloads if each.service in services for name in services[each.service].qualities)
     judged = (slo.metric for each in workloads for slo in each.slos)
-    return tuple(dict.fromkeys((*table, SEARCH_FOUND, *PROGRAM_QUALITIES, *own, *named, *judged)))
+    figures = directed_figures(workloads)
+    return tuple(dict.fromkeys((*table, SEARCH_FOUND, *PROGRAM_QUALITIES, *own, *named, *judged, *figures)))
 
 
 def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mistakes) -> dict[str, Value]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
+from seamark.config.forms.table import directed_figures
 from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload_settings import settings_of
 from seamark.errors import UserError
@@ -108,7 +109,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             name: quality
             for service in dict.fromkeys(member.service for member in served)
             for name, quality in services[service].qualities.items()
-        },
+        }
+        | directed_figures(scenario.workloads),
     )
     alone = {each.service for each in planned.deployments if not each.members}
     virtual = {name for name in alone if services[name].origin == "simulated"}

@@ -101,6 +101,7 @@ def metric_of(
         remedy = "Compare another metric, such as throughput or latency_ms.p99."
         if path == f"quality.{short}":
             remedy = f"Say which by an objective of the workload: `slos: {short} >= 0`, or `<=` if less is better."
+            remedy += " A figure of a command may have `better: more` or `better: less` instead."
         raise UserError(f"{where}{name}: neither more nor less of it is better, so it gives no verdict. {remedy}")
     return ComparedMetric(name=shown, path=path, unit=unit, better="higher" if better == "higher" else "lower")
 

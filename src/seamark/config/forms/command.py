@@ -21,7 +21,9 @@ PLACES = ("settings", "data", "work")
 EXAMPLE = "{argv: [sort, --parallel=2, file]}"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
-FIGURE_KEYS = ("json", "regex", "of")
+FIGURE_KEYS = ("json", "regex", "of", "better")
+BETTER = {"more": "higher", "less": "lower", "higher": "higher", "lower": "lower"}
+"""Which values of a figure are better, as it is written -> as it is kept."""
 
 
 class CommandForm(Form):
@@ -83,7 +85,7 @@ class CommandForm(Form):
         figure = {
             "type": "object",
             "additionalProperties": False,
-            "properties": dict.fromkeys(FIGURE_KEYS, text),
+            "properties": dict.fromkeys(FIGURE_KEYS, text) | {"better": {"enum": list(BETTER)}},
             "oneOf": [{"required": ["json"]}, {"required": ["regex"]}],
         }
         return {
@@ -129,6 +131,11 @@ def _figures(item: Item, mistakes: Mistakes) -> Mapping[str, Mapping[str, str]]:
         elif is_mapping(each, mistakes):
             known_keys(each, FIGURE_KEYS, mistakes)
             values = {key: scalar(one, str, mistakes) for key, one in each.items() if key in FIGURE_KEYS}
+            if isinstance(better := values.get("better"), str):
+                values["better"] = BETTER.get(better, "")
+                if better not in BETTER:
+                    guess = did_you_mean(better, BETTER)
+                    mistakes.add(each.value["better"], f"'{better}' is not allowed.{guess} Write more or less.")
             if ("json" in values) == ("regex" in values):
                 mistakes.add(each, "needs either 'json' (a dotted path) or 'regex' (with one group).")
             elif isinstance(pattern := values.get("regex"), str):

@@ -4,7 +4,7 @@ A setting of type `structure` has the form of its name. Only this table knows wh
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from seamark.config.forms.task import TaskForm
 from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
-from seamark.model.scenario import Levels
-from seamark.model.service import Service, Setting, Value
+from seamark.model.scenario import Levels, Workload
+from seamark.model.service import Quality, Service, Setting, Value
 
 FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm(), MethodForm(), TaskForm())}
 
@@ -71,6 +71,17 @@ def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
     texts = [(name, str(text)) for name in FORMS.keys() & levels.keys() for text in levels[name] if text is not None]
     documents = [(name, document) for name, text in texts if (document := _document(text)) is not None]
     return tuple(dict.fromkeys(each for name, document in documents for each in FORMS[name].qualities(document)))
+
+
+def directed_figures(workloads: Iterable[Workload]) -> dict[str, Quality]:
+    """Return the figures of commands that say which values are better, where all commands say the same."""
+    found: dict[str, set[str]] = {}
+    for workload in workloads:
+        for text in workload.levels.get("command", ()):
+            for name, figure in ((_document(str(text)) or {}).get("figures") or {}).items():
+                found.setdefault(name, set()).update({figure["better"]} if "better" in figure else ())
+    ways = {name: ways.pop() for name, ways in found.items() if len(ways) == 1}
+    return {name: Quality(better="higher" if way == "higher" else "lower") for name, way in ways.items()}
 
 
 def scored_by(settings: Mapping[str, Value]) -> tuple[str, ...]:
