@@ -5,6 +5,7 @@ import json
 import re
 import ssl
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +63,8 @@ def test_rows_become_questions_with_context_question_and_references() -> None:
 
 @pytest.mark.covers("B13")
 @pytest.mark.parametrize("ending", ["jsonl", "json", "csv", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_all_formats_give_the_same_questions(ending: str) -> None:
+@pytest.mark.parametrize("mark", [b"", BOM_UTF8])
+def test_all_formats_give_the_same_questions(ending: str, mark: bytes) -> None:
     jsonl("rows.jsonl", [{**row, "references": json.dumps(row["references"])} for row in ROWS[::2]])
     right = asked(own())
     rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
@@ -73,7 +75,10 @@ def test_all_formats_give_the_same_questions(ending: str) -> None:
         Path("rows.csv").write_text("\n".join([",".join(rows[0]), *quoted]) + "\n")
     elif ending == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), "rows.parquet")
-    assert asked(own(PLAIN.replace("rows.jsonl", f"rows.{ending}"))) == right
+    file = Path(f"rows.{ending}")
+    if ending != "parquet":
+        file.write_bytes(mark + file.read_bytes())
+    assert asked(own(PLAIN.replace("rows.jsonl", file.name))) == right
 
 
 @pytest.mark.covers("B13")

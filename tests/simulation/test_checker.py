@@ -1,7 +1,9 @@
 """The checker of execution logs finds each kind of mistake, and nothing in a clean log."""
 
 import copy
+import gzip
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,8 @@ def test_the_command_has_exit_codes_a_quiet_form_and_a_report(tmp_path, monkeypa
     assert conflict["execution1"]["request_id"] == "req_B"
     Path("clean.json").write_text(json.dumps(CLEAN), encoding="utf-8")
     assert run(["check", "clean.json", "--quiet"]) == (0, "PASS: 3 executions without conflicts\n")
+    Path("packed.json").write_bytes(gzip.compress(BOM_UTF8 + Path("clean.json").read_bytes()))
+    assert run(["check", "packed.json", "--quiet"]) == (0, "PASS: 3 executions without conflicts\n")
 
 
 @pytest.mark.covers("C13")

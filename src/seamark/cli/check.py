@@ -81,12 +81,14 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
 
 def _document(log: Path) -> dict[str, object]:
     """Return the execution log in a file: a JSON object, or that of executions.parquet. Raises UserError."""
+    from seamark.patterns.packed import unpacked
     from seamark.storage.codec import parse_object
 
     if log.suffix == ".parquet" and log.is_file():
         return _document_of_trial(log)
     try:
-        return parse_object(log.read_text(encoding="utf-8"))
+        with unpacked(log) as file:
+            return parse_object(file.read().decode())
     except FileNotFoundError:
         text = "no such file. Name an execution log; `bench baseline` writes baseline_execution_log.json."
         raise UserError(f"{log}: {text}") from None

@@ -47,14 +47,14 @@ def parse(text: str, noun: type[Noun]) -> Noun:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the object of a JSON text. Raises ValueError.
+    """Return the object of a JSON text, which may begin with a byte order mark. Raises ValueError.
 
     NaN, infinity, whole numbers beyond 64 bits and nesting beyond Python's stack are refused everywhere.
     """
     strict = SUSPECT.search(text)
     numbers: dict[str, Any] = {"parse_float": _float, "parse_int": _int} if strict else {}
     try:
-        document = json.loads(text, parse_constant=_no_number, **numbers)
+        document = json.loads(text.removeprefix("\ufeff"), parse_constant=_no_number, **numbers)
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON ({error})") from None
     except RecursionError:

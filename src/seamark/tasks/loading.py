@@ -143,7 +143,7 @@ def _from_file(path: Path) -> list[Row]:
     if path.suffix == ".jsonl":
         return [_object(text, f"line {line}") for line, text in _lines(path)]
     if path.suffix == ".json":
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
         if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
             raise ValueError("expected a list of objects.")
         return document
@@ -156,7 +156,7 @@ def _from_file(path: Path) -> list[Row]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         for number, text in enumerate(file, 1):
             if text.strip():
                 yield number, text
