@@ -187,6 +187,8 @@ WRONG: dict[str, tuple[str | None, Any, str]] = {
     "no numbers": (None, SWF + "5 six\n", ":8: a field is no number"),
     "too few columns": (None, SWF + "5 60 1 20\n", ":8: 4 columns; SWF has 18"),
     "too many columns": (None, SWF.replace("-1 -1\n", "-1 -1 7\n"), ":3: 19 columns; SWF has 18"),
+    "a column too few": (None, SWF.replace("-1 -1\n", "-1\n"), ":3: 17 columns; SWF has 18"),
+    "an older WfFormat": (None, json.dumps({"schemaVersion": "1.0", "workflow": {"jobs": []}}), "WfFormat 1.5, 1.6"),
     "a line that is cut": (None, SWF + "5 60 1", "The file ends in mid-line"),
     "a job twice": (None, SWF.replace("  2   40", "  1   40"), "job 1 is there already"),
     "no jobs": (None, "; Version: 2.2\n", "no job can be simulated"),
@@ -267,6 +269,22 @@ def test_every_status_and_a_run_time_of_zero_are_what_the_format_says(tmp_path: 
     work, notes = work_of(None, written(tmp_path / "jobs.swf", swf(*rows)))
     assert list(work.duration_s) == [0, 9, 7, 8]
     assert [note.partition(" ")[0] for note in notes] == ["1", "2"]
+
+
+@pytest.mark.covers("C14")
+def test_what_is_minus_one_in_a_log_is_left_out_by_its_reason_and_counted(tmp_path: Path) -> None:
+    rows = (
+        "1 0 0 10 2 -1 -1 -1 20 -1 1",
+        "4 7 -1 -1 -1 -1 -1 -1 -1 -1 5",
+        "5 -1 -1 10 1 -1 -1 -1 -1 -1 1",
+        "6 8 1 10 -1 -1 -1 2 -1 -1 1",
+        "7 9 1 10 0 -1 -1 -1 -1 -1 1",
+    )
+    work, notes = work_of(None, written(tmp_path / "jobs.swf", swf(*rows)))
+    assert [request.id for request in work.requests] == ["job_1", "job_6"]
+    assert work.need == [2, 2]
+    whys = ("without a run time", "without a submit time", "without processors")
+    assert notes == tuple(f"1 of 5 jobs left out: {why}." for why in whys)
 
 
 @pytest.mark.covers("C14")

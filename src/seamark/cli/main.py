@@ -172,7 +172,13 @@ def _require_address_space(words: list[str]) -> None:
         resource.getrlimit(resource.RLIMIT_AS)[0],
         LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1),
     )
-    if words[:1] and words[0] in DERIVE and limit != resource.RLIM_INFINITY and limit < least:
+    if (
+        words[:1]
+        and words[0] in DERIVE
+        and not {"-h", "--help"} & {*words}
+        and limit != resource.RLIM_INFINITY
+        and limit < least
+    ):
         needs = f"needs {least >> 20:,} MiB of addresses, and `ulimit -v` allows {limit >> 20:,} MiB"
         raise SiteError(f"memory: `bench {words[0]}` {needs}. Raise it: `ulimit -v unlimited`.")
 
@@ -223,7 +229,8 @@ def main() -> None:
             raise
         what = " ".join(str(failed).split()) or "an allocation failed"
         click.echo(f"memory: `bench {' '.join(sys.argv[1:2])}` has too little: {what}. See `ulimit -v`.", err=True)
-        sys.exit(3)
+        sys.stdout.flush()
+        os._exit(3)  # libraries that are half loaded may end a regular exit with a signal
     sys.exit(code if isinstance(code, int) else 0)
 
 
