@@ -16,6 +16,8 @@ from seamark.errors import Code, Mistake, UserError, did_you_mean
 from seamark.patterns.packed import unpacked
 
 LARGEST_BYTES = 4_000_000
+PIECE_BYTES = 1 << 16
+"""What is read at once: a read of the largest file would take that much memory for any."""
 MOST_NODES = 100_000
 DEEPEST = 60
 LONGEST_SHOWN = 80
@@ -214,9 +216,11 @@ def read_text(
     path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES, *, encoding: str = "utf-8"
 ) -> str | None:
     """Return the text of a file, also of a packed one, or None after noting why it cannot be read."""
+    content = bytearray()
     try:
         with unpacked(path) as file:
-            content = file.read(most_bytes + 1)
+            while len(content) <= most_bytes and (piece := file.read(PIECE_BYTES)):
+                content += piece
     except FileNotFoundError:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
         mistakes.of_file(path, f"no such file.{near}", "no_such_file")
