@@ -3,8 +3,10 @@
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 from seamark.config.workflow_files import read_files
+from seamark.errors import UserError
 from seamark.simulation.execution_log import execution_log
 from seamark.simulation.machine import Machine
 from seamark.simulation.policies.table import POLICIES
@@ -15,6 +17,38 @@ from seamark.storage.codec import encode
 from seamark.storage.documents import write_rows
 
 REQUESTS = 250
+STAMP = "2024-01-01T10:00:00"
+RIGHT = {
+    "request_id": "r2",
+    "workflow_id": "w",
+    "timestamp": "2024-01-01T10:00:05",
+    "node_execution_times": {"n0": 1, "n1": 2.5},
+    "priority": 1,
+    "deadline_seconds": 9,
+    "node_configs": {"n0": {"steps": 3}, "n1": None},
+    "input_data": {"prompt": ["a", {"b": [1, 2]}]},
+}
+VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    7,
+    1.5,
+    2 * 10**15,
+    2**63,
+    "",
+    " ",
+    "x",
+    "w",
+    "r1",
+    STAMP,
+    STAMP + "+01:00",
+    "a\nb",
+    [],
+    ["x"],
+)
+INNER = (None, True, -1, 0, 2 * 10**15, 2**63, "5", {}, [], {"steps": 2}, {"stops": 2})
 
 
 def test_a_file_of_requests_is_read_and_its_log_written_as_a_stream(tmp_path: Path) -> None:
@@ -51,3 +85,40 @@ def test_a_file_of_requests_is_read_and_its_log_written_as_a_stream(tmp_path: Pa
     document = json.loads(log_file.read_text())
     assert document == encode(log)
     assert len(document["executions"]) == 4 * REQUESTS
+
+
+def changed() -> list[dict[str, Any]]:
+    """Return requests that differ from a right one in one place; most are wrong."""
+    rows: list[dict[str, Any]] = [RIGHT]
+    for key in RIGHT:
+        rows.append({name: value for name, value in RIGHT.items() if name != key})
+        rows += [
+            {**RIGHT, key: value} for value in (*VALUES, *({name: value} for name in ("n0", "m") for value in INNER))
+        ]
+    return [*rows, {**RIGHT, "priorty": 1}, {**RIGHT, "owner": "me"}, {**RIGHT, "input_data": nested(57)}]
+
+
+def nested(levels: int) -> list[Any]:
+    return [nested(levels - 1)] if levels else []
+
+
+def read(folder: Path, row: str, before: str) -> set[str]:
+    """Return the requests of a file, or the places and lines of its mistakes."""
+    first = json.dumps({"request_id": "r1", "workflow_id": "w", "timestamp": STAMP})
+    (folder / "requests.json").write_text(f'{before}{{"requests": [{first},\n{row}]}}')
+    try:
+        return set(map(repr, read_files(folder / "system.json", folder / "requests.json")[1:]))
+    except UserError as error:
+        return {f"{part.path} in line {part.line}" for part in error.mistakes}
+
+
+def test_requests_that_are_read_fast_are_those_that_are_read_with_their_lines(tmp_path: Path) -> None:
+    nodes = [{"id": "n0", "model": "m", "config_options": ["steps"]}, {"id": "n1", "model": "m"}]
+    models = {"m": {"memory_gb": 8, "gpus_required": 1, "load_time_seconds": 5}}
+    (tmp_path / "system.json").write_text(json.dumps({"models": models, "workflows": {"w": {"nodes": nodes}}}))
+    right = 0
+    for row in map(json.dumps, changed()):
+        slow = read(tmp_path, row, "--- ")  # YAML has no fast way
+        assert read(tmp_path, row, "") == slow, row
+        right += any(each.startswith("Requests") for each in slow)
+    assert 50 < right < 150

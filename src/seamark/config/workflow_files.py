@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class _NodeKeys:
     config_options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _RequestKeys:
     request_id: str
     workflow_id: str
@@ -82,7 +82,7 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
 
     def begin(noted: Mistakes) -> Rows:
         rows.append(_RequestRows(workflows, noted))
-        return "requests", rows[-1].take
+        return Rows(key="requests", quick=rows[-1].quick, take=rows[-1].take)
 
     tree = load_document(requests_path, mistakes, begin)
     requests = None if tree is None else _requests(tree, rows[-1], mistakes)
@@ -209,9 +209,21 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
 
 def check_id(written: str, at: Item, mistakes: Mistakes) -> None:
     """Note an id that would not be one word of a line."""
-    if not (written.strip() and written.isprintable()):
+    if not _is_id(written):
         text = "an id has letters, and no line breaks: each event of a log is a line. Write another."
         mistakes.add(at, text)
+
+
+def _is_id(written: str) -> bool:
+    return bool(written.strip()) and written.isprintable()
+
+
+def _or_empty(value: Any) -> Any:
+    return {} if value is None else value
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (float, int) and 0 <= value <= LARGEST_NUMBER
 
 
 def _check_numbers(item: Item, mistakes: Mistakes) -> None:
@@ -339,9 +351,44 @@ class _RequestRows:
         self._workflows, self._mistakes = workflows, mistakes
         self._nodes = {key: {node.id: node for node in each.nodes} for key, each in workflows.items() if each}
         self._first_time: Item | None = None
-        self.found: dict[str, Request] = {}
+        self._zone: timedelta | None = None
+        self.found: dict[str, tuple[_RequestKeys, Mapping[str, Any]]] = {}
         self.times: dict[str, datetime] = {}
         self.taken = 0
+
+    def quick(self, row: Any) -> bool:
+        """Add a request of plain values if `take` would find nothing wrong with it; return whether it was added. The
+        first time stamp is left to `take`: what is said of others names its line."""
+        try:
+            nodes = self._nodes[row["workflow_id"]]
+            free = {key: row.pop(key) for key in FREE if key in row}
+            times = _or_empty(row.get("node_execution_times"))
+            row["node_execution_times"] = {nodes[name].id: float(value) for name, value in times.items()}
+            keys = _RequestKeys(**row)
+            time = None if keys.timestamp is None else datetime.fromisoformat(keys.timestamp)
+            is_right = (
+                _is_id(keys.request_id)
+                and keys.request_id not in self.found
+                and all(map(_is_time, times.values()))
+                and type(keys.priority) is int
+                and (keys.deadline_seconds is None or (_is_time(keys.deadline_seconds) and keys.deadline_seconds > 0))
+                and all(
+                    name in nodes and (config is None or config.keys() <= set(nodes[name].config_options or config))
+                    for name, config in _or_empty(free.get("node_configs")).items()
+                )
+                and (time is None or (self._first_time is not None and time.utcoffset() == self._zone))
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return False
+        if is_right:
+            self.taken += 1
+            self._add(keys, free, time)
+        return is_right
+
+    def _add(self, keys: _RequestKeys, free: Mapping[str, Any], time: datetime | None) -> None:
+        self.found[keys.request_id] = keys, free
+        if time is not None:
+            self.times[keys.request_id] = time
 
     def take(self, item: Item) -> None:
         """Add a request, or note its mistakes."""
@@ -370,23 +417,14 @@ class _RequestRows:
             mistakes.add(item.value["request_id"], text)
         if time is not None:
             self._check_zone(item.value["timestamp"], time)
-            self.times[keys.request_id] = time
-        self.found[keys.request_id] = Request(
-            id=keys.request_id,
-            workflow=keys.workflow_id,
-            node_execution_times_s=keys.node_execution_times or {},
-            node_configs=free.get("node_configs") or {},
-            input_data=free.get("input_data"),
-            priority=keys.priority,
-            deadline_s=keys.deadline_seconds,
-        )
+        self._add(keys, free, time)
 
     def _check_zone(self, item: Item, time: datetime) -> None:
         """Note a time stamp in another zone than the first: their order would be a guess."""
         first = self._first_time
         if first is None:
-            self._first_time = item
-        elif datetime.fromisoformat(first.value).utcoffset() != time.utcoffset():
+            self._first_time, self._zone = item, time.utcoffset()
+        elif time.utcoffset() != self._zone:
             text = f"{item.text} has another zone than {first.text} in line {first.line}. Write all in one zone."
             self._mistakes.add(item, text)
 
@@ -397,14 +435,21 @@ def _requests(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> Requests | 
         rows.take(each)
     if mistakes.noted:
         return None
-    if not rows.times:
-        return Requests(requests=tuple(rows.found.values()))
-    least = min(rows.times.values())
-    stamped = (
-        replace(request, at_s=(rows.times[name] - least).total_seconds() if name in rows.times else None)
-        for name, request in rows.found.items()
+    least = min(rows.times.values(), default=None)
+    requests = tuple(
+        Request(
+            id=name,
+            workflow=keys.workflow_id,
+            at_s=None if least is None or name not in rows.times else (rows.times[name] - least).total_seconds(),
+            node_execution_times_s=keys.node_execution_times or {},
+            node_configs=free.get("node_configs") or {},
+            input_data=free.get("input_data"),
+            priority=keys.priority,
+            deadline_s=None if keys.deadline_seconds is None else float(keys.deadline_seconds),
+        )
+        for name, (keys, free) in rows.found.items()
     )
-    return Requests(requests=tuple(stamped), begin=least.strftime("%Y-%m-%d %H:%M:%S"))
+    return Requests(requests=requests, begin=None if least is None else least.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> None:
