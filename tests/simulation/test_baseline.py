@@ -33,14 +33,14 @@ def compare(seed):
             )
             rows = [
                 (
-                    (each.request_id, each.node_id),
-                    list(each.gpu_ids),
-                    each.ready_time,
+                    (each["request_id"], each["node_id"]),
+                    list(each["gpu_ids"]),
+                    each["ready_time"],
                     taken,
-                    each.switch_time + each.load_time,
+                    each["switch_time"] + each["load_time"],
                     switched,
-                    each.start_time,
-                    each.end_time,
+                    each["start_time"],
+                    each["end_time"],
                 )
                 for each, taken, switched in zip(
                     log.executions, schedule.taken_s.tolist(), schedule.is_switch.tolist(), strict=True

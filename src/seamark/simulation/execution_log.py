@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NotRequired, TypedDict
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
@@ -9,7 +10,7 @@ from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.layout import Layout
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES, TimeSource
-from seamark.simulation.schedule import Schedule
+from seamark.simulation.schedule import Schedule, rows_of
 from seamark.simulation.world import COMPLETED
 
 
@@ -42,9 +43,8 @@ class LogSummary:
     not_run: int = field(default=0, metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoggedExecution:
-    """One execution of a node, in seconds from the earliest arrival.
+class LoggedExecution(TypedDict):
+    """One execution of a node, in seconds from the earliest arrival. A dict, as there may be millions.
 
     It waited `waiting_time` from `ready_time`, then held its GPUs: for `load_time`, the first load of an empty GPU,
     or `switch_time`, a change of model, then from `start_time` to `end_time` for the node itself. `gpu_id` is the
@@ -68,9 +68,9 @@ class LoggedExecution:
     waiting_time: float
     switch_time: float
     load_time: float
-    transfer_time: float = field(default=0.0, metadata=OPTIONAL)
-    outcome: str = field(default=COMPLETED, metadata=OPTIONAL)
-    reason: str | None = field(default=None, metadata=OPTIONAL)
+    transfer_time: NotRequired[float]
+    outcome: NotRequired[str]
+    reason: NotRequired[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,35 +157,39 @@ def log_summary(
 
 def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[LoggedExecution]:
     work = schedule.work
-    columns = zip(
-        *(column.tolist() for column in (schedule.node, schedule.gpu, schedule.count, schedule.is_switch)),
-        *(column.tolist() for column in (schedule.ready_s, schedule.taken_s, schedule.start_s, schedule.end_s)),
-        schedule.fetch_s.tolist(),
-        schedule.duration_s.tolist(),
-        strict=True,
+    rows = rows_of(
+        *(schedule.node, schedule.gpu, schedule.is_switch, schedule.ready_s, schedule.taken_s, schedule.start_s),
+        *(schedule.end_s, schedule.fetch_s, schedule.duration_s, schedule.transfer_s),
     )
-    measured = schedule.measured
-    transfer_s = [0.0] * len(schedule.node) if measured is None else measured.transfer_s.tolist()
-    for number, row in enumerate(columns):
-        node, gpu, _, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s = row
+    for number, row in enumerate(rows):
+        node, gpu, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s, transfer_s = row
         request, name = work.name_of(node)
-        yield LoggedExecution(
-            request_id=request.id,
-            workflow_id=request.workflow,
-            node_id=name,
-            model_name=work.models[work.model[node]].id,
-            gpu_id=gpu,
-            gpu_ids=schedule.gpus_of(number),
-            start_time=start_s,
-            end_time=end_s,
-            execution_time=duration_s,
-            estimated_time=work.estimate_s[node],
-            time_source=SOURCES[work.source[node]],
-            ready_time=ready_s,
-            waiting_time=taken_s - ready_s,
-            switch_time=fetch_s if switched else 0.0,
-            load_time=0.0 if switched else fetch_s,
-            transfer_time=transfer_s[number],
-            outcome=schedule.outcome[number],
-            reason=reasons.get(number),
-        )
+        logged: LoggedExecution = {
+            "request_id": request.id,
+            "workflow_id": request.workflow,
+            "node_id": name,
+            "model_name": work.models[work.model[node]].id,
+            "gpu_id": gpu,
+            "gpu_ids": schedule.gpus_of(number),
+            "start_time": start_s,
+            "end_time": end_s,
+            "execution_time": duration_s,
+            "estimated_time": work.estimate_s[node],
+            "time_source": SOURCES[work.source[node]],
+            "ready_time": ready_s,
+            "waiting_time": taken_s - ready_s,
+            "switch_time": fetch_s if switched else 0.0,
+            "load_time": 0.0 if switched else fetch_s,
+        }
+        add_optional(logged, transfer_s, schedule.outcome[number], reasons.get(number))
+        yield logged
+
+
+def add_optional(logged: LoggedExecution, transfer_s: float, outcome: str, reason: str | None = None) -> None:
+    """Add what most executions do not have."""
+    if transfer_s:
+        logged["transfer_time"] = transfer_s
+    if outcome != COMPLETED:
+        logged["outcome"] = outcome
+    if reason is not None:
+        logged["reason"] = reason

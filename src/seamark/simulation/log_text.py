@@ -1,15 +1,19 @@
 """The log of a schedule as text: a line for each event, and the block of metrics. The form of both is fixed."""
 
+import math
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import islice
+
+import numpy as np
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.simulation.schedule import Schedule
+from seamark.simulation.schedule import Schedule, rows_of
 from seamark.simulation.world import COMPLETED
 
 RULE = "=" * 60
 PART = 10_000
 ARRIVAL, CHANGE, END = range(3)
+NEVER = (math.inf, "")
 
 
 def header_lines(
@@ -32,48 +36,56 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
     Events are ordered as in the engine: by time, arrivals first, in the order of requests or of starts. A start
     stands after the event that caused it.
     """
-    work = schedule.work
-    columns = (schedule.node, schedule.is_switch)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    taken_s, start_s, end_s = schedule.taken_s.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist()
-    fetch_s, outcomes = schedule.fetch_s.tolist(), schedule.outcome
+    work, outcomes = schedule.work, schedule.outcome
     changes = () if schedule.measured is None else schedule.measured.changes
-    steps = [*schedule.step.tolist(), -1]
     left = [work.first_node[number + 1] - work.first_node[number] for number in range(len(work.requests))]
-    begun = 0
-    for step, events in groupby(_events(schedule), key=lambda event: event[0]):
-        for _, kind, number, at_s in events:
-            if kind == ARRIVAL:
-                request = work.requests[number]
-                yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
-                continue
-            if kind == CHANGE:
-                change = changes[number][1]
-                yield f"[{at_s:.2f}s] GPU(s) {list(change.gpus)} {change.what}"
-                continue
-            node = rows[number][0]
-            request, name = work.name_of(node)
-            where = f"GPU(s) {list(schedule.gpus_of(number))}"
-            if outcomes[number] != COMPLETED:
-                yield f"[{at_s:.2f}s] Failed node {name} of request {request.id} on {where} ({outcomes[number]})"
-                continue
-            yield f"[{at_s:.2f}s] Completed node {name} of request {request.id} on {where}"
-            owner = int(work.request_of[node])
-            left[owner] -= 1
-            if not left[owner]:
-                yield f"[{at_s:.2f}s] Request {request.id} completed"
-        while steps[begun] == step:
-            node, switched = rows[begun]
-            request, name = work.name_of(node)
-            where = f"GPU(s) {list(schedule.gpus_of(begun))}"
-            if switched:
-                gone = ", ".join(work.models[model].id for model in schedule.evicted_for(begun))
-                ends = f"from {gone} to {work.models[work.model[node]].id}"
-                yield f"Scheduling model switch on {where} {ends} (switch time: {fetch_s[begun]:.2f}s)"
-            times = f"start: {start_s[begun]:.2f}s, end: {end_s[begun]:.2f}s"
-            yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
-            begun += 1
+    starts = _starts(schedule)
+    begun, line = next(starts, NEVER)
+    for step, kind, number, at_s in _events(schedule):
+        while begun < step:  # starts that events before have caused
+            yield line
+            begun, line = next(starts, NEVER)
+        if kind == ARRIVAL:
+            request = work.requests[number]
+            yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
+            continue
+        if kind == CHANGE:
+            change = changes[number][1]
+            yield f"[{at_s:.2f}s] GPU(s) {list(change.gpus)} {change.what}"
+            continue
+        node = schedule.node.item(number)
+        request, name = work.name_of(node)
+        where = f"GPU(s) {list(schedule.gpus_of(number))}"
+        if outcomes[number] != COMPLETED:
+            yield f"[{at_s:.2f}s] Failed node {name} of request {request.id} on {where} ({outcomes[number]})"
+            continue
+        yield f"[{at_s:.2f}s] Completed node {name} of request {request.id} on {where}"
+        owner = work.request_of.item(node)
+        left[owner] -= 1
+        if not left[owner]:
+            yield f"[{at_s:.2f}s] Request {request.id} completed"
+    if begun < NEVER[0]:
+        yield line
+    yield from (line for _, line in starts)
     yield f"Simulation completed at time {schedule.makespan_s:.2f}s"
+
+
+def _starts(schedule: Schedule) -> Iterator[tuple[float, str]]:
+    """Yield the lines of each start, with the number of events until then."""
+    work = schedule.work
+    rows = rows_of(
+        *(schedule.step, schedule.node, schedule.is_switch, schedule.fetch_s),
+        *(schedule.taken_s, schedule.start_s, schedule.end_s),
+    )
+    for number, (step, node, switched, fetch_s, taken_s, start_s, end_s) in enumerate(rows):
+        request, name = work.name_of(node)
+        where = f"GPU(s) {list(schedule.gpus_of(number))}"
+        if switched:
+            gone = ", ".join(work.models[model].id for model in schedule.evicted_for(number))
+            ends = f"from {gone} to {work.models[work.model[node]].id}"
+            yield step, f"Scheduling model switch on {where} {ends} (switch time: {fetch_s:.2f}s)"
+        times = f"start: {start_s:.2f}s, end: {end_s:.2f}s"
+        yield step, f"[{taken_s:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
 
 
 def parts_of(lines: Iterable[str]) -> Iterator[str]:
@@ -83,13 +95,16 @@ def parts_of(lines: Iterable[str]) -> Iterator[str]:
         yield "\n".join(part)
 
 
-def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:
+def _events(schedule: Schedule) -> Iterable[tuple[int, int, int, float]]:
     """Return step, kind, number and time of each arrival, end and change of GPUs, in the order of events."""
-    arrival_s, end_s, measured = schedule.work.arrival_s, schedule.end_s.tolist(), schedule.measured
+    arrival_s, measured = schedule.work.arrival_s, schedule.measured
     if measured is None:
-        events = [(at_s, ARRIVAL, number) for number, at_s in enumerate(arrival_s)]
-        events += [(at_s, END, number) for number, at_s in enumerate(end_s)]
-        return [(step, kind, number, at_s) for step, (at_s, kind, number) in enumerate(sorted(events), 1)]
+        at_s, arrivals = np.concatenate([arrival_s, schedule.end_s]), len(arrival_s)
+        order = np.argsort(at_s, kind="stable")
+        is_end = order >= arrivals
+        numbers = order - np.where(is_end, arrivals, 0)
+        return rows_of(np.arange(1, len(order) + 1), np.where(is_end, END, ARRIVAL), numbers, at_s[order])
+    end_s = schedule.end_s.tolist()
     arrived, ended = measured.arrival_step.tolist(), measured.end_step.tolist()
     rows = [(step, ARRIVAL, number, arrival_s[number]) for number, step in enumerate(arrived) if step >= 0]
     rows += [(step, CHANGE, number, change.at_s) for number, (step, change) in enumerate(measured.changes)]

@@ -1,7 +1,9 @@
 """Result of a simulation: a row for each node execution, as columns in the order in which they were started."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from seamark.simulation.world import COMPLETED
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+PART = 500
 FETCH_NONE, FETCH_LOAD, FETCH_SWITCH = range(3)
 """What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""
 
@@ -107,6 +110,11 @@ class Schedule:
         table = np.asarray(self.machine.fetch_table(self.work.models)).reshape(-1, len(self.work.models) + 1)
         return np.asarray(table[self.model, self.held], np.float64)
 
+    @property
+    def transfer_s(self) -> Floats:
+        """Time in which data came from other GPUs, after the model was there."""
+        return np.zeros(len(self.node)) if self.measured is None else self.measured.transfer_s
+
     @cached_property
     def duration_s(self) -> Floats:
         """Time of the node itself."""
@@ -156,8 +164,8 @@ class Schedule:
         """Return the GPUs of an execution."""
         if self.measured is not None and self.measured.gpus is not None:
             return self.measured.gpus[execution]
-        first = int(self.gpu[execution])
-        return tuple(range(first, first + self.work.need[int(self.node[execution])]))
+        first = self.gpu.item(execution)
+        return tuple(range(first, first + self.work.need[self.node.item(execution)]))
 
     @property
     def makespan_s(self) -> float:
@@ -169,3 +177,9 @@ class Schedule:
         ended_s = np.full(len(self.work.requests), -np.inf)
         np.maximum.at(ended_s, self.work.request_of[self.node], self.end_s)
         return ended_s
+
+
+def rows_of(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of some columns as plain values, made in parts: all at once take ten times the memory."""
+    for begin in range(0, len(columns[0]), PART):
+        yield from zip(*(column[begin : begin + PART].tolist() for column in columns), strict=True)

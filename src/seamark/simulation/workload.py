@@ -71,7 +71,7 @@ class Workload:
 
     def name_of(self, node: int) -> tuple[Request, str]:
         """Return the request of a node, and the node's id in its workflow."""
-        request = int(self.request_of[node])
+        request = self.request_of.item(node)
         return self.requests[request], self.templates[request].workflow.nodes[node - self.first_node[request]].id
 
     def inputs_of(self, node: int) -> list[tuple[int, int]]:

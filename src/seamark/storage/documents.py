@@ -144,9 +144,9 @@ def write_rows(path: Path, noun: object, name: str) -> None:
     head = {each.name: encode(getattr(noun, each.name)) for each in fields(cast(Any, noun)) if each.name != name}
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         before = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}") + f',\n "{name}": ['
-        text_of = json.JSONEncoder(allow_nan=False).encode  # json.dumps makes one for each row
+        text_of = json.JSONEncoder(allow_nan=False, default=encode).encode  # json.dumps makes one for each row
         for row in getattr(noun, name):
-            file.write(f"{before}\n  {text_of(encode(row))}")
+            file.write(f"{before}\n  {text_of(row)}")
             before = ","
         file.write(("" if before == "," else before) + "\n ]\n}\n")
 

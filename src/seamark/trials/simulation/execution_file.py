@@ -14,7 +14,7 @@ from seamark.analysis.metrics.samples import DamagedError
 from seamark.analysis.schedule.execution_rows import METADATA_KEY, read_execution_table
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
-from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, changes_of, log_summary
+from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, add_optional, changes_of, log_summary
 from seamark.simulation.executions import Executions, executions_of
 from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.layout import Layout
@@ -161,7 +161,7 @@ def log_of_file(path: Path) -> ExecutionLog:
 
 def _logged(row: Mapping[str, Any]) -> LoggedExecution:
     fetch_s, gpu = row["fetch_s"], row["gpu"]
-    return LoggedExecution(
+    logged = LoggedExecution(
         request_id=row["request_id"],
         workflow_id=row["workflow"],
         node_id=row["node"],
@@ -177,9 +177,9 @@ def _logged(row: Mapping[str, Any]) -> LoggedExecution:
         waiting_time=row["taken_s"] - row["ready_s"],
         switch_time=fetch_s if row["fetch"] == "switch" else 0.0,
         load_time=fetch_s if row["fetch"] == "load" else 0.0,
-        transfer_time=row.get("transfer_s") or 0.0,
-        outcome=row.get("outcome") or COMPLETED,
     )
+    add_optional(logged, row.get("transfer_s") or 0.0, row.get("outcome") or COMPLETED)
+    return logged
 
 
 def read_executions(path: Path) -> tuple[pa.Table, SimulationFacts, Executions]:
