@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode
-from seamark.config.workflow_files import LARGEST_BYTES, load_document
+from seamark.config.json_source import LARGEST_BYTES, load_document
 from seamark.config.yaml_source import Item, Mistakes, read_text
 from seamark.errors import UserError, did_you_mean
 from seamark.model.queueing import Family

@@ -5,9 +5,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from json import decoder
+from pathlib import Path
 from typing import Any
 
-from seamark.config.yaml_source import DEEPEST, LARGEST_INTEGER, Item, Mistakes
+from seamark.config.yaml_source import (
+    DEEPEST,
+    LARGEST_INTEGER,
+    Item,
+    Mistakes,
+    holds_mapping,
+    read_text,
+    shown,
+    yaml_tree,
+)
+
+LARGEST_BYTES = 1_000_000_000
+MOST_PARTS = 50_000_000
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
@@ -33,6 +46,32 @@ class NoJsonError(ValueError):
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
         self.line = line
+
+
+def load_document(path: Path, mistakes: Mistakes, begin: Callable[[Mistakes], Rows] | None = None) -> Item | None:
+    """Return the mapping in a file that is JSON or YAML, whatever its name, or None after noting why there is
+    none. What `begin` returns takes the rows of a list in JSON."""
+    text = read_text(path, mistakes, LARGEST_BYTES)
+    if text is None:
+        return None
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            noted = Mistakes()
+            tree = json_tree(text, shown(path), noted, MOST_PARTS, begin and begin(noted))
+            mistakes.note(*noted.noted)
+            mistakes.passed_over.update({**noted.passed_over, **mistakes.passed_over})
+            return tree if holds_mapping(tree, mistakes) else None
+        except OverflowError:
+            mistakes.of_file(path, f"more than {MOST_PARTS} parts.", "out_of_limits")
+            return None
+        except NoJsonError as error:
+            if path.suffix == ".json":
+                text = f"not valid JSON: {error}. Correct it here or just above."
+                mistakes.of_file(path, text, "not_yaml", error.line)
+                return None
+    if begin is not None:
+        begin(mistakes)
+    return yaml_tree(text, path, mistakes, MOST_PARTS)
 
 
 def json_tree(text: str, file: str, mistakes: Mistakes, most_parts: int, rows: Rows | None = None) -> Item:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.decode import WRONG, decode
-from seamark.config.workflow_files import MOST_GPUS, load_document
+from seamark.config.json_source import load_document
+from seamark.config.workflow_files import MOST_GPUS
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
 from seamark.simulation.layout import (

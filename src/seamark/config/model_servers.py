@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
-from seamark.config.workflow_files import load_document
+from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.service import Value

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode
-from seamark.config.workflow_files import load_document
+from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Mistakes
 from seamark.errors import UserError, did_you_mean
 

@@ -1,20 +1,17 @@
 """Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 from seamark.config.decode import WRONG, decode, hints, is_mapping, known_keys
-from seamark.config.json_source import NoJsonError, Rows, json_tree
-from seamark.config.yaml_source import Item, Mistakes, holds_mapping, read_text, shown, yaml_tree
+from seamark.config.json_source import Rows, load_document
+from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import UserError, did_you_mean
-from seamark.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
+from seamark.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode, cycle_of
 
-LARGEST_BYTES = 1_000_000_000
-MOST_PARTS = 50_000_000
 MOST_GPUS = 100_000
 LARGEST_NUMBER = 1e15
 
@@ -107,32 +104,6 @@ def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> Item:
         else:
             mistakes.passed_over.setdefault(key, f"{entry.file}:{entry.line}")
     return replace(item, value={key: entry for key, entry in item.items() if key in allowed})
-
-
-def load_document(path: Path, mistakes: Mistakes, begin: Callable[[Mistakes], Rows] | None = None) -> Item | None:
-    """Return the mapping in a file that is JSON or YAML, whatever its name, or None after noting why there is
-    none. What `begin` returns takes the rows of a list in JSON."""
-    text = read_text(path, mistakes, LARGEST_BYTES)
-    if text is None:
-        return None
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            noted = Mistakes()
-            tree = json_tree(text, shown(path), noted, MOST_PARTS, begin and begin(noted))
-            mistakes.note(*noted.noted)
-            mistakes.passed_over.update({**noted.passed_over, **mistakes.passed_over})
-            return tree if holds_mapping(tree, mistakes) else None
-        except OverflowError:
-            mistakes.of_file(path, f"more than {MOST_PARTS} parts.", "out_of_limits")
-            return None
-        except NoJsonError as error:
-            if path.suffix == ".json":
-                text = f"not valid JSON: {error}. Correct it here or just above."
-                mistakes.of_file(path, text, "not_yaml", error.line)
-                return None
-    if begin is not None:
-        begin(mistakes)
-    return yaml_tree(text, path, mistakes, MOST_PARTS)
 
 
 def _system(tree: Item | None, mistakes: Mistakes) -> tuple[dict[str, Model | None], dict[str, Workflow | None]]:
@@ -328,20 +299,6 @@ def _end(edge: Item, key: str, nodes: Iterable[str], mistakes: Mistakes) -> str 
         _unknown(edge.value[key], "node of this workflow", name, nodes, mistakes)
         return None
     return str(name)
-
-
-def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
-    """Return the nodes of one cycle from the first that an edge names, which is repeated at the end, or nothing."""
-    sorter: TopologicalSorter[str] = TopologicalSorter()
-    for source, target in edges:
-        sorter.add(target, source)
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        circle = [str(node) for node in error.args[1][:-1]]
-        first = circle.index(next(source for source, _ in edges if source in circle))
-        return [*circle[first:], *circle[: first + 1]]
-    return []
 
 
 class _RequestRows:

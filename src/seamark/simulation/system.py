@@ -1,7 +1,8 @@
 """Nouns of a simulated system: models, workflows of nodes, and the requests that run them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 
@@ -93,3 +94,17 @@ class Requests:
 
     requests: tuple[Request, ...]
     begin: str | None = None
+
+
+def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
+    """Return the nodes of one cycle from the first that an edge names, which is repeated at the end, or nothing."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for source, target in edges:
+        sorter.add(target, source)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = [str(node) for node in error.args[1][:-1]]
+        first = circle.index(next(source for source, _ in edges if source in circle))
+        return [*circle[first:], *circle[: first + 1]]
+    return []

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seamark.config.workflow_files import LARGEST_BYTES
+from seamark.config.json_source import LARGEST_BYTES
 from seamark.config.workloads.recorded import JOB, RecordedWorkload, job_workflows, task_models
 from seamark.config.yaml_source import Mistakes, read_text
 from seamark.simulation.system import Request, Requests, System

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.config.workflow_files import LARGEST_BYTES, load_document, read_files, read_system
+from seamark.config.json_source import LARGEST_BYTES, load_document
+from seamark.config.workflow_files import read_files, read_system
 from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.workloads.samples import is_samples, read_samples
 from seamark.config.workloads.swf import is_swf, read_swf

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode, is_mapping
-from seamark.config.workflow_files import check_id, cycle_of, load_document
+from seamark.config.json_source import load_document
+from seamark.config.workflow_files import check_id
 from seamark.config.workloads.recorded import RecordedWorkload, task_model, task_models
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
-from seamark.simulation.system import Edge, Request, Requests, System, Workflow, WorkflowNode
+from seamark.simulation.system import Edge, Request, Requests, System, Workflow, WorkflowNode, cycle_of
 
 VERSIONS = ("1.5", "1.6")
 MOST_CORES = 100_000
