@@ -110,6 +110,7 @@ def test_a_summary_names_the_factors_that_have_one_start_for_each_level(folder):
     assert "each level of files is measured on one start of the server" in found["why_no_p"]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize(
     ("name", "content", "status"),
@@ -138,6 +139,7 @@ def test_a_missing_or_damaged_file_is_named_and_changes_nothing_else(folder, nam
     assert treatment["verdict"] == "SUSPECT", "fewer repetitions than planned"
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize(
     "content", [None, '{"histograms": {"response_ns": {}}}', "{}", '{"histograms": {}}', '{"histogra']

@@ -259,6 +259,7 @@ def test_more_offered_than_served_is_said_to_be_saturated(folder):
     assert document["errors"]["rate"] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_stable_queue_near_its_capacity_is_not_called_saturated(folder, seed):
     rng = np.random.default_rng(seed)
@@ -453,6 +454,7 @@ def test_percentiles_of_very_many_samples_come_from_the_histogram_and_say_so(fol
         assert document["latency_ms"][name] != approx(exact, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_row_groups_and_batches_do_not_change_a_figure(folder):
     sent, ended = one_user(np.random.default_rng(4).exponential(0.002, 6000))
     rows = samples_of(sent, None, ended)
@@ -719,6 +721,7 @@ def test_the_document_is_plain_json_without_nan(folder):
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
+@pytest.mark.slow
 def test_reading_holds_one_row_group_and_not_the_file(folder):
     due = np.arange(400_000) / 40_000
     write_samples(folder.samples, samples_of(due, None, due + 0.001), row_group=10_000)
@@ -729,6 +732,7 @@ def test_reading_holds_one_row_group_and_not_the_file(folder):
     assert most < 400_000 * 9 * 8 / 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate_rps", "is_saturated"), [(0.5, True), (0.05, False)])
 def test_a_simulated_cluster_that_is_offered_more_than_it_serves_is_saturated(folder, rate_rps, is_saturated):
     """One server of 10 s a request: it serves 0.1 a second, whatever arrives."""

@@ -84,6 +84,7 @@ def test_gaps_do_not_depend_on_how_the_file_is_cut(folder):
     assert sorted(gaps_ns.tolist()) == sorted(expected.tolist())
 
 
+@pytest.mark.slow
 def test_a_trial_of_streams_has_the_times_that_were_put_in(folder):
     count, tokens = 2000, 11
     due = np.arange(count) / 200.0

@@ -168,12 +168,14 @@ def false_names(folder, seeds, duration_s=20.0):
     return false, of
 
 
+@pytest.mark.slow
 def test_a_stall_in_which_forty_requests_were_due_is_named_in_short_loads_too(folder):
     named, of = named_of_stalls(folder, range(3), OPEN)
     assert of >= 15
     assert named >= of - 1
 
 
+@pytest.mark.slow
 def test_loads_that_only_vary_have_no_outage(folder):
     assert false_names(folder, range(1), duration_s=5.0)[0] == 0
 

@@ -81,6 +81,7 @@ def test_prometheus_reads_every_figure_of_metrics_json_in_base_units_and_no_othe
     assert one(series, "seamark_trial_info", status="ok", verdict=metrics.verdict, unit="replies") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR11")
 def test_a_name_has_one_help_and_one_type_for_all_trials(folder: TrialFolder) -> None:
     trial, metrics = measured(folder)

@@ -56,6 +56,7 @@ def folder(tmp_path):
     return ScenarioFolder(root=tmp_path / "s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.10, 0.16, 0.6])
 def test_a_trial_at_a_fraction_of_its_twins_is_suspect_in_terminal_table_and_report(folder, share):
     [treatment] = summed_up(folder, [0.001, 0.001 / share, 0.001])["treatments"]
@@ -82,11 +83,13 @@ def test_of_two_repetitions_that_differ_nothing_tells_which_is_odd(folder):
     assert treatment["trial_verdicts"] == ["SUSPECT", "SUSPECT"]
 
 
+@pytest.mark.slow
 def test_one_repetition_and_those_that_agree_have_nothing_against_them(folder):
     assert summed_up(folder, [0.001])["treatments"][0]["trial_verdicts"] == ["VALID"]
     assert summed_up(folder, [0.001, 0.0012, 0.0013])["treatments"][0]["by_twins"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_chunks", [1, 2, 3])
 def test_tokens_a_second_are_not_compared_with_chunks_a_second(folder, in_chunks):
     """Eight tokens come in each chunk; of one repetition the server did not count them."""

@@ -44,6 +44,7 @@ def warming_up(rng, ends_s, fold, shape="decay"):
     return due, took * np.where(due < ends_s, np.interp(due, [0, ends_s], [fold, 1.2]), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["decay", "line"])
 @pytest.mark.parametrize("ends_s", [2.0, 4.0])
 def test_a_start_up_is_cut_off_and_its_figures_are_kept(folder, ends_s, shape):
@@ -107,6 +108,7 @@ def bad_rows_cut_off(folder, seed):
     return kind, int((bad & (rows["due_ns"] < cut_ns)).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_an_outage_at_the_start_is_never_cut_off(folder, seed):
     kind, cut = bad_rows_cut_off(folder, seed)

@@ -270,6 +270,7 @@ def test_mean_and_p99_of_a_queue_are_those_of_theory(folder, utilisation, fixed,
     assert inside.all(), (middle, theory, error)
 
 
+@pytest.mark.slow
 def test_a_queue_near_its_capacity_is_not_measured_better_than_it_is(folder):
     settings = {"rate_rps": 900.0, "warmup_s": 2.0, "duration_s": 30.0}
     means = []

@@ -75,6 +75,7 @@ def test_without_any_measured_trial_history_says_what_measures_one(tmp_path, mon
     assert "no trial is measured yet" in str(outcome.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -100,6 +100,7 @@ def test_letters_that_an_encoding_lacks_become_the_nearest_of_ascii():
     assert nearest(UnicodeEncodeError("ascii", "–測", 0, 2, "ordinal")) == ("-?", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 def test_a_terminal_obeys_no_text_of_others_and_keeps_the_colours_of_its_tables():
     code = (

@@ -8,6 +8,7 @@ import pytest
 from seamark.cli.main import _lacks_memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kib", "words"),
     [

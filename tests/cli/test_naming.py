@@ -186,6 +186,7 @@ def test_an_objective_that_some_trial_can_have_is_planned(workload: str, here: P
     assert bench("plan", "tried.yaml", "--no-write").exit_code == 0
 
 
+@pytest.mark.slow
 def test_more_trials_than_are_planned_in_ten_seconds_are_refused_with_their_count(here: Path) -> None:
     levels = ", ".join(str(level) for level in range(1, 401))
     workload = f"{{service: 'null', concurrency: [{levels}], reply_bytes: [{levels}]}}"

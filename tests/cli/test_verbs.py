@@ -77,6 +77,7 @@ def test_completion_knows_the_verbs():
 LIBRARIES = "sys.exit(' '.join({'matplotlib', 'pandas', 'prometheus_client', 'seaborn'} & set(sys.modules)) or None)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

@@ -31,6 +31,7 @@ def test_the_committed_schema_is_the_generated_one(kind: str) -> None:
     assert committed == as_text(GENERATED[name]), "run: python -m seamark.config.json_schema"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_schema_is_valid_itself(kind: str) -> None:
     jsonschema.Draft202012Validator.check_schema(GENERATED[f"{kind}.schema.json"])

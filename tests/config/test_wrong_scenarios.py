@@ -130,6 +130,7 @@ def outcome(path: Path) -> tuple[str, ...]:
     return ()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL")
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_done_to_a_scenario_it_plans_or_says_what_is_wrong(seed: int, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_memory_does_not_grow_with_the_requests(
     assert many.reports[0].max_rss_bytes < 300e6
 
 
+@pytest.mark.slow
 def test_the_server_answers_health_and_counts_its_requests(port: int, tmp_path: Path) -> None:
     def counted() -> int:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:

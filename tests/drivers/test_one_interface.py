@@ -38,6 +38,7 @@ def bases_in(module: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E2")
 @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
 def test_the_driver_of_every_recipe_extends_the_kind_that_the_recipe_names(service: Service) -> None:
@@ -46,6 +47,7 @@ def test_the_driver_of_every_recipe_extends_the_kind_that_the_recipe_names(servi
     assert kind.__name__ in bases_in(module)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E2")
 @pytest.mark.parametrize("room", AFTER_THE_LOAD)
 def test_metrics_and_pictures_know_no_driver_and_no_server(room: str) -> None:

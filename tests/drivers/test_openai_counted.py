@@ -59,6 +59,7 @@ def test_what_the_server_counts_stands_and_only_its_first_chunk_is_counted():
     assert (decoder.units, decoder.first_units, decoder.counted) == (9, 3, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_tokens_of_any_servers_stream_are_those_of_a_full_parse(server):
     decoder = CountedStream(Forms(), 100_000, pairs)

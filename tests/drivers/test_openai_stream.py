@@ -71,6 +71,7 @@ def hold_against_a_full_parse(server: str, count: int, seed: int) -> None:
         check(random.choice(decoders), stream(server, random), random)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_counts_of_a_stream_are_those_of_a_full_parse(server):
     hold_against_a_full_parse(server, 400, seed=0)

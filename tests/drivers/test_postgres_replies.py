@@ -49,6 +49,7 @@ REPLIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-CLI03", "E-FR17")
 @given(data=st.data())
 @pytest.mark.parametrize("name", REPLIES)

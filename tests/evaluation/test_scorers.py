@@ -329,6 +329,7 @@ def test_a_scorer_of_the_users_own_has_answer_and_question(tmp_path, monkeypatch
     assert scored("own_scorer:score", "it is so", ("so",)) == {"score": 1}
 
 
+@pytest.mark.slow
 def test_scores_lie_between_0_and_1_for_any_answer() -> None:
     odd = [
         "",

@@ -82,6 +82,7 @@ def plan_of(*words):
     return code, parse(said, CapacityPlan)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14", "D8")
 def test_the_first_sentence_is_the_fewest_servers_with_their_probability(study):
     code, said = run(*ASKED)
@@ -115,6 +116,7 @@ def test_a_model_by_hand_is_planned_for(study, tmp_path, model, asked):
     assert not plan.layouts[plan.answer].chosen.outside
 
 
+@pytest.mark.slow
 def test_the_document_has_the_answer_the_question_and_every_number_that_was_judged(study):
     code, plan = plan_of(*ASKED, "--price", "price.yaml", "--confidence", "0.9")
     less = BreaksFirst(
@@ -256,6 +258,7 @@ def test_workers_that_a_setting_started_are_servers_of_a_plan(tmp_path):
         assert choice.layout.workers_per_replica == workers
 
 
+@pytest.mark.slow
 @pytest.mark.covers("D8")
 def test_kinds_of_gpu_without_a_fit_are_listed_and_not_guessed(study):
     code, plan = plan_of("--model", "llama-3.1-8b", *OF_LLAMA, "--gpus", "a100-80,v100-32", "--most-gpus", "4")
@@ -369,6 +372,7 @@ def test_a_service_without_a_setting_of_replicas_has_one_measured_with_its_share
     (study / "share.yaml").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL")
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -461,6 +465,7 @@ def test_a_wrong_prediction_in_a_scenario_is_one_line_with_its_place(study, tmp_
     assert "wrong.yaml:" in text
 
 
+@pytest.mark.slow
 def test_a_score_of_a_scenario_without_measured_trials_says_how_to_measure(study):
     run(*ASKED, "--verify", "unmeasured.yaml")
     code, said = run("--score", "unmeasured.yaml")
@@ -469,6 +474,7 @@ def test_a_score_of_a_scenario_without_measured_trials_says_how_to_measure(study
     (study / "unmeasured.yaml").unlink()
 
 
+@pytest.mark.slow
 def test_a_document_of_a_plan_is_json_alone_with_what_is_written_said_beside_it(study):
     code, said = run(*ASKED, "--verify", "json.yaml", "--format", "json")
     (study / "json.yaml").unlink()

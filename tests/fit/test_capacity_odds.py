@@ -122,6 +122,7 @@ def test_the_largest_uncertainty_is_the_source_without_which_the_verdict_is_sure
     assert source(draws=wide, between=0.001) == "parameters"
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_what_breaks_first_is_the_limit_that_was_set():
     """Each replica has one limit far below the others."""
@@ -142,6 +143,7 @@ def test_what_breaks_first_is_the_limit_that_was_set():
     assert part(replica(), tpot, replace(at, rate_rps=1.0)) == "steps"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [2, 3, 9])
 def test_repeats_of_a_plan_differ_as_those_of_the_fit_by_student(trials):
     """A spread that was estimated from few trials is unsure itself, so the tails are those of Student's t."""
@@ -172,6 +174,7 @@ def test_a_station_breaks_by_its_queue_or_by_its_service_time_alone():
     assert bottleneck(service, load(10), 4, [limit("latency_p95_s", 0.5)], 1) is None
 
 
+@pytest.mark.slow
 def test_the_largest_load_is_that_of_m_m_1():
     """A mean response of 50 ms with a service time of 10 ms belongs to a utilisation of 0.8."""
     objectives = [limit("latency_mean_s", 0.05)]

@@ -95,6 +95,7 @@ def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
     assert "12 trials" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -111,6 +112,7 @@ def test_requests_that_cannot_be_replayed_stay_out(tmp_path, monkeypatch, settin
     assert f"2 left out: {why}" in said
 
 
+@pytest.mark.slow
 def test_replies_in_one_piece_stay_out(tmp_path, monkeypatch):
     planted_replica_study(tmp_path, whole=True, concurrency=[1, 4], prompt_len=64)
     monkeypatch.chdir(tmp_path)
@@ -119,6 +121,7 @@ def test_replies_in_one_piece_stay_out(tmp_path, monkeypatch):
     assert "4 left out: its replies came in one piece" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "severity", "stays"),
     [
@@ -195,6 +198,7 @@ def test_a_load_that_ran_out_of_requests_counts_until_its_last_one(tmp_path):
         assert trial.figures["throughput_rps"] == pytest.approx(metrics["requests_per_s"], rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_same_load_of_another_scenario_is_left_out_with_it(tmp_path):
     folders = [planted_study(tmp_path / str(length_s), duration_s=length_s) for length_s in (12, 11)]
     [group] = fit_inputs([(read(folder.plan, Plan), folder) for folder in folders]).stations
@@ -202,6 +206,7 @@ def test_the_same_load_of_another_scenario_is_left_out_with_it(tmp_path):
     assert len({trial.treatment for trial in group.trials}) == 3
 
 
+@pytest.mark.slow
 def test_models_of_servers_that_differ_in_a_fixed_setting_have_names_that_tell_them_apart(tmp_path):
     folders = [planted_study(tmp_path / str(ms), ttft_ms=ms, rate_rps=[40, 80]) for ms in (5.0, 20.0)]
     found = fit_inputs([(read(folder.plan, Plan), folder) for folder in folders])

@@ -67,6 +67,7 @@ def test_a_server_without_gpus_has_no_kind_even_on_a_node_that_has_some(tmp_path
     assert gpu_of(plan, folder, trial) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "tokens"),
     [(None, 2048), ("a100-80", 2048), ("l40s-48", 2048), ("h100-80", 8192), ("h200-141", 8192), ("b200-192", 16384)],

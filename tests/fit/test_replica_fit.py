@@ -64,6 +64,7 @@ def test_a_closed_loop_is_replayed_as_the_literal_one(trials):
             assert said[name] == pytest.approx(value, rel=0.02), name
 
 
+@pytest.mark.slow
 def test_an_open_loop_is_predicted_from_closed_ones(trials):
     fitted = fit_replica(planted_replica_trials(spread=0.03, repeats=3), LIMITS, draws=40)
     assert fitted.between == pytest.approx(0.03, rel=0.6)
@@ -81,6 +82,7 @@ def test_more_than_a_replica_can_answer_is_overload(trials):
     assert predict_replica(fitted, held).overload
 
 
+@pytest.mark.slow
 def test_held_out_concurrencies_are_scored(trials):
     found = score(
         planted_replica_trials(spread=0.02, repeats=2, until_s=8),

@@ -27,6 +27,7 @@ def test_service_times_come_back_from_arrivals_and_ends(servers):
     assert service_times(later, servers, OVERHEAD_S) == pytest.approx(times_s[100:], abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_requests_of_the_warm_up_fill_the_queue_and_count_in_nothing_else():
     trials = []
@@ -123,6 +124,7 @@ def test_nothing_lies_outside_of_intervals_where_nothing_differs():
     assert np.mean([inside_of("constant", 0.0, seed) for seed in range(10)]) >= 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_stands_against_its_own_trials_and_a_stall_contradicts_it(kind):
     trials = planted(5, draw=KINDS[kind])
@@ -144,6 +146,7 @@ def test_ends_that_a_busy_machine_shows_late_contradict_no_constant_times():
     assert contradictions(fit_station(late, servers=1, draws=2), late) == ()
 
 
+@pytest.mark.slow
 def test_true_models_are_hardly_ever_contradicted():
     wrong = 0
     for seed in range(20):
@@ -152,6 +155,7 @@ def test_true_models_are_hardly_ever_contradicted():
     assert wrong <= 2
 
 
+@pytest.mark.slow
 def test_a_server_whose_speed_drifts_is_contradicted():
     trials = planted(6, loads=(0.2, 0.4, 0.6))
     slower = [
@@ -172,6 +176,7 @@ def scored(trials):
     )
 
 
+@pytest.mark.slow
 def test_held_out_treatments_are_scored_apart_inside_and_beyond_the_others():
     found = scored(planted(7, loads=(0.2, 0.5, 0.8), requests=1_500))
     rows = {(each.place, each.figure): each for each in found}
@@ -197,12 +202,14 @@ def test_what_no_station_explains_is_refused():
         scored(trials)
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_fits():
     trials = planted(10, requests=300)
     assert fit_station(trials, seed=3, draws=5) == fit_station(trials, seed=3, draws=5)
     assert fit_station(trials, seed=3, draws=5) != fit_station(trials, seed=4, draws=5)
 
 
+@pytest.mark.slow
 def test_requests_that_pass_each_other_choose_more_servers():
     trials = planted(11, draw=lognormal(MEAN_S, 1.0), servers=4, requests=600)
     assert fit_station(trials, draws=2).servers == 4

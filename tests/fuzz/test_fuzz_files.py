@@ -151,6 +151,7 @@ def test_whatever_a_recipe_holds_it_is_read_or_says_what_is_wrong(folder: Path, 
     fuzz(cases, act, examples, Harm(table="fuzzed recipes", counted=counted))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL")
 @many
 def test_whatever_a_site_holds_it_is_read_or_says_what_is_wrong(folder: Path, examples: int, counted: Any) -> None:

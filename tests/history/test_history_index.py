@@ -45,6 +45,7 @@ def test_a_row_has_figure_place_time_and_commit_of_its_trial(results):
     assert {each["run"] for each in rows if not each["kept"]} == {"present"}
 
 
+@pytest.mark.slow
 def test_an_update_in_part_gives_the_index_that_is_made_anew(results):
     first, _ = updated(results)
     assert (first.trials, first.read) == (12, 12)
@@ -66,6 +67,7 @@ def test_the_index_can_be_deleted_and_nothing_is_lost(results):
     assert updated(results)[1] == before
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"trial": 5}', "\x00\x01"])
 def test_damaged_metrics_are_listed_and_left_out_until_they_are_whole_again(results, text):
@@ -83,6 +85,7 @@ def test_damaged_metrics_are_listed_and_left_out_until_they_are_whole_again(resu
     assert len({row["folder"] for row in rows}) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"no database", b"", None])
 def test_a_damaged_or_outdated_index_is_made_again(results, content):
     _, before = updated(results)

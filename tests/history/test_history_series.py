@@ -32,6 +32,7 @@ def test_the_value_of_a_run_is_the_median_of_its_good_repetitions(tmp_path):
     assert one.judged == "no reference"
 
 
+@pytest.mark.slow
 def test_a_planted_step_is_found_between_its_two_commits(tmp_path):
     made = nights(tmp_path, STEP, users=(1, 4))
     for one in judged(tmp_path)[0]:
@@ -55,6 +56,7 @@ def test_what_else_changed_with_the_commit_is_named(tmp_path):
     assert one.changes[0].also_changed == ("seamark 0.1.0 -> 0.2.0",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "threshold", "said"),
     [(100, 0.05, "within"), (96, 0.05, "within"), (94, 0.05, "worse"), (106, 0.05, "better"), (94, 0.1, "within")],
@@ -203,6 +205,7 @@ def test_runs_on_two_partitions_of_a_cluster_are_two_series(tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR29")
 @pytest.mark.parametrize(
     ("bound_ms", "said"), [(2_000.0, "lower bound"), (3_010.0, "lower bound"), (4_000.0, "worse")]
@@ -218,6 +221,7 @@ def test_a_lower_bound_is_never_better_and_worse_only_past_the_threshold(tmp_pat
     assert len(failures(found, "worse")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends_ms", "said"),
     [((2_000.0, 2_500.0), "better"), ((2_500.0, 4_000.0), "range"), ((3_300.0, 4_000.0), "worse")],

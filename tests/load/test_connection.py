@@ -81,6 +81,7 @@ def slow_reader(sizes: list[int], seen: list[str]) -> socket.socket:
     return listening
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_pieces", [False, True], ids=["whole", "pieces"])
 @LOOPS
 def test_what_the_socket_does_not_take_at_once_follows_in_order(new_loop: Callable, in_pieces: bool) -> None:

@@ -37,6 +37,7 @@ def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
     assert "exit code 1" in raised.value.reason
 
 
+@pytest.mark.slow
 def test_a_hook_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     target = Target(settings={"sleep_s": 1}, data=tmp_path)
     with pytest.raises(PreparationError, match="did not end within"):

@@ -28,6 +28,7 @@ def pieces(data: bytes, at: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", [SIZED, CHUNKED, INTERIM], ids=["sized", "chunked", "interim"])
 @given(data=st.data())
 def test_a_reply_cut_anywhere_is_read_the_same(reply: bytes, data: st.DataObject) -> None:
@@ -42,6 +43,7 @@ def test_a_reply_cut_anywhere_is_read_the_same(reply: bytes, data: st.DataObject
         assert decoder.keep_alive
 
 
+@pytest.mark.slow
 @given(reply=st.binary(max_size=200))
 def test_bytes_that_are_not_http_never_raise(reply: bytes) -> None:
     decoder = HttpDecoder()
@@ -166,6 +168,7 @@ BABBLING = SIZED + b"!"
 SEVERAL = [SIZED, SAME_HEAD, LATER, LONGER, ILL, CLOSING, BABBLING, CHUNKED, INTERIM, EMPTY]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units_of", [None, words], ids=["counted", "read"])
 @given(replies=st.lists(st.tuples(st.sampled_from(SEVERAL), st.booleans()), min_size=2, max_size=12))
 def test_what_was_read_before_changes_nothing_of_how_a_reply_is_read(units_of, replies) -> None:

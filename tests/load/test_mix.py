@@ -64,6 +64,7 @@ def test_a_rare_class_comes_all_the_same() -> None:
     assert abs(counts.sum() - 8192) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR14")
 def test_bodies_of_a_mix_are_those_of_its_classes_own_drivers() -> None:
     made = mixed(OpenAi, target({"chat": CHAT, "search": SEARCH}, model="m"))

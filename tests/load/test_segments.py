@@ -73,6 +73,7 @@ def test_a_failure_while_writing_leaves_neither_a_part_nor_the_old_file_changed(
     assert [path.name for path in target.parent.iterdir()] == ["samples.parquet"]
 
 
+@pytest.mark.slow
 def test_ten_times_the_records_take_no_more_memory_to_gather(tmp_path: Path) -> None:
     peaks = []
     for count in (BLOCK * 150, BLOCK * 1500):

@@ -71,6 +71,7 @@ def test_merged_shards_equal_the_single_schedule_byte_for_byte(pattern: Pattern,
     assert merged.tobytes() == single.tobytes()
 
 
+@pytest.mark.slow
 def test_more_workers_than_a_block_has_arrivals_share_the_schedule_too() -> None:
     single, workers = all_of(RANDOM[0]), BLOCK + 500
     assert (

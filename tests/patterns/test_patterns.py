@@ -40,6 +40,7 @@ def test_a_pattern_has_the_rate_and_burstiness_its_name_promises(pattern: Patter
     assert pattern.gap_variation**2 == pytest.approx(cv2 or 1), "of even arrivals the bound"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -131,6 +132,7 @@ def test_every_burst_is_there_and_none_is_at_an_end_of_the_load() -> None:
     assert seen[:, :7].sum() + seen[:, 9:].sum() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amplitude", [0.0, 0.3, 0.99, 1.0])
 def test_diurnal_counts_follow_the_sine(amplitude: float) -> None:
     at_s = arrivals_s(Diurnal(rate_rps=500.0, amplitude=amplitude, period_s=60.0), 600.0)

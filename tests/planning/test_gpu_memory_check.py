@@ -105,6 +105,7 @@ def bench(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return in_process.bench(*words, cwd=root, WORK=str(root))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("D8", "E-VAL", "E-INT01")
 @pytest.mark.parametrize("words", [("plan",), ("submit",), ("export", "slurm")], ids=" ".join)
 def test_70b_on_one_gpu_of_40_gb_is_one_line_with_class_and_remedy_and_nothing_is_written(root, llama_70b, words):

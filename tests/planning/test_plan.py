@@ -306,6 +306,7 @@ def test_trials_of_a_deployment_are_planned_one_after_another() -> None:
     assert [trial.deployment for trial in found.trials] == [name for name in order for _ in range(6)]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR14")
 def test_blocks_are_shuffled_evenly_and_each_in_its_own_way() -> None:
     found = planned({"batch": tuple(range(1, 7))}, repetitions=600)
@@ -325,6 +326,7 @@ def test_the_order_of_levels_and_workloads_in_the_file_changes_nothing() -> None
     assert forth.deployments == back.deployments
 
 
+@pytest.mark.slow
 def test_a_plan_is_the_same_in_another_process() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/planning'); from test_plan import planned;"

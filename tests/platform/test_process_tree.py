@@ -25,6 +25,7 @@ with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
 """
 
 
+@pytest.mark.slow
 def test_the_first_signal_exits_after_the_clean_up_and_a_second_one_does_not_break_that_off():
     with subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "up\n"
@@ -35,6 +36,7 @@ def test_the_first_signal_exits_after_the_clean_up_and_a_second_one_does_not_bre
     assert process.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_an_ignored_signal_stays_ignored():
     nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-c", CODE]
     with subprocess.Popen(nohup, stdout=subprocess.PIPE, text=True) as process:

@@ -59,6 +59,7 @@ def test_both_ends_of_a_connection_count_the_same_bytes(listener: socket.socket)
         end.close()
 
 
+@pytest.mark.slow
 def test_a_connection_that_has_ended_still_counts_and_another_is_added(listener: socket.socket) -> None:
     traffic = Traffic([port_of(listener), port_of(listener)], "remote")
     first, second = connected(listener), connected(listener)

@@ -49,6 +49,7 @@ def texts_of(axis):
     return [axis.title, axis.xaxis.label, axis.yaxis.label, *shown, *axis.texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True], ids=["apart", "together"])
 @pytest.mark.parametrize("panels", [1, 2, 12])
 def test_no_label_lies_over_another_or_is_cut_off(panels, together):
@@ -66,6 +67,7 @@ def test_no_label_lies_over_another_or_is_cut_off(panels, together):
         assert min(axis.get_xlim()[0] for axis in axes) >= 0
 
 
+@pytest.mark.slow
 def test_the_picture_is_written(tmp_path):
     picture = front_picture([front(panel, together=False) for panel in range(12)], tmp_path)
     assert picture is not None

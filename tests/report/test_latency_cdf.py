@@ -93,6 +93,7 @@ def test_a_percentile_is_marked_where_the_tables_give_it(n, shares):
     assert marked(n) == shares
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR28")
 def test_too_few_requests_for_a_median_are_not_drawn_and_the_report_says_so(tmp_path):
     made = Made(

@@ -50,6 +50,7 @@ def without(document: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-CLI02")
 def test_a_document_is_printed_whatever_in_it_is_null_where_the_schema_allows_it(document):
     validator = jsonschema.Draft202012Validator(metrics_schema())

@@ -17,6 +17,7 @@ from seamark.storage.codec import decode
 from seamark.storage.documents import read_json
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path):
     results = make_results(tmp_path, services=SERVICES[1:2], fail=(), suspect=())
     summary = read_json(results / "summary.json")
@@ -55,6 +56,7 @@ def test_eighty_columns_still_show_the_verdict(tmp_path):
     assert text.count("VALID") + text.count("SUSPECT") == len(summary["treatments"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("origins", [("simulated", "simulated"), ("simulated", "measured")])
 def test_narrow_terminals_lose_what_matters_least_and_never_the_verdict(origins: tuple[str, str]) -> None:
     treatments = [
@@ -182,6 +184,7 @@ def test_the_reasons_of_a_run_are_counted_in_a_line() -> None:
     assert verdicts_text(decode({"treatments": rows, "verdicts": {"VALID": 2}}, Summary)) is None
 
 
+@pytest.mark.slow
 def test_whole_levels_that_only_one_service_has_stay_whole_in_summary_csv(tmp_path):
     results = make_results(tmp_path, services=SERVICES[2:4], repetitions=1, fail=(), suspect=(), telemetry=False)
     with (results / "summary.csv").open() as file:

@@ -53,6 +53,7 @@ def compare(seed):
             assert result.passed, (seed, result.problems, result.conflicts)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C5", "C6", "C7", "C9", "C13")
 def test_the_engine_agrees_with_a_literal_transcription_to_the_last_digit():
     for seed in range(QUICK):

@@ -53,6 +53,7 @@ def promised(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 @pytest.mark.parametrize("kind", ["free models", "fetched models", "several models", "unlike GPUs"])
 def test_no_node_starts_later_than_first_promised_where_estimates_are_exact(kind, promised):
@@ -69,6 +70,7 @@ def test_no_node_starts_later_than_first_promised_where_estimates_are_exact(kind
     assert count > 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fetched models", "several models", "unlike GPUs"])
 def test_reservations_that_cannot_be_kept_are_made_anew(kind):
     for seed in range(40):
@@ -111,6 +113,7 @@ def bits(mask):
     return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 @pytest.mark.parametrize("kind", ["free models", "fetched models", "several models", "unlike GPUs"])
 def test_schedules_are_as_from_a_list_of_all_intervals(kind, monkeypatch):

@@ -32,6 +32,7 @@ def written(path: Path, seed: int, policy: str = "baseline"):
     return schedule
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C11", "C12")
 def test_log_and_figures_of_a_file_are_those_of_the_schedule_to_the_last_digit(tmp_path):
     path = tmp_path / "executions.parquet"

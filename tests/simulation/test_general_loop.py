@@ -16,6 +16,7 @@ from seamark.simulation.world import End
 COLUMNS = ("node", "gpu", "held", "step", "ready_s", "taken_s", "start_s", "end_s", "fetch_s", "duration_s")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C5", "C14")
 @pytest.mark.parametrize("name", POLICIES)
 def test_in_a_virtual_world_the_schedule_is_that_of_the_fast_loop_to_the_last_digit(name):

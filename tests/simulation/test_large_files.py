@@ -5,6 +5,8 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seamark.config.workflow_files import read_files
 from seamark.errors import UserError
 from seamark.simulation.execution_log import execution_log
@@ -112,6 +114,7 @@ def read(folder: Path, row: str, before: str) -> set[str]:
         return {f"{part.path} in line {part.line}" for part in error.mistakes}
 
 
+@pytest.mark.slow
 def test_requests_that_are_read_fast_are_those_that_are_read_with_their_lines(tmp_path: Path) -> None:
     nodes = [{"id": "n0", "model": "m", "config_options": ["steps"]}, {"id": "n1", "model": "m"}]
     models = {"m": {"memory_gb": 8, "gpus_required": 1, "load_time_seconds": 5}}

@@ -10,6 +10,7 @@ import pytest
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to-simulate.md"
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_the_example_of_replicas_prints_what_the_page_says():
     blocks = r"```python\n(import numpy.*?)```\n\n```text\n(.*?)```"

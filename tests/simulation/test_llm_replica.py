@@ -105,6 +105,7 @@ def test_steps_in_closed_form_are_those_of_the_literal_loop_on_a_thousand_cases(
     assert (compare(range(QUICK, QUICK + CASES)) > CASES / 10).all()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 @pytest.mark.parametrize("router", ROUTERS)
 def test_routers_send_each_request_where_the_literal_loop_does(router):

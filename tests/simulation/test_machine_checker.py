@@ -153,6 +153,7 @@ def test_gpus_that_are_taken_before_data_are_there_are_named_where_transfers_ove
     assert any("before its data are there at" in line for line in problems(log))
 
 
+@pytest.mark.slow
 def test_whatever_stands_in_a_log_of_a_machine_is_a_line_and_no_exception():
     document = copy.deepcopy(CLEAN)
     document["summary"]["gpu_changes"] = [{"at_s": 8.0, "what": "removed", "gpus": [1]}]

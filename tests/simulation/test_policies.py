@@ -70,6 +70,7 @@ def taken(schedule):
 FREE = Machine(gpus=3, cold_load="free", switch_overhead_s=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_schedule_of_a_policy_passes_the_checker_and_no_bound_is_beaten(name):

@@ -67,6 +67,7 @@ def rows(work, cluster, policy, seed):
     return list(zip(*times, schedule.outcome, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_preemption_gives_the_schedule_of_its_rule_over_all_nodes():
     preempted = 0

@@ -110,6 +110,7 @@ def test_a_machine_file_of_equal_gpus_gives_the_schedule_of_that_many_gpus_in_ei
         assert fast.measured is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_policy_knows_when_gpus_will_leave_or_fail(name):
     form, compared = POLICIES[name], 0

@@ -117,6 +117,7 @@ def test_a_random_router_makes_each_server_a_queue_of_its_own():
     require_theory(waited_s.mean(axis=1), load / (1 - load))
 
 
+@pytest.mark.slow
 def test_routers_that_know_more_wait_less_under_the_same_requests():
     routers = ("random", "round-robin", "power-of-two", "least-loaded", "one-queue")
     waits = []

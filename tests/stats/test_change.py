@@ -80,6 +80,7 @@ def test_a_smooth_curve_is_a_change_though_what_a_step_leaves_of_it_is_autocorre
         assert change(curve + noise * np.random.default_rng(4).standard_normal(100)).p <= NOMINAL / 2
 
 
+@pytest.mark.slow
 def test_one_far_point_is_seldom_a_step():
     rng = np.random.default_rng(3)
     found = 0

@@ -28,6 +28,7 @@ def test_an_exact_quantile_is_the_smallest_value_with_enough_at_or_below_it(numb
     assert (numbers < found).sum() < q * len(numbers) + 1e-6
 
 
+@pytest.mark.slow
 @given(values, values, values)
 def test_merging_is_associative_commutative_and_the_same_as_counting_together(a, b, c):
     one, two, three = of(a), of(b), of(c)

@@ -61,6 +61,7 @@ def long_file(path: Path, steps: Mapping[int, float] | None = None) -> Path:
     return write(path, *lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps",
     [{}, {9_000: -600.0}, {9_000: 600.0}, {9_000: 3600.0, 9_001: -3600.0}, {20_000: -1500.0, 20_001: 1500.0}],

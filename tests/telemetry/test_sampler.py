@@ -60,6 +60,7 @@ def test_samples_come_at_the_interval_and_their_cost_with_them(tmp_path: Path):
     assert {row["source"] for row in written if row["name"] == "overhead_ratio"} == {"sampler"}
 
 
+@pytest.mark.slow
 def test_a_monitor_that_breaks_is_said_once_and_stops_no_other(tmp_path: Path):
     said: list[tuple[str, str]] = []
     sampler = Sampler(

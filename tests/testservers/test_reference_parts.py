@@ -33,6 +33,7 @@ def sojourns(kind: QueueKind, utilisation: float, count: int, seed: int = 1, ser
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR14")
 def test_an_mm1_queue_at_half_its_capacity_has_the_sojourn_times_of_theory() -> None:
     found = sojourns("mm1", 0.5, 300_000)
@@ -41,6 +42,7 @@ def test_an_mm1_queue_at_half_its_capacity_has_the_sojourn_times_of_theory() -> 
     assert np.percentile(found, 99) == pytest.approx(9.21, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("utilisation", "mean"), [(0.5, 1.5), (0.8, 3.0)])
 def test_an_md1_queue_waits_as_pollaczek_and_khinchine_say(utilisation: float, mean: float) -> None:
     found = sojourns("md1", utilisation, 300_000)
@@ -48,6 +50,7 @@ def test_an_md1_queue_waits_as_pollaczek_and_khinchine_say(utilisation: float, m
     assert found.min() == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_queue_of_several_servers_waits_as_erlang_says() -> None:
     """M/M/3 at 0.8: a request waits with probability 0.6472, and then 1 / (3 x 0.2) service times."""
     assert sojourns("mm1", 0.8, 400_000, servers=3).mean() == pytest.approx(1 + 0.6472 / 0.6, rel=0.04)

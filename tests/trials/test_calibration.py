@@ -110,6 +110,7 @@ def test_a_trial_at_four_fifths_of_its_clients_ceiling_is_client_bound(tmp_path,
     assert ("client_bound" in {reason["code"] for reason in document["reasons"]}) == marked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chunks_per_s", "joined_per_s", "marked"), [(1200, 1e6, True), (1300, 1e6, False)])
 @pytest.mark.parametrize("together", [False, True], ids=["apart", "joined"])
 def test_a_trial_of_streams_at_four_fifths_of_the_chunks_its_client_can_read_is_client_bound(

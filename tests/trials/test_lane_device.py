@@ -132,6 +132,7 @@ def no_driver() -> None:
     pytest.skip("this machine has a CUDA driver")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_driver")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize(("code", "problem"), [(0, None), (2, "CUDA_ERROR_OUT_OF_MEMORY")])
@@ -155,6 +156,7 @@ def test_a_process_of_its_own_tries_a_gpu_by_the_driver(
         require_gpus(pool_of("gpu", "0,1"), "mine")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("B2")
 def test_the_memory_of_a_gpu_is_seen_to_be_free_before_the_next_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """NVML lists a process for a while after its end; that of a neighbour, which lives, and foreign ids stay."""

@@ -107,6 +107,7 @@ def planned(root: Path, site: Mapping[str, Any], **environment: str) -> dict[str
         }
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR06")
 def test_a_scenario_is_the_same_trials_for_another_user_with_another_account_and_other_paths(tmp_path: Path) -> None:
     site = {"profile": "slurm", "partitions": {"gpu": {"nodes": 2, "cpus": 64, "mem_gb": 256, "gpus": 4}}}
@@ -146,6 +147,7 @@ def second(tmp_path: Path) -> Person:
     return Person.new(SECOND, tmp_path / "second")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR06", "E-VAL")
 def test_a_variable_that_is_not_set_is_named_with_every_path_of_it_and_no_folder_is_called_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

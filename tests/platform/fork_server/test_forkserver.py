@@ -95,6 +95,7 @@ def test_a_terminated_process_closes_what_it_has_open(forked: Callable[..., Fork
     assert (tmp_path / "ended").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_forked_process_ends_with_its_client(
@@ -117,6 +118,7 @@ def test_a_forked_process_is_spoken_to_over_its_standard_files(owner: int) -> No
         assert process.wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 def test_a_fork_server_ends_with_its_run_and_leaves_who_still_works(
     forked: Callable[..., Forked], owner: int, tmp_path: Path
@@ -133,6 +135,7 @@ def test_a_fork_server_ends_with_its_run_and_leaves_who_still_works(
     until(lambda: "State:\tZ" in state(server) or not state(server))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("B7")
 def test_jobs_of_lanes_have_the_fork_server_of_their_run(owner: int, tmp_path: Path) -> None:
     job = "import sys; from seamark.platform.fork_server.client import run; run('forked:tell', sys.argv[1:])"

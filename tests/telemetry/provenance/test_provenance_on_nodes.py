@@ -73,6 +73,7 @@ def test_a_node_that_was_lost_in_mid_trial_keeps_what_it_said_before():
     assert nodes["n1"] == NodeRecord(machine=machine, before=state, after=state)
 
 
+@pytest.mark.slow
 def test_a_node_prints_itself_as_one_line_of_json_and_nothing_else(tmp_path):
     command = [sys.executable, "-W", "error", "-m", "seamark.telemetry.provenance.node", f"data={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

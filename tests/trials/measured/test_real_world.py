@@ -170,6 +170,7 @@ def test_requests_arrive_at_their_time_stamps_on_the_real_clock_and_none_after_t
     assert "Processing request req_C" not in "\n".join(measured.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C2", "C6")
 def test_a_model_of_several_gpus_takes_its_window_and_waits_for_all_of_it():
     model = {"memory_gb": 1.0, "load_time_s": 10.0}

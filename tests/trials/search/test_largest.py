@@ -75,6 +75,7 @@ def inside(found: SearchResult, truth: float) -> bool:
     return (low is None or low <= truth) and (high is None or truth < high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "budget_s"), [("M/D/1, mean", 45), ("M/D/1, mean", 300), ("M/M/1, p99", 600)])
 def test_the_truth_lies_in_the_bracket_and_the_found_load_is_near_it(name, budget_s):
     queue, ratios, covered = QUEUES[name], [], 0
