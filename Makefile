@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SCENARIO ?= config/scenarios/quickstart.yaml
-WORKERS ?= 3
+WORKERS ?= 2
 SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 HERE := --ignore=tests/cluster
 SLOWEST := --durations=40 --durations-min=5

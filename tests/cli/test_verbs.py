@@ -143,7 +143,7 @@ def test_init_makes_a_study_that_plans(tmp_path):
     assert bench("init", "study", cwd=tmp_path).returncode == 0
     done = bench("plan", "-c", "config/scenarios/quickstart.yaml", cwd=tmp_path / "study")
     assert done.returncode == 0
-    assert "56 trials" in done.stdout
+    assert "36 trials" in done.stdout
     assert (tmp_path / "study" / "results" / "quickstart" / "plan.json").exists()
 
 

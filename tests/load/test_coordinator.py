@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import load_worker, load_workers
 
 from seamark.load.coordinator.coordinator import LoadError, run_load
 from seamark.load.workers.assignment import LoadJob
@@ -20,10 +21,6 @@ from seamark.model.sample import Failure
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.services
-
-
-def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "seamark.load" in " ".join(child.cmdline())]
 
 
 @pytest.mark.covers("E-FR25")
@@ -46,7 +43,7 @@ def test_a_killed_shard_leaves_the_others_and_is_counted(
 
     def kill_one() -> None:
         if running_s() > 1.5 and not killed:
-            victim = next(child for child in children() if child.cmdline()[-1] == "1")
+            victim = load_worker("1")
             killed.append(victim.pid)
             victim.kill()
 
@@ -105,7 +102,7 @@ def test_an_exception_in_the_parent_leaves_no_worker_behind(
 
     def fail() -> None:
         if running_s() > 0.2:
-            seen.extend(children())
+            seen.extend(load_workers())
             raise RuntimeError("lease lost")
 
     with pytest.raises(RuntimeError, match="lease lost"):
@@ -159,7 +156,7 @@ def test_a_worker_that_is_never_ready_stops_the_load(null_server: Callable, tmp_
             run_load(job, None, tmp_path / "parts")
     finally:
         os.kill(with_listener_only.process.pid, signal.SIGCONT)
-    assert not children()
+    assert not load_workers()
 
 
 @pytest.mark.covers("E-CLI05")

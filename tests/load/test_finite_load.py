@@ -6,8 +6,8 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
+from processes import load_worker
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
@@ -164,7 +164,7 @@ def test_a_worker_that_dies_ends_the_load_and_the_next_one_does_the_rest(
 
     def kill_one() -> None:
         if not killed and segment.exists() and segment.stat().st_size > 1000:
-            victim = next(child for child in psutil.Process().children() if child.cmdline()[-1] == "1")
+            victim = load_worker("1")
             killed.append(victim.pid)
             victim.kill()
 

@@ -2,17 +2,13 @@
 
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import load_workers
 
 from seamark.load.coordinator.coordinator import PreparationError, run_preparation
 from seamark.load.driver import Target
 
 HERE = Path(__file__).parent
-
-
-def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "seamark.load" in " ".join(child.cmdline())]
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +38,7 @@ def test_a_hook_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     target = Target(settings={"sleep_s": 1}, data=tmp_path)
     with pytest.raises(PreparationError, match="did not end within"):
         run_preparation("populate", "odd_drivers", target, 1, None, timeout_s=0.5)
-    assert not children()
+    assert not load_workers()
 
 
 def test_a_hook_is_ended_when_the_deployment_is_given_up(tmp_path: Path) -> None:

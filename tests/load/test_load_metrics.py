@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
+from processes import load_worker
 
 from seamark.analysis.metrics import DerivedMetrics as Figures
 from seamark.analysis.metrics import derive_metrics
@@ -98,8 +98,7 @@ def test_the_rest_of_a_killed_shards_schedule_is_lost_and_counted(
 
     def kill_one() -> None:
         if running_s() > 0.5 and not killed:
-            workers = [child for child in psutil.Process().children() if child.cmdline()[-1:]]
-            victim = next(child for child in workers if child.cmdline()[-1] == "1")
+            victim = load_worker("1")
             killed.append(victim.pid)
             victim.kill()
 

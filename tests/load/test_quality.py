@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import load_worker
 
 pytestmark = pytest.mark.services
 DRIVER = {"driver": "late_driver:Late", "workers": "threads", "shards": 3, "concurrency": 3, "requests": 3}
@@ -25,7 +25,7 @@ def test_quality_is_asked_also_when_another_worker_died(load: Callable, tmp_path
     def kill_the_last() -> None:
         if (tmp_path / "ended-0").exists() and not (tmp_path / "killed").exists():
             (tmp_path / "killed").touch()
-            next(child for child in psutil.Process().children() if child.cmdline()[-1:] == ["2"]).kill()
+            load_worker("2").kill()
 
     measured = load(**DRIVER, duration_s=0.2, on_tick=kill_the_last)
     assert measured.outcome.died == 1

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
+from processes import load_worker
 
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.engine.schedule_share import due_requests_of_lost
@@ -208,8 +208,7 @@ def test_a_killed_worker_was_to_send_as_many_turns_as_the_other_of_its_kind(
 
     def kill_one() -> None:
         if running_s() > 1.2 and not killed:
-            workers = [child for child in psutil.Process().children() if child.cmdline()[-1:]]
-            victim = next(child for child in workers if child.cmdline()[-1] == "1")
+            victim = load_worker("1")
             killed.append(victim.pid)
             victim.kill()
 

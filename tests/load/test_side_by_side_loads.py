@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from processes import load_workers
 
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, LoadOutcome, NamedLoad, run_load, run_loads
 from seamark.load.coordinator.outcome import sent_until_s
@@ -72,10 +73,6 @@ def samples(outcome: LoadOutcome) -> Any:
     return np.sort(read_segments(outcome.segments), order="sent_ns")
 
 
-def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "seamark.load" in " ".join(child.cmdline())]
-
-
 @pytest.mark.services
 def test_all_loads_have_one_epoch_and_each_its_own_files_and_counters(named: Callable, null_server: Callable) -> None:
     ticks: list[int] = []
@@ -94,7 +91,7 @@ def test_all_loads_have_one_epoch_and_each_its_own_files_and_counters(named: Cal
         assert outcome.client_csv.read_text().count("cpu_ratio") >= 1
         assert (outcome.sent_until_s, outcome.aborted, outcome.died) == (1.0, None, 0)
     assert 3 < len(ticks) < 1000, "it waits for its workers, and does not spin"
-    assert not children()
+    assert not load_workers()
 
 
 @pytest.mark.services
@@ -122,7 +119,7 @@ def test_a_lost_worker_thins_its_own_load_only(named: Callable) -> None:
 
     def kill_one() -> None:
         if runs(whole) and not killed and (broken.parts / "worker-1.samples").exists():
-            marks = {child.pid: child for child in children() if child.cmdline()[-1] == "1"}
+            marks = {child.pid: child for child in load_workers() if child.cmdline()[-1] == "1"}
             [(pid, victim)] = marks.items()
             killed.append(pid)
             victim.kill()
@@ -217,7 +214,7 @@ def test_a_load_that_cannot_begin_is_named_and_ends_all(named: Callable, bad_fir
     with pytest.raises(LoadError, match=r"^bad: worker 0: ValueError: no such index: /nowhere") as raised:
         run_loads(loads if bad_first else loads[::-1])
     assert raised.value.load == "bad"
-    assert not children()
+    assert not load_workers()
     with pytest.raises(LoadError, match=r"^worker 0: ValueError"):
         run_load(loads[0].job, None, loads[0].parts)
 
@@ -226,7 +223,7 @@ def test_a_load_that_cannot_begin_is_named_and_ends_all(named: Callable, bad_fir
 def test_a_tick_that_ends_a_load_before_the_clock_ends_all(named: Callable) -> None:
     with pytest.raises(LoadError, match=r"^second: lease lost"):
         run_loads([named("first"), named("second", on_tick=lambda: "lease lost")])
-    assert not children()
+    assert not load_workers()
 
 
 @pytest.mark.services
@@ -237,7 +234,7 @@ def test_an_exception_in_mid_load_leaves_no_worker_of_any_load(named: Callable, 
 
     def fail() -> None:
         if runs(first) and runs(second):
-            seen.extend(children())
+            seen.extend(load_workers())
             raise error("enough")
 
     second = named("second", SLEEPING, sleep_s=0.01, duration_s=60.0, on_tick=fail)

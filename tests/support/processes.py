@@ -4,9 +4,11 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 END_S = 10.0
 Value = TypeVar("Value")
@@ -51,6 +53,21 @@ def eventually(true: Callable[[], object], within_s: float = 10.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def load_workers() -> list[psutil.Process]:
+    """Return the live processes of loads that this process has started."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # one that has ended, and nobody has waited for
+            if "seamark.load" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+def load_worker(number: str) -> psutil.Process:
+    """Return the worker of a load that has this number."""
+    return next(child for child in load_workers() if child.cmdline()[-1] == number)
 
 
 def autogroup(pid: int) -> int:
