@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 from shipped import SITES
+from study_folder import StudyFolder
 
+from seamark.cli.submit import take_over
 from seamark.config.read import read_site
 from seamark.errors import UserError
 from seamark.planning.study import Study
@@ -92,3 +94,18 @@ def test_the_profile_of_the_site_is_named_and_what_is_asked_comes_last(tmp_path)
 )
 def test_a_program_with_snakemake_among_its_arguments_is_no_run(words, is_run):
     assert _is_snakemake(words) is is_run
+
+
+def test_an_environment_that_an_interrupted_run_left_is_no_work_of_its_own(tmp_path: Path) -> None:
+    """Snakemake would make an incomplete record again, and nothing of what waits for it."""
+    study = Study.at(StudyFolder.new(tmp_path / "study").root, scenario="config/scenarios/try.yaml")
+    record = study.results / ".environments" / "postgres-0123456789ab.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    take_over(study)
+    assert record.exists(), "no run was interrupted"
+    mark = study.root / ".snakemake" / "incomplete" / "cmVzdWx0cw=="
+    mark.parent.mkdir(parents=True)
+    mark.write_text("{}")
+    take_over(study)
+    assert not record.exists()

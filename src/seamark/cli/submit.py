@@ -215,6 +215,8 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
         console.print(_retry_command(study), markup=False, highlight=False, soft_wrap=True)
     if code != 0:
         raise SiteError(*_causes(study, log, after))
+    if not extra and after.count("ok") + len(after.failed) < len(after.states):
+        raise SiteError(_kept(after))
     return 1 if after.failed or (gate is not None and not gate.passed) else 0
 
 
@@ -246,6 +248,10 @@ def take_over(study: Study) -> None:
     dispatcher.forget_losses(study.root)
     for note in _failed_environments(study):
         note.unlink(missing_ok=True)
+    if any((study.root / ".snakemake" / "incomplete").glob("*")):
+        # Snakemake would make such a record again, and nothing that waits for it, as its age is not looked at there
+        for record in study.results.glob(".environments/*.json"):
+            record.unlink(missing_ok=True)
 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> int:
@@ -416,6 +422,10 @@ def _failed_environments(study: Study) -> list[Path]:
     return sorted(study.results.glob(".environments/*.failed"))
 
 
+def _kept(after: Progress) -> str:
+    return f"{after.count('ok')} of {counted(len(after.states), 'trial')} are measured. Submit again for the rest."
+
+
 def _causes(study: Study, log: Path, after: Progress) -> list[str]:
     """Return why a run ended early: losses of the batch system, jobs that broke off, else the end of Snakemake's
     log."""
@@ -423,7 +433,7 @@ def _causes(study: Study, log: Path, after: Progress) -> list[str]:
         return [
             f"{log.parent}: no space left on this file system. Free some space, then submit again; nothing is lost."
         ]
-    kept = f"{after.count('ok')} of {counted(len(after.states), 'trial')} are measured. Submit again for the rest."
+    kept = _kept(after)
     deployments = [deployment.id for deployment in study.plan.deployments]
     causes = [note.read_text(encoding="utf-8", errors="replace") for note in _failed_environments(study)]
     if causes := [*causes, *dispatcher_of(study.site).losses(study.root, deployments)]:

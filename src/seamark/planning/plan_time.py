@@ -31,8 +31,8 @@ class Span:
 
 NOTHING = Span(least=0.0, typical=0.0, most=0.0)
 AROUND_TRIAL = Span(least=0.2, typical=0.4, most=3.0)
-"""Overhead of a trial beside its load: workers, samples, records. 56 trials of quickstart took 0.18 to 0.48 s on two
-idle cores; 6 of vectors_milvus_local 1.4 to 4.9 s, except one, on the same cores with seven times the work."""
+"""Overhead of a trial beside its load: workers, samples, records. 56 trials of a quickstart took 0.18 to 0.48 s on
+two idle cores; 6 of vectors_milvus_local 1.4 to 4.9 s, except one, on the same cores with seven times the work."""
 AROUND_DEPLOYMENT = Span(least=1.0, typical=2.5, most=6.0)
 """Overhead of a deployment beside start and data: supervisor, idle check, Snakemake jobs. 1.5 to 3 s in
 quickstart."""
@@ -51,7 +51,7 @@ RUN = Span(least=8.0, typical=15.0, most=45.0)
 """Overhead of a run: Snakemake's start, calibration of the client if missing, summary and report. 14 s in quickstart,
 30 s in vectors_milvus_local on busy cores."""
 REPORT_OF_TREATMENT = Span(least=0.1, typical=0.3, most=0.7)
-"""Metrics and figures: 8 s for the 28 treatments of quickstart on two idle cores."""
+"""Metrics and figures: 8 s for 28 treatments of five services on two idle cores."""
 ENVIRONMENT = Span(least=1.0, typical=8.0, most=100.0)
 """Creation of an environment: 1 to 3 s in quickstart from a warm package cache, minutes with a slow download."""
 SEARCH_LEAST, SEARCH_TYPICAL = 0.1, 0.5
