@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from forked_answers import TRANSFORMERS
+
 from seamark.drivers.openai.models import write_tiny
 from seamark.drivers.openai.prompts import WORDS
 from seamark.drivers.openai.requests import FIRST_ID, LAST_ID
 
-PRELOADED = ("transformers.models.llama.modeling_llama", "transformers.models.auto.tokenization_auto")
-"""Imported before a question is asked."""
+PRELOADED = TRANSFORMERS
 
 
 def versions() -> Any:

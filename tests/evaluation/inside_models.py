@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import torch
+from forked_answers import TRANSFORMERS
 from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from seamark.attention.attend import Attended, attend
@@ -18,8 +19,7 @@ from seamark.attention.known_reader import write_known_reader, write_random_mode
 from seamark.attention.method import Method, read_method
 from seamark.attention.needle_words import FILLERS, needle_keys, needle_values
 
-PRELOADED = ("transformers.models.llama.modeling_llama", "transformers.models.auto.tokenization_auto")
-"""Imported before a question is asked."""
+PRELOADED = TRANSFORMERS
 KEYS = 16
 DENSE = Method(name="dense")
 

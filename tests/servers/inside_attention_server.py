@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ("transformers.models.llama.modeling_llama", "transformers.models.auto.tokenization_auto")
-"""Imported before a question is asked."""
+from forked_answers import TRANSFORMERS
+
+PRELOADED = TRANSFORMERS
 VOCABULARY = 400
 """Of a byte-level BPE: any text can be written, and words are several tokens."""
 SYLLABLES = [consonant + vowel for consonant in "bdklmnprst" for vowel in "aeiou"]

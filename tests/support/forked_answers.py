@@ -12,6 +12,8 @@ import sys
 import traceback
 
 LONGEST_S = 300
+TRANSFORMERS = ("transformers.models.llama.modeling_llama", "transformers.models.auto.tokenization_auto")
+"""What a module that asks models names in PRELOADED."""
 
 
 def main(argv: list[str]) -> int:
