@@ -168,17 +168,11 @@ def _told(module: str) -> None:
 
 def _require_address_space(words: list[str]) -> None:
     """Raise SiteError if a verb would end for lack of memory after it has measured."""
-    limit, least = (
-        resource.getrlimit(resource.RLIMIT_AS)[0],
-        LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1),
-    )
-    if (
-        words[:1]
-        and words[0] in DERIVE
-        and not {"-h", "--help"} & {*words}
-        and limit != resource.RLIM_INFINITY
-        and limit < least
-    ):
+    if not words or words[0] not in DERIVE or {"-h", "--help"} & {*words}:
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    least = LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1)
+    if limit != resource.RLIM_INFINITY and limit < least:
         needs = f"needs {least >> 20:,} MiB of addresses, and `ulimit -v` allows {limit >> 20:,} MiB"
         raise SiteError(f"memory: `bench {words[0]}` {needs}. Raise it: `ulimit -v unlimited`.")
 

@@ -75,10 +75,12 @@ def record_of(
 def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
     """Return a load's record with the counters of its workers, whose errors stand there once for all."""
     errors: dict[str, ErrorsSeen] = {}
-    for code, seen in ((code, seen) for report in outcome.reports for code, seen in (report.errors or {}).items()):
-        before = errors.get(code)
-        words = redacted_text(seen.words) if before is None else before.words
-        errors[code] = replace(seen, count=seen.count + (before.count if before else 0), words=words)
+    for report in outcome.reports:
+        for code, seen in (report.errors or {}).items():
+            if (before := errors.get(code)) is None:
+                errors[code] = replace(seen, words=redacted_text(seen.words))
+            else:
+                errors[code] = replace(seen, count=before.count + seen.count, words=before.words)
     return replace(
         record,
         scheduled=outcome.scheduled,

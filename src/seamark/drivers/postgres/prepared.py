@@ -72,8 +72,10 @@ class _Session:
             while True:
                 data = receive(READ_BYTES)
                 if feed(data):
+                    if not replies.failure:
+                        return GOOD
                     error = replies.error and in_words(*replies.error)
-                    return GOOD if not replies.failure else Reply(units=0, failure=replies.failure, error=error)
+                    return Reply(units=0, failure=replies.failure, error=error)
                 if not data:
                     raise ConnectionResetError("the server ended the connection")
 

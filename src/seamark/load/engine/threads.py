@@ -345,15 +345,17 @@ class User(threading.Thread):
         """Return the function that makes a request, by a session or, if there is none, by a new one."""
         if session is None:
             return self._first_call
-        if not self._traced:
-            return session.call if self._load.max_tries == 1 else self._tried(session.call)
+        call = self._with_trace(session) if self._traced else session.call
+        return call if self._load.max_tries == 1 else self._tried(call)
+
+    def _with_trace(self, session: Session) -> Callable[[Body], Reply]:
         traced, in_flight = cast(TracedSession, session).call_traced, self.claims
 
         def call(body: Body) -> Reply:
             claim = in_flight[-1:]  # empty for a request that was written off in this moment
             return traced(body, claim[0][0]) if claim else session.call(body)
 
-        return call if self._load.max_tries == 1 else self._tried(call)
+        return call
 
     def _tried(self, call: Callable[[Body], Reply]) -> Callable[[Body], Reply]:
         """Return a function that makes a request up to `max_tries` times while it fails by a conflict with others, as

@@ -62,8 +62,7 @@ class WorkerReport(WorkerPlace):
     outlived the load; `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`:
     streams were open for so long after their last content, together; `asked_units`: what good replies with counted
     units were to have of them, together, 0 where requests ask for none; `stalls_ns` are times from and until which
-    its loop stood still; `errors` are those of the
-    service by its own code.
+    its loop stood still; `errors` are those of the service by its own code.
 
     `ran_out_s` is when its requests, trace or items had run out, since the start of load: in a closed loop the first
     time that a user had nothing left to send, in an open loop the last send, of a program its end. None if they
