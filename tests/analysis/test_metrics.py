@@ -141,7 +141,9 @@ def test_warm_up_is_in_no_figure_but_the_whole_run(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("duration_s", "parts"), [(0.5, 50), (2.0, 100), (30.0, 100), (600.0, 100)])
+@pytest.mark.parametrize(
+    ("duration_s", "parts"), [(0.5, 50), (2.0, 100), (30.0, 100), pytest.param(600.0, 100, marks=pytest.mark.sweep)]
+)
 def test_steady_state_is_judged_over_equal_parts_and_the_rule_says_so(folder, duration_s, parts):
     sent, ended = one_user(np.full(int(duration_s * 1000), 0.001))
     state = measured(folder, samples_of(sent, None, ended), {"duration_s": duration_s})["steady_state"]

@@ -140,6 +140,7 @@ def test_replies_that_are_all_errors_end_with_1_and_are_named(echo, tmp_path):
     assert "by hand: 'HTTP/1.1 404 Not Found'" in done.stderr
 
 
+@pytest.mark.sweep
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02")
 def test_https_is_spoken_and_a_certificate_nobody_vouches_for_is_refused(echo, tls_front, tmp_path):
@@ -312,7 +313,7 @@ pulses = PatternKind(make=make, reads=("concurrency",), rate="changing", setting
 """
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.covers("E-CLI02")
 def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(tmp_path, echo):
     (tmp_path / "my_patterns.py").write_text(PULSES)
@@ -382,7 +383,7 @@ def test_a_mistake_is_one_line_with_its_remedy(tmp_path, words, said):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.covers("E-CLI02")
 def test_a_warm_up_of_auto_makes_the_load_a_quarter_longer_and_cuts_no_more_than_that(tmp_path, echo):
     done = bench_load(

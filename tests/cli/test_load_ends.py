@@ -64,7 +64,9 @@ def bench_load(folder: Path, *words: object, **environment: str) -> "subprocess.
 @pytest.mark.services
 @pytest.mark.slow
 @pytest.mark.covers("E-CLI02")
-@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", *(pytest.param(each, marks=pytest.mark.sweep) for each in ("utf-8", "ascii"))]
+)
 def test_an_open_loop_of_few_requests_prints_its_figures_in_any_locale(tmp_path, encoding):
     with ephemeral_server("seamark.testservers.null") as port:
         words = ("--pattern", "constant", "--rate", 1, "--duration", 3)

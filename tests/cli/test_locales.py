@@ -73,7 +73,7 @@ def test_verbs_that_only_look_print_in_any_locale(study, encoding):
 
 @pytest.mark.slow
 @pytest.mark.covers("E-FR12")
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", ["latin-1", pytest.param("ascii", marks=pytest.mark.sweep)])
 def test_a_summary_with_withheld_percentiles_is_printed_and_its_report_is_utf8(study, encoding, tmp_path):
     make_results(study / "results", scenario="letters", services=SERVICES[4:], repetitions=1)
     code = (

@@ -60,6 +60,7 @@ def inside(study: Boxed) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR05", "E-FR08", "E-FR21", "E-MR02")
 def test_snakemake_runs_loads_in_their_image_and_servers_outside_and_meta_says_so(boxes: Boxed) -> None:
     boxes.site(jobs=True)

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.cluster
 SCENARIO = "config/scenarios/try.yaml"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E1", "E-FR05", "E-MLX02", "E-AC05")
 def test_a_job_of_slurm_serves_and_loads_in_images_that_were_there_before_it(
     apptainer: None, on_slurm: SlurmStudy, tmp_path: Path

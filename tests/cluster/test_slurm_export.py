@@ -134,6 +134,7 @@ def exported(cluster: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., 
         process.kill()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03", "E-CLI01", "E-MR08")
 def test_exported_scripts_measure_every_trial_once_and_nothing_is_left_for_snakemake(
     exported: Callable[..., Submitted],
@@ -172,7 +173,7 @@ def test_exported_scripts_measure_every_trial_once_and_nothing_is_left_for_snake
     "how",
     [
         pytest.param([], id="scancel"),
-        pytest.param(["--batch", "--signal=TERM"], id="time-is-up", marks=pytest.mark.sweep),
+        pytest.param(["--batch", "--signal=TERM"], id="time-is-up"),
     ],
 )
 def test_a_job_that_is_cut_short_leaves_finished_trials_and_no_process_and_the_next_goes_on(

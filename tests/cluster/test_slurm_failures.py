@@ -222,6 +222,7 @@ def test_a_controller_that_restarts_and_a_node_that_dies_end_no_run(study: Slurm
     assert_whole(study, before, trials=2)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04", "E-VAL", "E-MLX01")
 def test_a_job_that_slurm_refuses_or_holds_for_ever_ends_the_run_with_the_reason(study: SlurmStudy) -> None:
     write(study, "brief", 1)

@@ -13,6 +13,7 @@ from study_folder import NO_PAGES, StudyFolder
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B1", "B8")
 def test_lanes_share_out_the_gpus_of_a_job_of_a_whole_node(on_slurm: SlurmStudy) -> None:
     workload = {"concurrency": 1, "delay_ms": [1, 2, 3, 4, 5, 6]}

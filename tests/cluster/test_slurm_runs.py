@@ -137,6 +137,7 @@ def gpus_seen(study: SlurmStudy) -> dict[str, str]:
     return seen
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR04", "E-MLX01", "D5")
 def test_deployments_that_share_a_node_each_have_gpus_of_their_own(on_slurm: SlurmStudy) -> None:
     on_slurm.write_site(deployments_per_job=2, placement="share", pinning="none")

@@ -177,7 +177,7 @@ def test_a_persistent_server_over_two_nodes_is_one_job_that_a_scenario_measures_
 
 @pytest.mark.sweep
 @pytest.mark.covers("E-SVR06", "E-NFR04")
-@pytest.mark.parametrize("how", ["scancel", pytest.param("part", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("how", ["scancel", "part"])
 def test_nothing_is_left_on_either_node_of_a_persistent_server_that_is_ended_by_force(
     study: StandingStudy, over_two: dict[str, Any], how: str
 ) -> None:

@@ -118,8 +118,8 @@ def test_a_triton_that_runs_already_is_measured_by_its_address_alone(tmp_path: P
     assert endpoint.ports == {"http": served.endpoint["ports"]["http"]}
 
 
+@pytest.mark.sweep
 @pytest.mark.services
-@pytest.mark.slow
 def test_a_milvus_that_runs_already_is_measured_by_its_address_alone(tmp_path: Path):
     with serving("milvus", tmp_path / "server") as served:
         site = {"address": f"127.0.0.1:{served.endpoint['ports']['main']}"}

@@ -97,6 +97,7 @@ def test_a_request_made_by_us_costs_the_client_less_than_the_sdks_own(flat):
     assert ours_s < theirs_s
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR22", "E-FR23")
 def test_hnsw_on_the_golden_data_has_the_recall_of_the_same_graph_in_faiss(flat):
     facts = asked(flat, "populated", {**GOLDEN, "index": "hnsw"}, seed=0)
@@ -106,6 +107,7 @@ def test_hnsw_on_the_golden_data_has_the_recall_of_the_same_graph_in_faiss(flat)
     assert recalls == pytest.approx([0.399, 0.866, 0.987], abs=0.04)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 def test_a_killed_server_ends_its_load_with_recorded_failures_only(flat, tmp_path):
     """The last one: nothing answers after it."""

@@ -77,6 +77,7 @@ def test_the_counts_of_a_stream_are_those_of_a_full_parse(server):
     hold_against_a_full_parse(server, 400, seed=0)
 
 
+@pytest.mark.sweep
 @pytest.mark.services
 @pytest.mark.covers("E-FR20")
 @pytest.mark.parametrize("server", SERVERS)

@@ -39,6 +39,7 @@ def fitted(study):
     pytest.skip("the machine stalls so often that its trials contradict every model")
 
 
+@pytest.mark.sweep
 @pytest.mark.serial
 @pytest.mark.covers("C14", "D8")
 def test_a_plan_from_measured_trials_is_measured_and_comes_true(study):

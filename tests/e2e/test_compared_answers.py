@@ -13,6 +13,7 @@ from study_folder import StudyFolder
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR29")
 def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(study: StudyFolder) -> None:
     plant(study, compare={"quality_margin": 0.01, "costs": ["ttft_ms.p50"]})

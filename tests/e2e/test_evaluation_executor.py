@@ -246,6 +246,7 @@ print(len(results.individual_results), "whole")
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B2", "B9")
 def test_after_kill_9_of_python_its_run_ends_and_the_next_execution_asks_the_rest(
     monkeypatch: pytest.MonkeyPatch,

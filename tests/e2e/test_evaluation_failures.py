@@ -84,6 +84,7 @@ def test_of_twelve_stubs_one_fails_with_its_category_and_eleven_succeed() -> Non
     assert again.returncode == 1, "one stub has failed"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B2", "B12")
 def test_each_kind_of_failure_has_its_category_and_leaves_the_others_alone() -> None:
     results = run(["oom", "good", "half", "dies", "hangs"])

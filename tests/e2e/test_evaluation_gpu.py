@@ -16,6 +16,7 @@ def write(study: StudyFolder, **more: object) -> None:
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B12")
 def test_a_server_that_was_promised_a_gpu_and_sees_none_ends_its_start(study: StudyFolder) -> None:
     write(study, resources={"gpus": 1})

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.e2e
 TRY = ("-c", "config/scenarios/try.yaml")
 
 
+@pytest.mark.sweep
 def test_a_load_in_which_no_request_succeeds_is_a_failed_trial_with_its_category(study):
     study.write(repetitions=1, workload={"error_every": 1})
     done = study.submit()
@@ -26,6 +27,7 @@ def test_a_load_in_which_no_request_succeeds_is_a_failed_trial_with_its_category
     assert (study.root / "reports" / "try" / "index.html").exists()
 
 
+@pytest.mark.sweep
 def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study):
     study.write(repetitions=1)
     recipe = study.root / "config" / "services" / "null.yaml"
@@ -61,6 +63,7 @@ def test_a_damaged_record_is_made_again_and_no_other_trial_is_touched(finished, 
     assert {other: (other / "load.json").stat().st_mtime_ns for other in others} == before
 
 
+@pytest.mark.sweep
 def test_a_full_disk_is_said_and_the_run_completes_when_there_is_space(study, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
@@ -113,6 +116,7 @@ def test_everything_works_from_an_installed_package(study, tmp_path):
     assert (tmp_path / "mine/reports/try/index.html").exists()
 
 
+@pytest.mark.sweep
 def test_an_attempt_that_a_retry_follows_keeps_its_load_json(study):
     faults = {"service": "known", "component": "inference", "gen_tokens": 1, "concurrency": 1, "error_every": 1}
     study.write(repetitions=1, max_retries=1, workload=faults | {"duration_s": 0.5})

@@ -53,6 +53,7 @@ def expected(pattern: str, from_s: int, to_s: int) -> float:
     return float(rate.sum() / 1000)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_simulated_loads_have_the_rates_and_gaps_of_their_patterns(study: StudyFolder) -> None:
     simulated = [

@@ -40,6 +40,7 @@ def metrics_of(study: StudyFolder, trial: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14", "E-FR10")
 def test_response_times_of_several_servers_are_those_of_theory_and_nothing_is_simulated_twice(
     study: StudyFolder,
@@ -64,6 +65,7 @@ def test_response_times_of_several_servers_are_those_of_theory_and_nothing_is_si
     assert sorted(study.measurements().values()) == [1, 1, 1, 2]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_a_replica_trial_has_the_times_of_the_engine_and_the_arrivals_of_a_measured_trial(study: StudyFolder) -> None:
     asked = {"prompt_tokens": 512, "reply_tokens": 64, "duration_s": 8, "warmup_s": 2}

@@ -109,6 +109,7 @@ def test_a_wrong_use_is_one_line_with_exit_code_2(study, words, why):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.sweep
 @pytest.mark.serial
 @pytest.mark.covers("E-FR09")
 def test_a_trial_beside_processes_that_compute_is_suspect_and_says_what_was_seen(study):
@@ -135,6 +136,7 @@ def test_a_trial_beside_processes_that_compute_is_suspect_and_says_what_was_seen
     assert "% of the processors of the machine during the window" in reason["text"]
 
 
+@pytest.mark.sweep
 @pytest.mark.serial
 def test_loads_too_short_for_telemetry_beside_processes_that_compute_are_suspect(study):
     study.write(repetitions=1, workload=FEW)

@@ -17,6 +17,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR29")
 def test_two_runs_of_one_scenario_at_two_commits_lie_side_by_side(finished):
     scenario = ("-c", "config/scenarios/try.yaml")

@@ -174,8 +174,9 @@ def test_a_deployment_that_two_lanes_died_of_fails_and_ends_no_third_lane(study:
     assert study.processes() == []
 
 
+@pytest.mark.sweep
 @two_cpus
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.sweep), signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyFolder, number: int) -> None:
     study.write(repetitions=1, workload={"concurrency": 1, "duration_s": 1.5, "delay_ms": [1, 2, 3, 4]})
     run = study.start("--cpus", "0,1", "--parallel", "2")

@@ -40,6 +40,7 @@ def own(tmp_path: Path, study: StudyFolder) -> tuple[StudyFolder, Path]:
     return StudyFolder(root=study.root, environment=environment), common
 
 
+@pytest.mark.sweep
 def test_a_run_that_waits_for_another_load_says_whose_it_is(own: tuple[StudyFolder, Path], tmp_path: Path) -> None:
     study, common = own
     (folder := common / f"seamark-{os.geteuid()}").mkdir(mode=0o700)

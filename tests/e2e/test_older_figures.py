@@ -28,9 +28,10 @@ def aged(study):
     return trials
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "words",
-    [*(pytest.param(each, marks=pytest.mark.sweep) for each in (("report",), ("submit",))), ("collect",)],
+    [("report",), ("submit",), ("collect",)],
     ids=" ".join,
 )
 def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(finished, words):
@@ -52,6 +53,7 @@ def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(fini
     assert finished.measurements() == measured
 
 
+@pytest.mark.sweep
 def test_a_report_after_an_edit_of_compare_shows_the_new_comparison(finished):
     assert finished.json("summary.json")["comparisons"]["margin"] == 0.05
     measured = finished.measurements()

@@ -167,6 +167,7 @@ def test_an_edited_recipe_reuses_and_overwrites_no_trial(
     assert measured(finished) == before
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR01", "E-NFR05")
 def test_trials_of_an_edited_recipe_are_measured_anew_and_those_of_the_first_kept(
     finished: StudyFolder,

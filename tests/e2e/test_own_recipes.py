@@ -33,6 +33,7 @@ def own_recipe(study: StudyFolder, *arguments: str) -> None:
     recipe.write_text(text[:begin] + command + text[end:].removeprefix("    - seamark.testservers.null\n"))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR01")
 def test_a_recipe_names_files_of_the_study(study: StudyFolder) -> None:
     own_recipe(study)

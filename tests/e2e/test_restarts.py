@@ -24,6 +24,7 @@ def records(study: StudyFolder) -> dict[str, dict[str, Any]]:
     return {each.name: json.loads((each / "deployment.json").read_text()) for each in folders}
 
 
+@pytest.mark.sweep
 def test_each_block_has_servers_of_its_own_and_a_second_submit_starts_none(study: StudyFolder) -> None:
     a_study(study)
     done = study.submit()

@@ -74,6 +74,7 @@ def test_a_second_submit_runs_nothing_and_one_more_level_and_objective_only_the_
         assert (objective["limit"], objective["met"]) == (1e-9, False)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B9")
 def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(finished):
     victim = finished.trials()[1]

@@ -42,6 +42,7 @@ def a_study(study: StudyFolder, judge: str = JUDGE, recipe: str = RECIPE, **work
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
 
 
+@pytest.mark.sweep
 def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder) -> None:
     a_study(study, slos=["answered >= 0.9"])
     done = study.measure()

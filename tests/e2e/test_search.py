@@ -92,6 +92,7 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
     assert loads == [found["found"]["min"], found["found"]["max"]]
 
 
+@pytest.mark.sweep
 @pytest.mark.serial
 @pytest.mark.covers("E-NFR04", "B2", "B9")
 def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twice(study):

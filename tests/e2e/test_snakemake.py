@@ -29,7 +29,10 @@ def test_the_meluxina_profile_plans_with_account_partition_and_qos(study):
 
 @pytest.mark.parametrize(
     ("target", "guess"),
-    [("reports/tri/index.html", "try"), ("reports/try/index.htm", "reports/try/index.html")],
+    [
+        ("reports/tri/index.html", "try"),
+        pytest.param("reports/try/index.htm", "reports/try/index.html", marks=pytest.mark.sweep),
+    ],
 )
 def test_a_wrong_target_is_one_line_with_the_nearest(study, target, guess):
     done = study.snakemake(target, "-n")

@@ -35,6 +35,7 @@ def a_study(study: StudyFolder, **workload: object) -> None:
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
 
 
+@pytest.mark.sweep
 def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFolder) -> None:
     a_study(study, keep_events=True)
     done = study.submit()

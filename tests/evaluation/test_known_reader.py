@@ -33,7 +33,11 @@ def folder(tmp_path_factory):
 @pytest.mark.covers("B13")
 @pytest.mark.parametrize(
     ("length", "starts"),
-    [(200, ["question", "generation", "prompt"]), (1000, ["question", "prompt"]), (4000, ["question"])],
+    [
+        pytest.param(200, ["question", "generation", "prompt"], marks=pytest.mark.sweep),
+        (1000, ["question", "prompt"]),
+        (4000, ["question"]),
+    ],
 )
 def test_every_answer_of_the_known_reader_is_the_one_that_positions_decide(place, folder, length, starts):
     answers = ask(place, "inside_models", "outcomes", folder=folder, length=length, methods=FIXED, starts=starts)

@@ -73,7 +73,7 @@ def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path,
     assert not (tmp_path / "out.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.covers("C14")
 def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
     planted_replica_study(tmp_path)

@@ -85,6 +85,7 @@ def test_an_overload_that_begins_in_mid_load_is_seen_too(rate_rps, utilisation, 
         assert from_s < seen_s <= within_s, seed
 
 
+@pytest.mark.sweep
 @pytest.mark.services
 def test_replies_with_heavy_tails_are_hardly_ever_called_so():
     """Service times with a standard deviation of seven means, and without one, at a server that bears its load and at
@@ -100,8 +101,8 @@ def test_replies_with_heavy_tails_are_hardly_ever_called_so():
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("kind", ["exponential", "constant", "lognormal"])
-@pytest.mark.parametrize("mean_s", [2.0, 10.0, 30.0])
+@pytest.mark.parametrize("kind", ["exponential", "constant", pytest.param("lognormal", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("mean_s", [10.0, *(pytest.param(each, marks=pytest.mark.sweep) for each in (2.0, 30.0))])
 def test_requests_that_pile_up_only_because_replies_take_long_are_not_called_so(kind, mean_s):
     for seed in range(25):
         rng = np.random.default_rng(seed)

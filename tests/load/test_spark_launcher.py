@@ -35,6 +35,7 @@ def test_shards_on_spark_send_the_same_schedule_as_one_worker(null_server: Calla
     assert [(report.ok, report.carrier) for report in four.outcome.reports] == [(True, "spark")] * 4
 
 
+@pytest.mark.sweep
 def test_a_spark_with_too_few_cores_is_said_so(null_server: Callable, load: Callable) -> None:
     with pytest.raises(LoadError, match=r"3 shards were requested, but Spark at local\[2\] has fewer free cores"):
         load(port=null_server().port, concurrency=8, shards=3, launcher=on("local[2]"))

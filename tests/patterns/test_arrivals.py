@@ -129,7 +129,9 @@ def peak_bytes(pattern: Pattern, count: int, worker: int = 0, workers: int = 1) 
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("kind", [Poisson, Gamma, Bursts])
+@pytest.mark.parametrize(
+    "kind", [Gamma, *(pytest.param(each, marks=pytest.mark.sweep) for each in (Poisson, Bursts))]
+)
 def test_a_schedule_of_ten_million_arrivals_takes_no_more_memory_than_a_short_one(kind: type[Pattern]) -> None:
     pattern = next(each for each in RANDOM if isinstance(each, kind))
     assert peak_bytes(pattern, 10_000_000, worker=1, workers=2) < peak_bytes(pattern, 20_000) + 20_000 < 300_000

@@ -222,7 +222,7 @@ def test_a_scenario_without_one_good_trial_still_gets_a_report(tmp_path):
     assert "server_died" in text
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 def test_a_first_treatment_that_failed_in_every_repetition_spoils_no_report(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=(), telemetry=False)

@@ -31,7 +31,7 @@ def reader(tmp_path_factory):
         yield running
 
 
-@pytest.mark.parametrize("sparse_from", ["question", "prompt"])
+@pytest.mark.parametrize("sparse_from", ["question", pytest.param("prompt", marks=pytest.mark.sweep)])
 def test_each_prompt_has_keys_of_its_own_and_the_same_prompt_the_same(reader, needles, sparse_from):
     def right(seed):
         fields = {"attention": DRAWN, "sparse_from": sparse_from, "max_tokens": 1, "seed": seed}

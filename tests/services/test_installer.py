@@ -160,7 +160,7 @@ def test_a_lock_with_an_option_that_pip_alone_knows_is_installed_by_pip(
     assert "pip installs instead" in capfd.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_where_uv_has_no_wheel_pip_installs_the_same(wheels: Path, tmp_path: Path):
     lock = tmp_path / "tiny.lock"
     lock.write_text(make_wheel(wheels))

@@ -146,7 +146,7 @@ def test_clusters_that_differ_are_equivalent_by_their_own_spread_whatever_the_ra
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clusters", [6, 20, 100])
+@pytest.mark.parametrize("clusters", [6, 20, pytest.param(100, marks=pytest.mark.sweep)])
 def test_intervals_of_clusters_with_a_range_cover_the_truth_at_their_level(clusters):
     rng, draws, held = np.random.default_rng(clusters), 1000, 0
     for _ in range(draws):

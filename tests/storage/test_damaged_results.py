@@ -92,8 +92,11 @@ def require_words(words: Iterable[str]) -> None:
     assert code in (0, 1) or said.strip(), "refused without a word"
 
 
+OTHERS = ("samples.json", "metrics.json", "meta.json", "histogram.json")
+
+
 @pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize("name", ["load.json", "samples.json", "metrics.json", "meta.json", "histogram.json"])
+@pytest.mark.parametrize("name", ["load.json", *(pytest.param(name, marks=pytest.mark.sweep) for name in OTHERS)])
 def test_a_damaged_document_of_a_trial_stops_no_verb(anew: Anew, name: str, counted: Callable[..., None]) -> None:
     harm = Harm(table="damaged documents, a few", counted=counted)
     for kind in ("a folder in its place", "cut", "null", "NaN", "nested deep"):

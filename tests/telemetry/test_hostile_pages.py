@@ -21,7 +21,7 @@ def test_a_page_that_never_ends_gives_nothing_and_is_given_up_in_time(name: str)
     assert time.monotonic() - began_s < 10, "a deadline for each read would never end it"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_an_endless_page_is_cut_and_what_came_of_it_is_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(prometheus, "TIMEOUT_S", 20.0)
     with HostileServer(endless(UNTIL_CLOSE, b"some_metric 1\n")) as server:

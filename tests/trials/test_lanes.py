@@ -123,8 +123,11 @@ def by_hand(policy: str, length_s: dict[str, float]) -> float:
 @pytest.mark.parametrize(
     "policy",
     [
-        *("longest_first", "unroll(model)"),
-        *(pytest.param(name, marks=pytest.mark.sweep) for name in ("in_order", "barrier(3)", "sliding(3)")),
+        "longest_first",
+        *(
+            pytest.param(name, marks=pytest.mark.sweep)
+            for name in ("unroll(model)", "in_order", "barrier(3)", "sliding(3)")
+        ),
     ],
 )
 def test_twelve_units_on_two_devices_take_the_time_of_list_scheduling(policy: str, tmp_path: Path) -> None:

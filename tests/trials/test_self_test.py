@@ -26,6 +26,7 @@ def test_every_token_and_chunk_is_counted_and_no_time_is_shorter_than_the_truth(
     assert errors.ttft_p50_ms <= errors.ttft_p99_ms
 
 
+@pytest.mark.sweep
 def test_doctor_prints_what_the_self_test_saw():
     done = subprocess.run(
         [sys.executable, "-m", "seamark.cli.main", "doctor", "--self-test", "--json"],

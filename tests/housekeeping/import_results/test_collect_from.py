@@ -241,6 +241,7 @@ def test_what_was_measured_as_something_else_stays_there(pair: Pair) -> None:
     assert name in bring(pair).unfinished
 
 
+@pytest.mark.sweep
 def test_calibrations_of_nodes_that_are_not_known_here_come_along(pair: Pair) -> None:
     for folder, content in (("there", "theirs"), ("here", "ours")):
         calibrations = pair.here.root.parent / folder / "results/.calibration"
@@ -255,6 +256,7 @@ def test_calibrations_of_nodes_that_are_not_known_here_come_along(pair: Pair) ->
     ]
 
 
+@pytest.mark.sweep
 def test_without_rsync_the_remedy_is_said_and_the_code_is_3(pair: Pair, tmp_path: Path) -> None:
     done = pair.here.bench("collect", "--from", pair.source, PATH=str(tmp_path / "nothing"))
     assert done.returncode == 3

@@ -48,6 +48,7 @@ def test_start_runs_a_scenario_in_the_background_from_servers_to_report(study: S
     assert [each["kind"] for each in parts(study, "try")] == ["log"]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-INT03", "E-SVR06")
 def test_stop_ends_a_background_run_and_leaves_a_persistent_server_unless_all_is_asked(study: StandingStudy) -> None:
     study.started("null", "--name", "one")

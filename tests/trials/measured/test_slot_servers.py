@@ -173,6 +173,7 @@ def test_after_kill_9_of_the_run_itself_its_servers_end_with_their_lease(study: 
     assert eventually(lambda: study.processes() == [], 20)
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("C2")
 def test_a_server_that_hangs_fails_its_call_and_is_ended(study: StandingStudy) -> None:
     servers(study, llm={"silent_every": 2, "gap_ms": 0})
