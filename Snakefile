@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from snakemake import __version__ as version
 from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
 
@@ -10,8 +11,7 @@ from seamark.workflow.dag import Dag
 from seamark.errors import UserError
 from seamark.model.dotted import search_in
 from seamark.planning.study import Study
-from seamark.workflow.large_studies import check_groups_once, lift_default_rate_limit
-from seamark.workflow.targets import check_targets
+from seamark.workflow.inside_snakemake import adapt, lift_default_rate_limit
 
 search_in(Path.cwd())
 try:
@@ -32,8 +32,9 @@ except UserError as mistake:
     raise WorkflowError(str(mistake))
 
 dag.lead()
-check_groups_once(DAG)
-check_targets(DAG, dag, WorkflowError)
+note = adapt(version, DAG, dag, WorkflowError)
+if note and workflow.is_main_process:
+    print(note, file=sys.stderr)
 SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
 TRIAL_ID = "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"
 
@@ -73,7 +74,7 @@ include: dag.file("workflow/rules/report.smk")
 
 
 onstart:
-    lift_default_rate_limit(workflow.scheduler)
+    lift_default_rate_limit(version, workflow.scheduler)
 
 
 onsuccess:

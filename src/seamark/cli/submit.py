@@ -45,6 +45,7 @@ from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.trials.time_left import time_left
+from seamark.workflow.inside_snakemake import was_interrupted
 from seamark.workflow.lanes import lanes_at_once
 from seamark.workflow.notify import notify
 from seamark.workflow.orphan_jobs import end_jobs_left
@@ -248,8 +249,7 @@ def take_over(study: Study) -> None:
     dispatcher.forget_losses(study.root)
     for note in _failed_environments(study):
         note.unlink(missing_ok=True)
-    if any((study.root / ".snakemake" / "incomplete").glob("*")):
-        # Snakemake would make such a record again, and nothing that waits for it, as its age is not looked at there
+    if was_interrupted(study.root):
         for record in study.results.glob(".environments/*.json"):
             record.unlink(missing_ok=True)
 

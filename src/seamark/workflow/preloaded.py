@@ -1,15 +1,13 @@
-"""Modules that the fork server of a run's jobs imports once, before anything is measured.
+"""Modules that the fork server of a run's jobs imports once, before anything is measured."""
 
-pandas is hidden from the jobs of a trial: pyarrow would import it (0.3 s) only to test whether a list is a Series.
-The jobs of a scenario need it for tables and figures, and make it importable again (rules_api.py).
-"""
-
-import sys
 from importlib import import_module
 
-from seamark.workflow.rules_api import WithoutPandas
+import pyarrow
 
-sys.meta_path.insert(0, WithoutPandas())
+from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.trial import Plan
+from seamark.storage.codec import decoder
 
 for module in (
     "pyarrow.compute",
@@ -26,10 +24,6 @@ for module in (
 ):
     import_module(module)
 
-from seamark.model.results.deployment_record import Endpoint  # noqa: E402 - after pandas is hidden
-from seamark.model.results.load_record import LoadRecord  # noqa: E402
-from seamark.model.trial import Plan  # noqa: E402
-from seamark.storage.codec import decoder  # noqa: E402
-
+pyarrow.array([0])  # imports pandas, to test whether a list is a Series
 for noun in (Endpoint, LoadRecord, Plan):
     decoder(noun)

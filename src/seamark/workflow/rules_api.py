@@ -1,9 +1,7 @@
 """Jobs of the DAG, one function a rule. Each reads its data from the study and calls one room."""
 
 import os
-import sys
 from functools import partial
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,7 +175,6 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:
     """Summarise a scenario."""
-    _show_pandas()
     from seamark.analysis.summary import write_summary
 
     study = _study(scenario_file, site)
@@ -186,27 +183,10 @@ def summary(scenario_file: str, site: str, scenario: str) -> None:
 
 def report(scenario_file: str, site: str, scenario: str) -> None:
     """Draw a scenario's report."""
-    _show_pandas()
     from seamark.report.page.render import write_report
 
     study = _study(scenario_file, site)
     write_report(study.folder(scenario).root, study.reports, partial(print, flush=True))
-
-
-class WithoutPandas(MetaPathFinder):
-    """Refuses the import of pandas, and leaves all other modules to the other finders.
-
-    Not None in sys.modules: pyarrow takes a name that stands there for the module.
-    """
-
-    def find_spec(self, name: str, path: object, target: object = None) -> None:
-        if name == "pandas":
-            raise ImportError("not needed in the jobs of a trial")
-
-
-def _show_pandas() -> None:
-    """Make pandas importable, also in a process forked from one that hides it."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, WithoutPandas)]
 
 
 def _require_current_epoch() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from seamark.services.supervisor.control_files import (
     write_heartbeat,
 )
 from seamark.trials.permissions import user_named
+from seamark.workflow.inside_snakemake import forget_lock
 
 IN_A_JOB = ["--mode", "remote"]
 """Last arguments of the Snakemake that runs inside a batch job."""
@@ -96,9 +96,7 @@ def release(root: Path) -> None:
         where = _process_of(pid) if here else f"process {pid} on {heartbeat.node}"
     if where:
         raise UserError(another_run(root, where))
-    locks = root / ".snakemake" / "locks"
-    if locks.is_dir():
-        shutil.rmtree(locks, ignore_errors=True)
+    forget_lock(root)
 
 
 def another_run(root: Path, where: str) -> str:

@@ -1,13 +1,18 @@
-"""What Snakemake costs in a large study, at a site with a batch system (of which no command is called) and here."""
+"""What is changed inside Snakemake, and what it costs in a large study with the changes."""
 
 import json
+import os
 import resource
 import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import psutil
 import pytest
+import snakemake
 from exported import Exporting
 from processes import until
 from snakemake.scheduling.job_scheduler import JobRateLimiter
@@ -15,7 +20,8 @@ from snakemake.settings.types import MaxJobsPerTimespan
 from study_folder import StudyFolder
 
 from seamark.planning.study import Study
-from seamark.workflow.large_studies import lift_default_rate_limit
+from seamark.workflow.dag import Dag
+from seamark.workflow.inside_snakemake import TRIED, adapt, lift_default_rate_limit
 from seamark.workflow.snakemake_cli import command
 
 pytestmark = pytest.mark.slow
@@ -65,5 +71,34 @@ def test_finished_jobs_leave_nothing_behind_in_the_process_of_the_run(tmp_path):
 @pytest.mark.parametrize(("given", "stays"), [("100/1s", False), ("10/1s", True), ("100/1m", True)])
 def test_only_the_default_limit_of_jobs_per_second_is_lifted(given: str, stays: bool) -> None:
     scheduler = SimpleNamespace(job_rate_limiter=JobRateLimiter(MaxJobsPerTimespan.parse_choice(given)))
-    lift_default_rate_limit(scheduler)
+    lift_default_rate_limit("9.30.0", scheduler)
+    assert scheduler.job_rate_limiter is not None, "this version was not tried"
+    lift_default_rate_limit(snakemake.__version__, scheduler)
     assert (scheduler.job_rate_limiter is not None) == stays
+
+
+def test_a_snakemake_that_was_not_tried_runs_as_it_is_and_a_line_says_so() -> None:
+    theirs = type("DAG", (), dict.fromkeys(("init", "_ready", "update_ready", "_check_groups")))
+    before = dict(vars(theirs))
+    assert "Snakemake 9.30.0" in (adapt("9.30.0", theirs, cast(Dag, None), ValueError) or "")
+    assert dict(vars(theirs)) == before
+    assert adapt(snakemake.__version__, theirs, cast(Dag, None), ValueError) is None
+    assert all(vars(theirs)[name] is not None for name in before if before[name] is None and name[:2] != "__")
+
+
+@pytest.mark.sweep
+@pytest.mark.e2e
+@pytest.mark.covers("E-NFR01")
+def test_a_study_runs_on_the_newest_snakemake_of_this_major_version(tmp_path: Path) -> None:
+    """In a version that is not among those tried the changes are off; with this green it can be added to them."""
+    newest = str(tmp_path / "newest")
+    asked = ["snakemake<10", "--upgrade", "--target", newest, "--quiet"]
+    subprocess.run([sys.executable, "-m", "uv", "pip", "install", *asked], check=True, timeout=300)
+    study = StudyFolder.new(tmp_path / "study", environment=os.environ | {"PYTHONPATH": newest})
+    study.write(repetitions=2, workload={"concurrency": 1, "duration_s": 0.2})
+    done = study.measure()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert study.json("summary.json")["ok"] == 2
+    version = study.snakemake("--version").stdout.strip()
+    assert f"snakemake-{version}.dist-info" in {path.name for path in Path(newest).iterdir()}
+    assert ("Note: Snakemake" in study.snakemake("-n").stderr) == (not version.startswith(TRIED))
