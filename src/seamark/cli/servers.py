@@ -221,7 +221,7 @@ def start(
         **asked,
     )
     machine = site_of(root, site)
-    if machine.runtime not in ("venv", "apptainer"):
+    if not machine.starts_servers:
         raise UserError(f"bench servers start: the site '{site}' starts no servers (runtime: {machine.runtime}).")
     instance, wanted = new_instance(root, results_of(root, site), request, name)
     answer = _started(instance, wanted, no_wait=no_wait, console=terminal(stderr=True))
@@ -273,7 +273,7 @@ def _started(
     from seamark.dispatch.dispatcher import is_batch
     from seamark.services.persistent.start import start_here, submit, wait
 
-    if wanted.study.site.runtime == "apptainer":
+    if wanted.study.site.in_images:
         from seamark.services.images.prepare import require_images
 
         try:

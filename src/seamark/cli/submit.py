@@ -150,7 +150,7 @@ def require_what_it_needs(study: Study) -> None:
     require_ours(study)
     if not is_batch(study.site):
         node_folder()
-    if study.site.runtime == "apptainer" or study.site.images.jobs:
+    if study.site.in_images or study.site.images.jobs:
         require_images(study)
     _print_notes((*_plan_notes(study), *require_room(study)))
 

@@ -70,7 +70,7 @@ def _unfit(site: Site) -> Iterator[tuple[str, str]]:
                 " node call `bench submit` with a site without `partitions` and `profile`, or write 'parallel: 1'."
             ),
         )
-    elif site.runtime == "external":
+    elif not site.starts_servers:
         yield "parallel", "lanes start servers, and runtime external has its own. Write 'parallel: 1'."
     if site.images.jobs:
         yield "parallel", "lanes start no containers of Snakemake's. Write 'images: {jobs: false}' or 'parallel: 1'."

@@ -213,7 +213,7 @@ def _environments(study: Study) -> Finding:
 
 
 def _images(study: Study) -> Finding:
-    if study.site.runtime != "apptainer":
+    if not study.site.in_images:
         return Finding(what="images", level="ok", seen=f"site '{study.site_name}' runs no containers")
     from seamark.services.images.study_images import StudyImages
 

@@ -116,6 +116,26 @@ class Retention:
     samples_days: float | None = None
 
 
+RuntimeName = Literal["venv", "apptainer", "external"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What a runtime does. services/runtimes/runtimes.py has how."""
+
+    starts_servers: bool = True
+    """Seamark starts and stops the servers."""
+    in_images: bool = False
+    """Servers run in images of containers, not in environments of their machine."""
+
+
+RUNTIMES: Mapping[RuntimeName, Runtime] = {
+    "venv": Runtime(),
+    "apptainer": Runtime(in_images=True),
+    "external": Runtime(starts_servers=False),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """One machine, described by data only.
@@ -149,7 +169,7 @@ class Site:
     summary: str
     machine: str | None = None
     profile: str = "default"
-    runtime: Literal["venv", "apptainer", "external"] = "venv"
+    runtime: RuntimeName = "venv"
     address: str = "127.0.0.1"
     ports: Mapping[str, int] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
@@ -178,6 +198,17 @@ class Site:
     parallel: int = 1
     devices: Devices | None = None
     claim: str = "in_order"
+
+    @property
+    def starts_servers(self) -> bool:
+        """Whether Seamark starts and stops the servers of this site."""
+        return RUNTIMES[self.runtime].starts_servers
+
+    @property
+    def in_images(self) -> bool:
+        """Whether servers of this site run in images of containers."""
+        return RUNTIMES[self.runtime].in_images
+
     gpu_memory_gb: float | None = None
     lease_s: float = 30.0
     telemetry_interval_s: float = 0.5

@@ -67,7 +67,7 @@ def require_servers(
     """
     mistakes = Mistakes()
     served = [(trial, server) for trial in plan.measured if (server := services[trial.service].server) is not None]
-    if site.runtime != "external":
+    if site.starts_servers:
         for trial, server in served:
             for name in server.own_commands:
                 _check_command(_item(lines, name, trial.settings.get(name)), trial.service, mistakes)

@@ -89,7 +89,7 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
     mistakes: list[str] = []
     notes: list[str] = []
     servers: list[_Server] = []
-    read = _reader(scenario.binds if study.site.runtime == "apptainer" else ())
+    read = _reader(scenario.binds if study.site.in_images else ())
     for deployment, starts in _starts(study).values():
         try:
             if (server := _server(study, deployment, starts, read)) is not None:
@@ -263,10 +263,10 @@ def _gpus_of(site: Site, partition: str | None) -> tuple[float | None, int | Non
 
 def _uses_gpus(service: Service, declared: GpuMemory, site: Site) -> bool:
     """Return whether this site starts the server with a share of GPU memory: its command passes that setting."""
-    if service.server is None or site.runtime == "external":
+    if service.server is None or not site.starts_servers:
         return False
     command: Sequence[str] = service.server.command
-    if site.runtime == "apptainer" and service.container is not None and service.container.command is not None:
+    if site.in_images and service.container is not None and service.container.command is not None:
         command = service.container.command
     return any(f"{{settings[{declared.gpu_memory_utilization}]}}" in word for word in command)
 

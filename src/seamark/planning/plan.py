@@ -78,7 +78,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
                 mistakes.append(_collision(at, treatment, other))
     mistakes += _alike(scenario, [each.deployment for each in found.values()])
     served = [member for each in found.values() for member in each.deployment.served]
-    if site.runtime != "external":
+    if site.starts_servers:
         mistakes += _too_few_resources(scenario, services, served)
     mistakes += _unfit_for_parties(scenario, site)
     mistakes += _unfit_for_replicas(scenario, site, services, found.values())
@@ -330,7 +330,7 @@ def _unfit_for_parties(scenario: Scenario, site: Site) -> list[str]:
         for index, workload in enumerate(scenario.workloads)
         if workload.parties
     )
-    if site.runtime == "external":
+    if not site.starts_servers:
         return [f"{at}: site '{site.name}' has one external server, and each party needs its own. Use another site."]
     if scenario.artifacts.container is not None:
         return [f"{at}: 'artifacts.container' is one image, and each party has its own. Remove that line."]
@@ -344,7 +344,7 @@ def _unfit_for_replicas(
     if scenario.replicas == 1:
         return []
     at = scenario.lines.get("replicas", _at(scenario))
-    if site.runtime == "external":
+    if not site.starts_servers:
         return [f"{at}: site '{site.name}' has one external server. Remove the line, or use another site."]
     found = []
     for each in treatments:

@@ -354,7 +354,7 @@ def _notes(
             f" repetitions, fewer comparisons in `compare: family`, or fewer treatments: fewer levels, or {fewer}."
         )
     for service in sorted({trial.service for trial in plan.trials}):
-        contained = site is not None and site.runtime == "apptainer"
+        contained = site is not None and site.in_images
         if service in services and (reason := services[service].unseen(contained=contained)):
             notes.append(f"{service}: {reason.strip()}")
     for trace in dict.fromkeys(str(name) for trial in plan.trials if (name := trial.settings.get("trace"))):

@@ -64,7 +64,7 @@ class Study:
             partial(config_folder, root),
         )
         name = site if site is not None else read.site or "local"
-        known = _Known(services, external=site_of(root, name).runtime == "external")
+        known = _Known(services, external=not site_of(root, name).starts_servers)
         return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=known, lanes=lanes)
 
     @classmethod
@@ -194,7 +194,7 @@ class Study:
         """Raise SiteError if a deployment needs several nodes and neither the site nor this process has a batch
         job."""
         wanted = max((deployment.nodes for deployment in self.plan.deployments), default=1)
-        if wanted == 1 or self.site.runtime == "external" or self.site.profile != Site.profile:
+        if wanted == 1 or not self.site.starts_servers or self.site.profile != Site.profile:
             return
         if allocation() is None:
             raise SiteError(
@@ -238,7 +238,7 @@ class Study:
 
     def require_environments(self) -> None:
         """Raise SiteError if a service of the plan cannot be started on this site, before anything runs."""
-        if self.site.runtime == "apptainer":
+        if self.site.in_images:
             return
         lacking = []
         for name in sorted({deployment.service for deployment in self.plan.served}):

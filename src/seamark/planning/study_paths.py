@@ -39,7 +39,7 @@ def missing_here(study: Study) -> list[Mistake]:
     """Return what settings name that this machine does not have: folders of models and data, programs, devices.
     Nothing is said where servers run elsewhere, or in containers, which have files of their own."""
     site = study.site
-    if site.runtime != "venv" or site.images.jobs or leaves_this_machine(site):
+    if site.in_images or not site.starts_servers or site.images.jobs or leaves_this_machine(site):
         return []
     mistakes = []
     for trial in one_of_each_kind(study.plan.measured):
@@ -77,10 +77,10 @@ def _mistakes(study: Study) -> Iterator[str]:
     if leaves_this_machine(site) or site.images.jobs:
         for place, path in (*paths, *_shell_words(study)):
             yield from _violations(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
-    elif site.runtime == "apptainer":
+    elif site.in_images:
         for place, path in paths:
             yield from _violations(BIND, place, path, "Apptainer separates binds there")
-    if site.runtime == "apptainer" or site.images.jobs:
+    if site.in_images or site.images.jobs:
         for bind in map(expandvars, study.plan.binds):
             yield from _violations(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer separates binds there")
 

@@ -93,7 +93,7 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerId
 
 def _address(study: Study, deployment: Deployment) -> str | None:
     """Return the address of an external server, of the deployment's settings, else of the site; None for others."""
-    if study.site.runtime != "external" or study.services[deployment.service].server is None:
+    if study.site.starts_servers or study.services[deployment.service].server is None:
         return None
     return external_address(study.site, deployment.settings)
 
@@ -136,9 +136,9 @@ def _image_digests(images: StudyImages, service: Service, image: Image | None) -
 
 def _recipe(service: Service, site: Site, container: str | None) -> dict[str, Any]:
     """Return the fields of a recipe that start its server in the site's runtime; none for an external server."""
-    server, contained = service.server, site.runtime == "apptainer"
+    server, contained = service.server, site.in_images
     fields_used: dict[str, Any] = {"workers": service.workers}
-    if server is not None and site.runtime != "external":
+    if server is not None and site.starts_servers:
         fields_used |= _filled(
             server, ("command", "setup", "environment", "network_environment", "busy_waits", "load_nodes")
         )

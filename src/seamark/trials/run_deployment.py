@@ -88,7 +88,7 @@ def pending_trials(
     `run_deployment` does."""
     if servers.alive(study.folder(scenario).deployment(deployment_id)):
         raise UserError(f"{deployment_id}: another run serves it now. Wait for that, or `bench stop` it.")
-    if study.site.runtime == "apptainer":
+    if study.site.in_images:
         require_images(study)
     if anew:
         put_conflicts_aside(study, deployment_id)

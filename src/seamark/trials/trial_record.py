@@ -105,7 +105,7 @@ def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> S
 def start_of(context: DeploymentContext, endpoint: Endpoint | None = None) -> str | None:
     """Return which start of the server a load is on; None for a server that Seamark does not start."""
     started_at = (endpoint or context.endpoint()).started_at
-    if context.site.runtime == "external" or started_at is None:
+    if not context.site.starts_servers or started_at is None:
         return None
     return f"{context.deployment.id} at {started_at}"
 

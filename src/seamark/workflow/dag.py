@@ -280,7 +280,7 @@ class Dag:
 
     def _environment_of(self, name: str) -> list[str]:
         service = self.study.services[name]
-        if service.environment is None or self.study.site.runtime == "apptainer":
+        if service.environment is None or self.study.site.in_images:
             return []
         lock = self.study.locks / f"{service.environment}.lock"
         digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]

@@ -287,7 +287,7 @@ def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
             f"A user may have {most} jobs here, and these are {tasks + 1}: {SUBMIT} submits them part by part and"
             " waits until there is room. Leave it running (tmux, nohup); called again, it goes on."
         )
-    if study.site.runtime == "apptainer":
+    if study.site.in_images:
         notes.append(f"Images come first: bench prepare -c {study.scenario_path} --site {study.site_name}")
     if _python(study.root) == "python3" and "SEAMARK_PYTHON" not in os.environ:
         notes.append("Jobs run python3 of the PATH they are submitted with; --python names another interpreter.")

@@ -197,7 +197,7 @@ def _planned_services(study: Study) -> Iterator[Service]:
 
 def _environments(study: Study, *, make: bool, say: Callable[[str], None] = lambda _: None) -> Iterator[Step]:
     """Yield a step for the environment of each service's clients, where these do not run in images."""
-    if study.site.runtime == "apptainer" and study.site.images.client:
+    if study.site.in_images and study.site.images.client:
         return
     images = StudyImages(study=study)
     licences: dict[str, str] = {}

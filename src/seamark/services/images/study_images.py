@@ -60,7 +60,7 @@ class StudyImages:
         recipe's image when it is a file, then the definition if the site builds this service or the recipe names no
         image, else the registry.
         """
-        if self.study.site.runtime != "apptainer" or service.server is None:
+        if not self.study.site.in_images or service.server is None:
             return None
         container = service.container
         if named is None and container is not None and container.image.endswith(".sif"):
@@ -73,7 +73,7 @@ class StudyImages:
 
     def of_parts(self, service: Service) -> dict[str, Image]:
         """Return the images of parts of a service's server that have one of their own, by part."""
-        if self.study.site.runtime != "apptainer" or service.server is None:
+        if not self.study.site.in_images or service.server is None:
             return {}
         return {
             part.name: self._of_part(f"{service.name}-{part.name}", part.container)
@@ -83,7 +83,7 @@ class StudyImages:
 
     def of_client(self, service: Service) -> Image | None:
         """Return the image of a load's workers; None where they run in an environment of the machine."""
-        if self.study.site.runtime != "apptainer" or not self.study.site.images.client:
+        if not self.study.site.in_images or not self.study.site.images.client:
             return None
         return self._from_definition(
             client_lock(service, self.of_server(service, self.study.plan.container)) or CLIENT

@@ -49,7 +49,7 @@ def is_built(name: str, locks: Path, root: Path) -> bool:
 
 def missing_environments(study: Study) -> tuple[str, ...]:
     """Return the names of the environments of a study's plan that a run here must build first."""
-    if study.site.runtime == "apptainer":
+    if study.site.in_images:
         return ()
     names = {study.services[deployment.service].environment for deployment in study.plan.deployments}
     locked = {name for name in names if name and (study.locks / f"{name}.lock").is_file()}

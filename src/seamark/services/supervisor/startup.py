@@ -59,7 +59,7 @@ class Startup:
             if self.group:
                 self.group.set_up(self.liveness.tick)
         with self._phase("stage"):
-            if self.spec.site.runtime != "external":  # it makes what a server is started with
+            if self.spec.site.starts_servers:  # it makes what a server is started with
                 self._run_hook("stage")
         with self._phase("start"):
             self._start(server)
@@ -96,9 +96,9 @@ class Startup:
         if server is None:
             self.split = self._split(server, server_here=False)
             return
-        external = self.spec.site.runtime == "external"
+        external = not self.spec.site.starts_servers
         placement = None if external else placement_of(self.spec.deployment, self.spec.service, self.host)
-        here = self.spec.site.runtime in ("venv", "apptainer") and placement is not None and placement.here
+        here = self.spec.site.starts_servers and placement is not None and placement.here
         self.split = self._split(server, server_here=here)
         if placement is None:
             self.host, self.ports = external_ports(self.spec, server)

@@ -179,7 +179,7 @@ def others_before(loads: Iterable[tuple[DeploymentContext, Trial, Endpoint]]) ->
         load, served = trial.load, endpoint.server_pid
         short = load.finite or load.requests is not None
         short = short or load.duration_s < FEW_READINGS * context.site.telemetry_interval_s
-        if context.site.runtime == "external":
+        if not context.site.starts_servers:
             served = listener(endpoint.host, endpoint.ports.values())
             short = short or served is None
         needed = needed or short

@@ -35,7 +35,7 @@ def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, Se
     """Return the servers of a file by model. Raises UserError with the mistakes of all of them; starts and keeps
     nothing."""
     site = site_of(root, file.site)
-    if site.runtime not in ("venv", "apptainer"):
+    if not site.starts_servers:
         raise UserError(f"{path}: site: the site '{file.site}' starts no servers (runtime: {site.runtime}).")
     if is_batch(site) and allocation() is None:
         raise UserError(
@@ -63,7 +63,7 @@ def _validated(root: Path, folder: Path, server: ModelServer, site: str) -> Vali
         raise UserError(f"the service '{service.name}' has no OpenAI API, so no node can call it. Name another one.")
     request = Request(service=service.name, site=site, settings=dict(server.settings), time_s=LONGEST_S)
     _, wanted = new_instance(root, folder, request, None)
-    if wanted.study.site.runtime == "apptainer":
+    if wanted.study.site.in_images:
         require_images(wanted.study)
     return wanted
 
