@@ -2,8 +2,9 @@
 
 import ast
 import inspect
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -63,88 +64,132 @@ def cli_page() -> str:
 
 
 def services_page(services: Mapping[str, Service]) -> str:
-    """Return services.md: every recipe with its settings."""
+    """Return services.md: every recipe with its settings; one that extends another has the differences only."""
     lines = [
         "# Services",
         "",
         MADE.format(source="the recipes in `config/services`"),
         "",
-        "| service | component | version | licence | where it runs | tested here |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "A service has its own settings beside the settings of its load. A setting without a default is unset: its",
+        "text says what `none` means.",
+        "",
+        "| service | what it is | tested here |",
+        "| --- | --- | --- |",
     ]
     for service in services.values():
-        link = f"[{service.name}](#{service.name})"
-        unseen = service.unseen(contained=True)
-        seen = f"no: {_cell(service.not_run_here)}" if service.not_run_here else "in part" if unseen else "yes"
-        facts = (link, service.component, service.version, _cell(service.licence), _where(service), seen)
-        lines.append(f"| {' | '.join(facts)} |")
+        seen = "no" if service.not_run_here else "in part" if service.unseen(contained=True) else "yes"
+        lines.append(f"| [{service.name}](#{service.name}) | {_cell(service.summary).rstrip('.')} | {seen} |")
+    shared = [setting.name for setting in FINITE_SETTINGS if setting in LOAD_SETTINGS]
     lines += [
-        "",
-        "A `deployment` setting needs a new server when it changes, a `workload` setting does not.",
         "",
         "## Settings of loads of requests",
         "",
-        *settings_table(LOAD_SETTINGS),
+        *map(_item, LOAD_SETTINGS),
         "",
         "## Settings of finite loads",
         "",
-        "The default of `limit_s` is that of the recipe, and so is that of `timeout_s` where the recipe has one.",
+        f"{_names(shared)} are as in loads of requests. Defaults of `limit_s` and `timeout_s` come from the recipe.",
         "",
-        *settings_table(FINITE_SETTINGS),
+        *(_item(setting) for setting in FINITE_SETTINGS if setting.name not in shared),
     ]
     for service in services.values():
-        lines += ["", f"## {service.name}", "", *_service(service)]
+        lines += ["", f"## {service.name}", "", *_service(service, _base(service, services))]
     return "\n".join(lines) + "\n"
 
 
-def settings_table(settings: tuple[Setting, ...]) -> list[str]:
-    """Return the lines of a table of settings."""
-    lines = ["| setting | role | type | default | allowed | meaning |", "| --- | --- | --- | --- | --- | --- |"]
-    for each in settings:
-        default = "none" if each.default is None else f"`{show(each.default)}`"
-        unit = f", {each.unit}" if each.unit else ""
-        what = _cell(each.help)
-        lines.append(
-            f"| `{each.name}` | {each.role} | {each.type}{unit} | {default} | {_cell(_allowed(each))} | {what} |"
-        )
-    return lines
+def _base(service: Service, services: Mapping[str, Service]) -> Service | None:
+    """Return the service that a recipe extends."""
+    text = (ROOT / "config" / "services" / f"{service.name}.yaml").read_text(encoding="utf-8")
+    found = re.search(r"^extends: (\w+)\.yaml$", text, re.MULTILINE)
+    return services[found[1]] if found else None
 
 
-def _service(service: Service) -> list[str]:
+ROLES = {
+    "deployment": "Settings of the server; a change starts a new server:",
+    "workload": "Settings of the load:",
+    "policy": "Settings of the policy:",
+}
+
+
+def settings_lists(settings: Sequence[Setting]) -> list[str]:
+    """Return the lines of a list of settings for each role."""
+    lines: list[str] = []
+    for role, caption in ROLES.items():
+        items = [_item(setting) for setting in settings if setting.role == role]
+        if items:
+            lines += ["", caption, "", *items]
+    return lines[1:]
+
+
+def _item(setting: Setting) -> str:
+    facts = [_values(setting)]
+    if setting.required:
+        facts.append("required")
+    elif setting.default is not None:
+        facts.append(f"default `{show(setting.default)}`")
+    text = " ".join(setting.help.split())
+    return f"- `{setting.name}` ({', '.join(facts)}): {text}"
+
+
+def _values(setting: Setting) -> str:
+    """Return what a setting may be: its texts, or its type with limits and unit."""
+    if setting.allowed is not None:
+        return ", ".join(f"`{show(value)}`" for value in setting.allowed)
+    words = [setting.type, _allowed(setting), setting.unit or "", *(f"or `{word}`" for word in setting.words)]
+    return " ".join(word for word in words if word)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _service(service: Service, base: Service | None) -> list[str]:
     lines = [_cell(service.summary).rstrip(".") + ".", ""]
     if service.not_run_here:
         lines += [f"> **Not tested here.** {_cell(service.not_run_here)}", ""]
-    elif unseen := service.unseen(contained=True):
-        lines += [f"> **Its container was not tested here.** {_cell(unseen)}", ""]
     lines += [_cell(service.why), ""] if service.why else []
+    same = _facts(base) if base else {}
+    always = ("version", "licence", "in Apptainer")
+    facts = {name: fact for name, fact in _facts(service).items() if name in always or fact != same.get(name)}
+    if service.timeout_s is not None:
+        facts["default of `timeout_s`"] = f"{service.timeout_s:g} s"
+    lines += [f"- {name}: {_cell(fact)}" for name, fact in facts.items()]
+    if service.notes:
+        lines += ["", _cell(service.notes)]
+    if not service.settings:
+        return [*lines, "", "No settings of its own."]
+    known = base.settings if base else ()
+    changed = [setting for setting in service.settings if setting not in known]
+    if base is not None:
+        gone = {setting.name for setting in known} - {setting.name for setting in service.settings}
+        without = f" without {_names(sorted(gone))}" if gone else ""
+        lines += ["", f"Other facts and settings are as in [{base.name}](#{base.name}){without}."]
+    return [*lines, "", *settings_lists(changed)] if changed else lines
+
+
+def _facts(service: Service) -> dict[str, str]:
     environment = f"`envs/{service.environment}.lock`" if service.environment else "the base environment"
     if service.environment and not (ROOT / "envs" / f"{service.environment}.lock").exists():
         environment = f"{service.environment}, which has no lock yet"
-    facts = [
-        ("version", service.version),
-        ("licence", service.licence),
-        ("where it runs", _where(service)),
-        ("driver", f"`{service.driver}`, workers: {service.workers}"),
-        ("environment", environment),
-    ]
+    facts = {
+        "version": service.version,
+        "licence": service.licence,
+        "driver": f"`{service.driver}`, {service.workers}" + ("" if service.server else ", inside the client"),
+        "environment": environment,
+    }
     if service.server is not None:
         health = service.server.health
-        facts.append(("ports", ", ".join(service.server.ports)))
-        facts.append(("health", f"{health.probe} on {health.port}, within {health.timeout_s:g} s"))
+        facts["ports"] = ", ".join(service.server.ports)
+        facts["health"] = f"{health.probe} on {health.port}, within {health.timeout_s:g} s"
         if service.server.metrics_port:
-            facts.append(("scraped", f"{service.server.metrics_path} on {service.server.metrics_port}"))
-        facts += _nodes(service.server)
+            facts["metrics"] = f"{service.server.metrics_path} on {service.server.metrics_port}"
+        facts |= _nodes(service.server)
     if service.container is not None:
-        pinned = service.container.digest or "no digest pinned yet"
-        facts.append(("image", f"`{service.container.image}`, {pinned}"))
-    if service.timeout_s is not None:
-        facts.append(("default of `timeout_s`", f"{service.timeout_s:g} s"))
+        pinned = "" if service.container.digest is None else f", {service.container.digest}"
+        facts["image"] = f"`{service.container.image}`{pinned}"
     if service.in_apptainer:
-        facts.append(("in Apptainer", service.in_apptainer))
-    lines += [f"- {name}: {_cell(fact)}" for name, fact in facts]
-    if service.notes:
-        lines += ["", _cell(service.notes)]
-    return [*lines, "", *(settings_table(service.settings) if service.settings else ["No settings of its own."])]
+        facts["in Apptainer"] = service.in_apptainer
+    return facts
 
 
 def _nodes(server: Server) -> list[tuple[str, str]]:
@@ -163,13 +208,7 @@ def _nodes(server: Server) -> list[tuple[str, str]]:
     return facts
 
 
-def _where(service: Service) -> str:
-    return "inside the client" if service.server is None else "as a server"
-
-
 def _allowed(setting: Setting) -> str:
-    if setting.allowed is not None:
-        return ", ".join(f"`{show(value)}`" for value in setting.allowed)
     low, high = _bound(setting.minimum), _bound(setting.maximum)
     if low and high:
         return f"{low} to {high}"
