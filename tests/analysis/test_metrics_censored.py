@@ -70,7 +70,7 @@ def test_a_percentile_that_reaches_into_time_outs_is_a_lower_bound_and_a_reason_
     assert document["ttft_ms"] is None, "no reply was streamed"
     [reason] = [reason for reason in document["reasons"] if reason["code"] == "percentile_lower_bound"]
     assert "180 of 20,000 requests timed out" in reason["text"]
-    assert "latency_ms p999 at least 2000" in reason["text"]
+    assert "latency p999 at least 2000 ms" in reason["text"]
 
 
 def test_without_time_outs_no_figure_is_marked(folder):

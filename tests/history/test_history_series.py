@@ -72,8 +72,20 @@ def test_a_metric_that_is_better_when_lower_is_worse_when_it_grows(tmp_path):
     for number, p99_ms in enumerate((5, 5, 9)):
         night = Night(number=number, throughputs={1: (1,)}, p99_ms=p99_ms)
         night.write(tmp_path / "history" / "made" / f"{number}")
-    [one], _ = judged(tmp_path, metric="latency_ms.p99")
+    [one], scanned = judged(tmp_path, metric="latency_ms.p99")
     assert one.judged == "worse"
+    assert "9.00" in as_text([one], scanned, every_run=True)
+
+
+def test_times_above_ten_seconds_are_in_seconds(tmp_path):
+    for number, p99_ms in enumerate((50_000.0, 50_000.0, 90_000.0)):
+        night = Night(number=number, throughputs={1: (1,)}, p99_ms=p99_ms)
+        night.write(tmp_path / "history" / "made" / f"{number}")
+    found, scanned = judged(tmp_path, metric="latency_ms.p99")
+    text = as_text(found, scanned, every_run=True)
+    assert "latency_ms.p99 (s, " in text
+    assert [figure in text for figure in (" 90.0 ", " 50.0 ", "0,000")] == [True, True, False]
+    assert " 90.0 s " in failures(found, "worse")[0]
 
 
 @pytest.mark.parametrize("name", ["night-1", "0001abcdef"])

@@ -5,10 +5,18 @@ import re
 from pathlib import Path
 
 import pytest
+from fitted_models import station
 
-from seamark.model.plurals import in_percent
+from seamark.analysis.summary.repetitions import disagreements
+from seamark.model.plurals import in_percent, in_time
+from seamark.model.results.fitted_model import StationParameters
+from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.results.summary import SearchSummary
 from seamark.report import numbers
+from seamark.report.capacity import figure_rows
+from seamark.report.fitted import model_lines
+from seamark.report.fronts import as_printed
 from seamark.report.numbers import bracket, duration, level, number, percent, size, span, unit_words
 
 
@@ -72,3 +80,36 @@ def test_a_share_is_printed_in_percent_by_one_function_with_a_space():
     bare = re.compile(r"\.\d%\}|\}%[ ,.;)]")
     others = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if bare.search(path.read_text())}
     assert others == {"simulation/log_text.py"}  # the course's log of a run, to the letter
+
+
+def test_times_above_ten_seconds_are_in_seconds_and_others_in_ms():
+    assert [in_time(time_s) for time_s in (0.098351, 9.9, 12.346)] == ["98.35 ms", "9900 ms", "12.35 s"]
+    slow = StationParameters(mean_s=60.5, variation=1.0, overhead_s=0.02)
+    assert " 60.5 s (" in model_lines(station(parameters=slow))[0]
+    assert " 20.0 ms " in model_lines(station(parameters=slow))[0]
+    figures = tuple(
+        ScoredFigure(
+            figure=f"latency_{name}_s", value=value_s, low=value_s / 2, high=2 * value_s, measured=(value_s,)
+        )
+        for name, value_s in (("p50", 2.0), ("p99", 60.0))
+    )
+    load = ScoredLoad(rate_rps=1.0, predicted_met=1.0, figures=figures)
+    score = PredictionScore(scenario="s", interval=0.9, inside=2, compared=2, right=0, judged=0, loads=(load,))
+    _, *rows = figure_rows(score)
+    assert [row[1:5] for row in rows] == [
+        ("latency p50, ms", "2,000", "1,000 to 4,000", "2,000"),
+        ("latency p99, s", "60.0", "30.0 to 120", "60.0"),
+    ]
+    points = (FrontPoint(treatment="a", cost=2_000.0), FrontPoint(treatment="b", cost=30_000.0))
+    shown = as_printed(Front(workload="w", factor="f", quality="q", cost="c", cost_unit="ms", points=points))
+    assert (shown.cost_unit, [each.cost for each in shown.points]) == ("s", [2.0, 30.0])
+    odd = disagreements({"a": 1e3, "b": 9e4}, "median response time", "ms", 2.0)
+    assert " 90 s, " in odd["b"].text
+    assert " 1 s" in odd["b"].text
+
+
+def test_no_module_writes_a_time_in_ms_by_itself():
+    source = Path(numbers.__file__).parents[1]
+    bare = re.compile(r"\} ms\b")
+    others = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if bare.search(path.read_text())}
+    assert others == {"report/numbers.py", "trials/calibration.py"}

@@ -10,6 +10,7 @@ from seamark.fit.replica_trial import ReplicaTrial, replayed
 from seamark.fit.service_time import ServiceTime
 from seamark.fit.station_fit import FittedStation
 from seamark.fit.station_trial import StationTrial, service_times
+from seamark.model.plurals import in_time
 from seamark.simulation.schedule import Floats
 
 LEVEL = 0.01
@@ -84,14 +85,14 @@ def _tests(station: FittedStation, trial: str, times_s: Floats) -> list[tuple[fl
     rows = [
         (
             float(stats.kstwo.sf(distance, len(times_s))),
-            f"{trial}: service times are not {station.service.family} with mean {station.service.mean_s * 1e3:.3g} ms"
+            f"{trial}: service times are not {station.service.family} with mean {in_time(station.service.mean_s)}"
             f" (distance {distance:.2f})"
             if distance > DISTANCE
             else "",
         ),
         (
             p_longest,
-            f"{trial}: one request was served for {times_s.max() * 1e3:.3g} ms,"
+            f"{trial}: one request was served for {in_time(float(times_s.max()))},"
             f" {times_s.max() / station.service.mean_s:.3g} times the mean",
         ),
     ]

@@ -1,12 +1,13 @@
 """The history of scenarios as text for a terminal, as Markdown, and as one JSON document."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from seamark.history.index import Scanned
 from seamark.history.series import Change, Judgement, RunValue
 from seamark.model.plurals import counted
-from seamark.report.numbers import ABSENT, level, number, range_text, span
+from seamark.report.numbers import ABSENT, level, number, range_text, span, unit_of
 from seamark.stats.range import Range
 from seamark.storage.codec import encode
 
@@ -49,7 +50,7 @@ def as_text(judgements: Sequence[Judgement], scanned: Scanned, *, every_run: boo
     table = _markdown if markdown else _plain
     lines: list[str] = []
     last = None
-    for group in _groups(judgements):
+    for group in map(_as_printed, _groups(judgements)):
         first = group[0].series
         if last != (first.scenario, first.machine):
             last = (first.scenario, first.machine)
@@ -86,12 +87,36 @@ def failures(judgements: Sequence[Judgement], fail_on: str) -> list[str]:
     direction, or it has no figures that can be judged."""
     unknown = ("no figures", "withheld", "range", "lower bound")
     bad = ("worse", *unknown) if fail_on == "worse" else ("worse", "better", "changed", *unknown)
-    return [_failure(each) for each in judgements if each.judged in bad]
+    return [_failure(each) for judged in judgements if judged.judged in bad for each in _as_printed([judged])]
 
 
 def name_of(judged: Judgement) -> str:
     """Return workload and levels of a series."""
     return f"{judged.series.workload} {_levels(judged)}".replace(f" {ABSENT}", "")
+
+
+def _as_printed(group: Sequence[Judgement]) -> list[Judgement]:
+    """Return judgements of one figure with all values in the printed unit: times above 10 s in s."""
+    unit, factor = unit_of([run.value for judged in group for run in judged.series.runs], group[0].series.unit)
+    if factor == 1:
+        return list(group)
+
+    def scaled(record: Any, *names: str) -> Any:
+        values = {name: getattr(record, name) for name in names}
+        return replace(record, **{name: value and factor * value for name, value in values.items()})
+
+    return [
+        replace(
+            scaled(judged, "reference"),
+            changes=tuple(scaled(change, "before", "after") for change in judged.changes),
+            series=replace(
+                judged.series,
+                unit=unit,
+                runs=tuple(scaled(run, "value", "low", "high", "most") for run in judged.series.runs),
+            ),
+        )
+        for judged in group
+    ]
 
 
 def _failure(judged: Judgement) -> str:

@@ -7,7 +7,16 @@ from seamark.model.objectives import MAKESPAN, SEARCH_FOUND
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import Spread, SummaryRow
 from seamark.model.results.times import Times
-from seamark.report.numbers import ABSENT, median_of, number, saturation_mark, statistic, time_unit, unit_words
+from seamark.report.numbers import (
+    ABSENT,
+    median_of,
+    number,
+    saturation_mark,
+    statistic,
+    time_unit,
+    unit_of,
+    unit_words,
+)
 
 MOST = 3
 """Compared metrics that stand before all others."""
@@ -64,7 +73,9 @@ def figure_column(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str, li
     group, _, statistic_name = metric.partition(".")
     times = [found if isinstance(found := getattr(row, group, None), Times) else None for row in rows]
     if not any(times):
-        return name, unit, [number(figure_of(row, metric)) for row in rows]
+        values = [figure_of(row, metric) for row in rows]
+        unit, factor = unit_of(values, unit)
+        return name, unit, [number(None if value is None else factor * value) for value in values]
     unit, factor = time_unit(times, (statistic_name,))
     texts = [statistic(one, statistic_name, factor) for one in times]
     marks = [saturation_mark(row.codes) if text != ABSENT else "" for row, text in zip(rows, texts, strict=True)]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.capacity_plan import CapacityPlan, JudgedReplicas, PlannedLayout
-from seamark.model.results.prediction_score import PredictionScore, ScoredLoad
-from seamark.report.numbers import number
+from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
+from seamark.report.numbers import number, unit_of
 
 STATUS = {
     "meets": "meets",
@@ -129,7 +129,7 @@ def figure_rows(score: PredictionScore) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", interval, *MEASURED)]
     for load in score.loads:
         for at, each in enumerate(load.figures):
-            name, scale = _unit(each.figure)
+            name, scale = _unit(each)
             shown = " ".join(number(value * scale) for value in sorted(each.measured)) or "-"
             limits = f"{number(each.low * scale)} to {number(each.high * scale)}"
             inside = f"{each.inside} of {len(each.measured)}"
@@ -138,11 +138,12 @@ def figure_rows(score: PredictionScore) -> list[tuple[str, ...]]:
     return rows
 
 
-def _unit(figure: str) -> tuple[str, float]:
-    """Return a figure's name with its unit in a table, and by what its value is multiplied."""
-    if figure == "requests_per_s":
+def _unit(scored: ScoredFigure) -> tuple[str, float]:
+    """Return a figure's name with its unit in a table, and by what its values are multiplied."""
+    if scored.figure == "requests_per_s":
         return "requests/s", 1.0
-    return f"{figure.removesuffix('_s').replace('_', ' ')}, ms", 1e3
+    unit, factor = unit_of([1e3 * value for value in (scored.value, *scored.measured)])
+    return f"{scored.figure.removesuffix('_s').replace('_', ' ')}, {unit}", 1e3 * factor
 
 
 def verdict_line(load: ScoredLoad) -> str:

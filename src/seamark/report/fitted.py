@@ -4,7 +4,7 @@ from collections import Counter
 
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.fitted_model import FittedModels, ReplicaModel, StationModel, suspect_text
-from seamark.report.numbers import number
+from seamark.report.numbers import number, with_unit
 
 HEADS = ("held out", "figure", "trials", "median error", "largest", "in spreads", "in 90 % interval")
 PLACES = {
@@ -47,8 +47,8 @@ def _station_lines(model: StationModel) -> list[str]:
     found, (low, high) = model.parameters, model.loads
     lines = [
         f"{model.name}: {counted(model.servers, 'server')}, one queue; {model.family} service times of"
-        f" {number(found.mean_s * 1e3)} ms (variation {found.variation:.2f}),"
-        f" {number(found.overhead_s * 1e3)} ms outside of the server",
+        f" {with_unit(found.mean_s * 1e3, 'ms')} (variation {found.variation:.2f}),"
+        f" {with_unit(found.overhead_s * 1e3, 'ms')} outside of the server",
         f"  from {counted(len(model.sources), 'trial')} with {model.requests:,} requests at utilisation {low:.2f} to"
         f" {high:.2f}; repeats differ by {in_percent(model.between, 1)}",
     ]
@@ -66,11 +66,11 @@ def _replica_lines(model: ReplicaModel) -> list[str]:
         for name, each in model.ranges.items()
     )
     return [
-        f"{model.name}: a replica with steps of {number(found.base_s * 1e3)} ms, and"
+        f"{model.name}: a replica with steps of {with_unit(found.base_s * 1e3, 'ms')}, and"
         f" {number(found.prompt_token_s * 1e6)} µs for each token of a prompt,"
         f" {number(found.sequence_s * 1e6)} µs for each reply that goes on,"
         f" {number(found.kv_token_s * 1e6)} µs for each token held;"
-        f" {number(found.overhead_s * 1e3)} ms outside of it",
+        f" {with_unit(found.overhead_s * 1e3, 'ms')} outside of it",
         f"  from {counted(len(model.sources), 'trial')} with {model.requests:,} requests: {ranges};"
         f" trials differ from it by {in_percent(model.between, 1)}",
     ]

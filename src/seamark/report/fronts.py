@@ -2,17 +2,25 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from seamark.model.plurals import in_percent
 from seamark.model.results.front import Front, FrontPoint
-from seamark.report.numbers import level, levels_text, number, unit_words
+from seamark.report.numbers import level, levels_text, unit_of, unit_words, with_unit
 
 METHOD = "method"
 """The factor that an evaluation chooses among, whatever else varies beside it."""
 MOST_LISTED = 5
 Standing = Literal["saves", "unsure", "costs", "loses"]
 ONE_BLOCK = "alone (one block of trials has no spread of cost)"
+
+
+def as_printed(front: Front) -> Front:
+    """Return a front with its cost in the unit in which it is printed."""
+    unit, factor = unit_of([each.cost for each in front.points], unit_words(front.cost_unit))
+    points = tuple(replace(each, cost=None if each.cost is None else factor * each.cost) for each in front.points)
+    return replace(front, cost_unit=unit, points=points)
 
 
 def front_title(front: Front, several: bool) -> str:
@@ -67,7 +75,7 @@ def front_sentence(front: Front) -> str:
     if best is None:
         return f"Shown to be {kept}: {shown}. None of them has a lower {front.cost} than {base}."
     name = level(best.level, front.factor)
-    cost = f"{front.cost} {number(best.cost)} {unit_words(front.cost_unit)}".strip()
+    cost = f"{front.cost} {with_unit(best.cost, unit_words(front.cost_unit))}"
     facts = f"{cost}, {best.ratio:.2f} x that of {base}"
     if best.cheaper:
         return (

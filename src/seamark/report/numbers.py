@@ -4,14 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import floor, isfinite, log10
 
 from seamark.config.forms.table import is_structured, label_of
+from seamark.model.plurals import unit_of_times
 from seamark.model.results.summary import SearchSummary, Spread
 from seamark.model.results.times import Times
 from seamark.model.service import Value
 from seamark.stats.range import Range
 
 ABSENT = "–"
-LONGEST_MS = 10_000.0
-"""Times beyond are printed in seconds."""
 RANGE_NOTE = (
     "≥ a, a–b : at least, or between two ends. Requests had no answer or were never sent, or samples are few."
 )
@@ -52,8 +51,7 @@ def time_unit(times: Iterable[Times | None], names: Iterable[str]) -> tuple[str,
 
 def unit_of(values: Iterable[float | None], unit: str = "ms") -> tuple[str, float]:
     """Return the unit in which values are printed side by side, and its factor: s in place of ms above 10 s."""
-    above = unit == "ms" and max(filter(None, values), default=0.0) > LONGEST_MS
-    return ("s", 1e-3) if above else (unit, 1.0)
+    return unit_of_times(max(filter(None, values), default=0.0)) if unit == "ms" else (unit, 1.0)
 
 
 def with_unit(value: float | None, unit: str) -> str:

@@ -28,13 +28,13 @@ from seamark.report.numbers import (
     bracket,
     level,
     number,
-    percent,
     range_text,
     saturation_mark,
     span,
     statistic,
     time_unit,
     unit_words,
+    unit_of,
 )
 from seamark.report.ordering import ORIGIN, SERVER, in_order, mixture, simulated_services
 from seamark.stats.histogram import Histogram
@@ -340,9 +340,10 @@ def _bars(histogram: Histogram) -> list[str]:
     """Return a bar for each row of a histogram: how many took no longer than its bound, and longer than the last."""
     rows = histogram.rows(min(BARS, 1 + math.ceil(math.log2(histogram.count + 1))))
     largest = max(count for _, count in rows)
-    bounds = _distinct([upper / 1e6 for upper, _ in rows])
+    unit, factor = unit_of([upper / 1e6 for upper, _ in rows])
+    bounds = _distinct([factor * upper / 1e6 for upper, _ in rows])
     return [
-        f"<={bound:>10} ms {'#' * round(WIDTH * count / largest):<{WIDTH}}"
+        f"<={bound:>10} {unit} {'#' * round(WIDTH * count / largest):<{WIDTH}}"
         f" {in_percent(count / histogram.count, 2):>8}"
         for bound, (_, count) in zip(bounds, rows, strict=True)
     ]

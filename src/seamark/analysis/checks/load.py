@@ -1,7 +1,7 @@
 """Checks of the load: whether it followed the scenario, and whether it measured the service or itself."""
 
 from seamark.analysis.checks.inputs import CheckInputs, of_loads
-from seamark.model.plurals import counted, in_percent
+from seamark.model.plurals import counted, in_percent, in_time
 from seamark.model.results.trial_metrics import VerdictReason
 
 LATE_S, LATE_RATIO = 0.001, 0.2
@@ -105,8 +105,8 @@ def schedule_lag(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="schedule_lag",
         severity="suspect",
-        text=f"1 % of the requests were sent more than {inputs.lag_p99_s * 1e3:.3g} ms late, "
-        f"against a p99 of the service time of {inputs.service_tail_s * 1e3:.3g} ms",
+        text=f"1 % of the requests were sent more than {in_time(inputs.lag_p99_s)} late, "
+        f"against a p99 of the service time of {in_time(inputs.service_tail_s)}",
         remedy="Raise concurrency when all users were busy; else shards, or give the load more cores.",
     )
 
@@ -120,8 +120,8 @@ def loop_lag(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="loop_lag",
         severity="suspect",
-        text=f"the event loop of the load was late by {inputs.loop_lag_p99_s * 1e3:.3g} ms (p99), "
-        f"against a p99 of the service time of {inputs.service_tail_s * 1e3:.3g} ms",
+        text=f"the event loop of the load was late by {in_time(inputs.loop_lag_p99_s)} (p99), "
+        f"against a p99 of the service time of {in_time(inputs.service_tail_s)}",
         remedy="Raise shards, or give the load cores of its own.",
     )
 
@@ -147,7 +147,7 @@ def clock_offset(inputs: CheckInputs) -> VerdictReason | None:
     return VerdictReason(
         code="clock_offset",
         severity="suspect" if inputs.open_loop else "note",
-        text=f"the clocks of the load's machines are known to each other within {inputs.clock_error_s * 1e3:.3g} ms "
+        text=f"the clocks of the load's machines are known to each other within {in_time(inputs.clock_error_s)} "
         "only: requests of different shards lie so far from the schedule",
         remedy="Synchronise all nodes with one time server (chrony), and choose nodes close to each other.",
     )
@@ -245,5 +245,5 @@ def _held(inputs: CheckInputs) -> str:
         return ""
     return (
         f"; the server held {inputs.held_open:.3g} streams open after their last token, each for "
-        f"{inputs.held_open_mean_s * 1e3:.3g} ms (mean)"
+        f"{in_time(inputs.held_open_mean_s)} (mean)"
     )

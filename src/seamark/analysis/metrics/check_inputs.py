@@ -14,13 +14,14 @@ from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.load_profile import LoadProfile
-from seamark.model.plurals import counted
+from seamark.model.plurals import counted, unit_of_times
 from seamark.model.results.load_record import LoadRecord, WorkerReport
 from seamark.model.results.trial_metrics import ObjectiveResult, PartFigures, TrialMetrics
 from seamark.model.trial import Trial
 from seamark.patterns.patterns import Pattern
 from seamark.patterns.table import has_rate, pattern_of
 from seamark.stats.quantiles import samples_needed
+from seamark.stats.range import Range
 
 
 def check_inputs(
@@ -95,7 +96,7 @@ def check_inputs(
             name: samples_needed(q) for name, q in QUANTILES.items() if counts.response.count < samples_needed(q)
         },
         ranges=[
-            f"{group} {name} {found.text}"
+            f"{group.removesuffix('_ms').replace('_', ' ')} {name} {_in_time(found)}"
             for group in BOUNDED
             if (times := getattr(metrics, group)) and times.censored
             for name in QUANTILES
@@ -168,9 +169,14 @@ def _unsteady(inputs: MetricInputs) -> str | None:
 
 def _of_part(part: PartFigures) -> str:
     times = part.latency_ms
-    shown = [f"{name} {found.text} ms" for name in ("p50", "p99") if (found := times.range_of(name))]
+    shown = [f"{name} {_in_time(found)}" for name in ("p50", "p99") if (found := times.range_of(name))]
     rate = f"{part.requests_per_s:.4g}/s"
     return ", ".join([counted(part.requests, "request"), f"{part.failed} failed", rate, *shown])
+
+
+def _in_time(found_ms: Range) -> str:
+    unit, factor = unit_of_times(found_ms.low)
+    return f"{found_ms.times(factor).text} {unit}"
 
 
 def _missed(slo: ObjectiveResult) -> str:

@@ -7,7 +7,7 @@ from statistics import median
 from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
 from seamark.analysis.summary.treatments import unit_of
 from seamark.analysis.summary.trial_result import TrialResult
-from seamark.model.plurals import counted, in_percent
+from seamark.model.plurals import counted, in_percent, unit_of_times
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.summary import CountedReason
 from seamark.model.results.trial_meta import TrialMeta
@@ -43,11 +43,12 @@ def _beyond(value: float, middle: float, factor: float) -> bool:
 
 
 def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> VerdictReason:
-    value, others = values[name], [other for each, other in values.items() if each != name]
+    unit, factor = unit_of_times(max(values.values())) if unit == "ms" else (unit, 1.0)
+    value, others = factor * values[name], [factor * other for each, other in values.items() if each != name]
     if len(others) == 1:
         of = f"that of the other repetition {others[0]:.4g} {unit}"
     else:
-        middle = median(values.values())
+        middle = factor * median(values.values())
         of = f"the median of {len(values)} repetitions {middle:.4g} {unit} ({in_percent(value / middle)} of it)"
     return VerdictReason(
         code="spread",

@@ -17,8 +17,8 @@ from matplotlib.transforms import Bbox
 
 from seamark.model.results.front import Front, FrontPoint
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, plain_numbers, written
-from seamark.report.fronts import front_place
-from seamark.report.numbers import level, unit_words
+from seamark.report.fronts import as_printed, front_place
+from seamark.report.numbers import level
 from seamark.report.page.content import Picture
 
 MOST_FRONTS, MOST_COLUMNS, MOST_NAMED = 12, 3, 40
@@ -30,7 +30,9 @@ RADII_PX, ANGLES = (9, 16, 24, 34, 46, 60, 76), 16
 
 def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
     """Draw the first fronts side by side; None without a point that has a cost."""
-    shown = [each for each in fronts if any(point.cost is not None for point in each.points)][:MOST_FRONTS]
+    shown = [as_printed(each) for each in fronts if any(point.cost is not None for point in each.points)][
+        :MOST_FRONTS
+    ]
     if not shown:
         return None
     columns = min(MOST_COLUMNS, len(shown))
@@ -101,7 +103,7 @@ def _draw(axis: Axes, front: Front) -> None:
     axis.margins(x=0.12, y=0.18)
     if all(x >= 0 for x, _ in map(_place, known)):  # no cost is below 0
         axis.set_xlim(left=max(0.0, axis.get_xlim()[0]))
-    cost = f"{front.cost} ({unit_words(front.cost_unit)})" if front.cost_unit else front.cost
+    cost = f"{front.cost} ({front.cost_unit})" if front.cost_unit else front.cost
     axis.set_xlabel(fill(cost, TITLE_WIDTH))
     axis.set_ylabel(fill(front.quality, TITLE_WIDTH // 2))
     axis.xaxis.set_major_locator(MaxNLocator(3))

@@ -10,10 +10,10 @@ import pandas as pd
 import seaborn as sns
 
 from seamark.analysis.summary.trial_result import read_histograms
-from seamark.model.plurals import counted
+from seamark.model.plurals import LONGEST_MS, counted
 from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, written
-from seamark.report.numbers import LONGEST_MS, level
+from seamark.report.numbers import level
 from seamark.report.page.content import Block, Picture, Text
 from seamark.report.source import Results
 from seamark.stats.histogram import Histogram, bucket_value, merge

@@ -12,7 +12,7 @@ from seamark.model.results.stages import TracedRequest
 from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, plain_numbers, written
 from seamark.report.figures.timelines import representative
-from seamark.report.numbers import levels_text, number
+from seamark.report.numbers import levels_text, unit_of, with_unit
 from seamark.report.page.content import Picture
 from seamark.report.source import Results
 from seamark.report.tables.stages import stages_of
@@ -40,11 +40,12 @@ def stages_picture(
         name for name in stages.by_stage if any(bar.stage == name for own in stages.examples for bar in own.bars)
     ]
     kinds = [kind for kind in LOOKS if any(bar.what == kind for own in stages.examples for bar in own.bars)]
+    unit, factor = unit_of([own.response_ms for own in stages.examples])
     with drawing(8.4, len(stages.examples) * (0.75 + 0.3 * len(names)) + 0.4) as figure:
         axes = figure.subplots(len(stages.examples), 1, squeeze=False)[:, 0]
         for axis, request in zip(axes, stages.examples, strict=True):
-            _draw(axis, request, names)
-        axes[-1].set_xlabel("ms from the time at which the request was due")
+            _draw(axis, request, names, factor)
+        axes[-1].set_xlabel(f"{unit} from the time at which the request was due")
         handles = [Patch(label=kind, edgecolor="white", **LOOKS[kind]) for kind in kinds]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
         factors = levels_text(treatment.factors)
@@ -60,18 +61,18 @@ def stages_picture(
         )
 
 
-def _draw(axis: Axes, request: TracedRequest, names: Sequence[str]) -> None:
+def _draw(axis: Axes, request: TracedRequest, names: Sequence[str], factor: float) -> None:
     for place, name in enumerate(names):
         for bar in (bar for bar in request.bars if bar.stage == name):
             if bar.what == MOMENT:
-                axis.plot([bar.end_ms], [place], marker="|", color=INK, ms=9)
+                axis.plot([factor * bar.end_ms], [place], marker="|", color=INK, ms=9)
             elif bar.what in LOOKS:
-                length = bar.end_ms - bar.begin_ms
-                axis.barh(place, length, BAR, bar.begin_ms, edgecolor="white", lw=0.4, **LOOKS[bar.what])
-    axis.axvline(request.response_ms, color=MUTED, ls=":", lw=1)
+                begin, length = factor * bar.begin_ms, factor * (bar.end_ms - bar.begin_ms)
+                axis.barh(place, length, BAR, begin, edgecolor="white", lw=0.4, **LOOKS[bar.what])
+    axis.axvline(factor * request.response_ms, color=MUTED, ls=":", lw=1)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.5, -0.5)
-    axis.set_xlim(min([0.0, *(bar.begin_ms for bar in request.bars)]), 1.02 * request.response_ms)
-    axis.set_title(f"{request.quantile}: request {request.query}, {number(request.response_ms)} ms")
+    axis.set_xlim(min([0.0, *(factor * bar.begin_ms for bar in request.bars)]), 1.02 * factor * request.response_ms)
+    axis.set_title(f"{request.quantile}: request {request.query}, {with_unit(request.response_ms, 'ms')}")
     axis.grid(visible=False, axis="y")
     plain_numbers(axis.xaxis)

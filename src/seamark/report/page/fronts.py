@@ -6,8 +6,8 @@ from pathlib import Path
 from seamark.model.results.front import Front
 from seamark.report.compared_answers import score_text
 from seamark.report.figures.fronts import front_picture
-from seamark.report.fronts import front_note, front_sentence, front_title, share
-from seamark.report.numbers import level, number, unit_words
+from seamark.report.fronts import as_printed, front_note, front_sentence, front_title, share
+from seamark.report.numbers import level, number
 from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -30,7 +30,7 @@ def fronts_section(results: Results, drawn: Sequence[Block]) -> Section | None:
     blocks: list[Block] = [
         Text(text=f"{front_title(each, several)}: {front_sentence(each)}") for each in found.fronts[:MOST_TABLES]
     ]
-    blocks += [*drawn, *(_table(each, front_title(each, several)) for each in found.fronts[:MOST_TABLES])]
+    blocks += [*drawn, *(_table(as_printed(each), front_title(each, several)) for each in found.fronts[:MOST_TABLES])]
     if more := len(found.fronts) - MOST_TABLES:
         blocks += [Text(text=f"{more} more are in summary.json.")] if more > 0 else []
     return Section(id="fronts", title="Quality against cost", blocks=tuple(blocks))
@@ -38,13 +38,15 @@ def fronts_section(results: Results, drawn: Sequence[Block]) -> Section | None:
 
 def _table(front: Front, title: str) -> Table:
     points = front.points
-    unit = unit_words(front.cost_unit)
     chance = "probability" if front.blocks > 1 else "probability (quality alone)"
     columns = (
         column(front.factor, [level(each.level, front.factor) for each in points]),
         figures(front.quality, [None if each.quality is None else score_text(each.quality) for each in points]),
         figures(
-            front.cost, [None if each.cost is None else number(each.cost) for each in points], unit, why="no place"
+            front.cost,
+            [None if each.cost is None else number(each.cost) for each in points],
+            front.cost_unit,
+            why="no place",
         ),
         figures("to baseline", [None if each.ratio is None else f"{each.ratio:.2f} x" for each in points]),
         column("on the front", ["yes" if each.on_front else "no" for each in points]),

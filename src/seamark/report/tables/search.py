@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seamark.model.plurals import counted
+from seamark.model.plurals import LONGEST_MS, counted
 from seamark.model.results.search_record import ProbeResult, SearchRecord
 from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult
@@ -11,7 +11,6 @@ from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.report.headline import knee_mean
 from seamark.report.numbers import (
-    LONGEST_MS,
     MEAN_NOTE,
     RANGE_NOTE,
     SEARCHED,

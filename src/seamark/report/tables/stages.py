@@ -6,6 +6,7 @@ from statistics import median
 from seamark.model.plurals import counted
 from seamark.model.results.stages import StageFigures, Stages
 from seamark.model.results.summary import SummaryRow
+from seamark.report.numbers import unit_of
 from seamark.report.page.content import Cell, Column, Table, column, figures, known
 from seamark.report.source import Results
 from seamark.report.tables.by_treatment import factor_columns, figure_cell, ratio_cell
@@ -42,7 +43,13 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
         return figures(name, [ratio_cell(_of(own, of), NOT_KNOWN) if own else "" for _, _, own in rows], "%", title)
 
     def times(name: str, of: Figure, why: str = NOT_KNOWN) -> Column:
-        return figures(name, [figure_cell(_of(own, of), why) if own else "" for _, _, own in rows], "ms")
+        values = [_of(own, of) for _, _, own in rows]
+        unit, factor = unit_of(values)
+        cells = [
+            figure_cell(None if value is None else factor * value, why) if own else ""
+            for value, (_, _, own) in zip(values, rows, strict=True)
+        ]
+        return figures(name, cells, unit)
 
     critical = ratios("critical path", lambda each: each.critical_ratio, "of the response time")
     cells = [last if not own else cell for (_, _, own), cell, last in zip(rows, critical.cells, outside, strict=True)]
