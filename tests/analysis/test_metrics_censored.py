@@ -73,9 +73,25 @@ def test_a_percentile_that_reaches_into_time_outs_is_a_lower_bound_and_a_reason_
     assert "latency p999 at least 2000 ms" in reason["text"]
 
 
+@pytest.mark.parametrize(("limit", "met"), [(0.0009, False), (0.05, None), (0.12, True)])
+def test_an_error_rate_is_a_range_from_all_unseen_requests_good_to_all_failed(folder, limit, met):
+    """Of 1,000 requests 1 failed, 60 were never sent, and 40 had no answer when the load ended."""
+    due = np.arange(1000) / 100.0
+    failure = np.zeros(1000, dtype=int)
+    failure[500], failure[900:] = int(Failure.RESET), int(Failure.CANCELLED)
+    sent = np.where(np.arange(1000) < 940, due, np.nan)
+    rows = samples_of(due, sent, np.where(failure == Failure.CANCELLED, np.nan, due + 0.002), failure=failure)
+    slo = Slo(metric="error_rate", op="<=", limit=limit)
+    document = measured(folder, rows, (slo,), {"pattern": "constant", "rate_rps": 100.0})
+    assert document["errors"]["rate"] == approx(1 / 940, rel=1e-6), "of those sent"
+    assert document["errors"]["ranges"] == {"rate": [approx(0.001), approx(0.101)]}
+    [judged] = document["slos"]
+    assert (judged["met"], judged["range"]) == (met, [approx(0.001), approx(0.101)])
+
+
 def test_without_time_outs_no_figure_is_marked(folder):
     document = measured(folder, rows_with_time_outs(0.0))
-    assert document["latency_ms"]["ranges"] == {}
+    assert document["latency_ms"]["ranges"] == document["errors"]["ranges"] == {}
     assert document["latency_ms"]["censored"] == 0
     assert "percentile_lower_bound" not in codes(document)
 

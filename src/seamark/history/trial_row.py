@@ -218,7 +218,7 @@ def _values(folder: str, metrics: TrialMetrics, qualities: Mapping[str, Quality]
                 metric=metric.path,
                 unit=unit,
                 better=metric.better,
-                value=value,
+                value=value if found.is_narrow else found.low,
                 lower_bound=not found.is_narrow,
                 most=found.high,
             )

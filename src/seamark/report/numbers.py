@@ -6,7 +6,7 @@ from math import floor, isfinite, log10
 from seamark.config.forms.table import is_structured, label_of
 from seamark.model.plurals import unit_of_times
 from seamark.model.results.summary import SearchSummary, Spread
-from seamark.model.results.times import Times
+from seamark.model.results.times import Ranged, Times
 from seamark.model.service import Value
 from seamark.stats.range import Range
 
@@ -112,6 +112,14 @@ def percent(ratio: float | None) -> str:
     """Return a ratio as a percentage without its sign: the unit stands in the column's head."""
     text = number(None if ratio is None else 100 * ratio)
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def errors_text(errors: Ranged) -> str:
+    """Return an error rate in percent, with both ends where they are not near each other; an en dash for None."""
+    found = errors.range_of("rate")
+    if found is None or found.is_narrow or found.high is None:
+        return percent(errors.statistic("rate"))
+    return f"{percent(found.low)}–{percent(found.high)}"
 
 
 def level(value: Value, name: str = "") -> str:

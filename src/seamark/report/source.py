@@ -15,7 +15,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
 from seamark.model.results.summary import Summary, SummaryRow
-from seamark.model.results.times import BoundedDistribution
+from seamark.model.results.times import BoundedDistribution, Ranged
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
 from seamark.model.service import Origin
@@ -53,7 +53,7 @@ class TrialRecord:
     throughput: float | None = None
     unit: str = ""
     latency_ms: BoundedDistribution = field(default_factory=BoundedDistribution)
-    error_rate: float | None = None
+    errors: Ranged = field(default_factory=Ranged)
     origin: Origin = "measured"
     verdict: Verdict = "INVALID"
     reasons: tuple[VerdictReason, ...]
@@ -231,7 +231,7 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason
         throughput=metrics.throughput.value,
         unit=metrics.throughput.unit,
         latency_ms=metrics.latency_ms,
-        error_rate=metrics.errors.rate,
+        errors=metrics.errors,
         stages=metrics.stages,
         schedule=metrics.schedule,
         verdict=worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),

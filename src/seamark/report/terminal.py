@@ -26,6 +26,7 @@ from seamark.report.numbers import (
     UNSTEADY_NOTE,
     aligned,
     bracket,
+    errors_text,
     level,
     number,
     range_text,
@@ -33,8 +34,8 @@ from seamark.report.numbers import (
     span,
     statistic,
     time_unit,
-    unit_words,
     unit_of,
+    unit_words,
 )
 from seamark.report.ordering import ORIGIN, SERVER, in_order, mixture, simulated_services
 from seamark.stats.histogram import Histogram
@@ -143,7 +144,7 @@ def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, w
         columns.append(_Column(head=ORIGIN, cells=[row.origin for row in rows], left=True, spare=spare))
     columns.append(_Column(head="factors", cells=levels, left=True, folds_at=20))
     columns += [column for group in figures.values() for column in group]
-    columns.append(_Column(head="err %", cells=[percent(row.errors.rate) for row in rows], spare=2))
+    columns.append(_Column(head="err %", cells=[errors_text(row.errors) for row in rows], spare=2))
     if wide:
         columns.append(_Column(head="ok", cells=[f"{row.repetitions}/{row.planned}" for row in rows]))
     columns.append(_Column(head="verdict", cells=verdicts, left=True))
@@ -197,7 +198,8 @@ def _captions(summary: Summary, columns: Sequence[_Column]) -> set[str]:
     if simulated := simulated_services(summary):
         notes.add(f"Simulated, not measured: {', '.join(simulated)}.")
     for row in summary.treatments:
-        if row.latency_ms and any(map(row.latency_ms.is_range, shown & {"p50", "p95", "p99"})):
+        times = row.latency_ms and any(map(row.latency_ms.is_range, shown & {"p50", "p95", "p99"}))
+        if times or ("err %" in shown and row.errors.is_range("rate")):
             notes.add(RANGE_NOTE)
         if saturation_mark(row.codes):
             notes.add(UNSTEADY_NOTE)

@@ -12,7 +12,7 @@ from seamark.analysis.metrics.metric_inputs import Recorded, metric_inputs, seri
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
-from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, goodput_ranges
+from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, error_ranges, goodput_ranges
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.metrics.window import RULE_OF_PARTIES
 from seamark.analysis.metrics.window_counts import KindCounts
@@ -308,6 +308,8 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
     for group, pick in TIMES.items():
         if inputs is not None and nested[group] is not None:
             nested[group]["ranges"] = pick(inputs.counts).ranges_ms()
+    if inputs is not None:
+        nested["errors"]["ranges"] = error_ranges(inputs)
     if inputs is not None and nested["goodput"] is not None:
         nested["goodput"]["ranges"] = goodput_ranges(inputs)
     by_category, nested["errors"]["own"] = nested["errors"]["by_category"], load.errors

@@ -80,6 +80,14 @@ def error_rate(inputs: MetricInputs) -> float | None:
     return _ratio(counts.failed + lost, counts.sent + lost)
 
 
+def error_ranges(inputs: MetricInputs) -> dict[str, tuple[float, float | None]]:
+    """Return the ends of the error rate where requests were never sent or had no answer yet when the load ended: all
+    of them good, all failed."""
+    counts, lost = inputs.counts, inputs.lost_in_window
+    failed, due, unseen = counts.failed + lost, counts.due + lost, counts.cancelled + counts.unsent
+    return {"rate": (failed / due, (failed + unseen) / due)} if unseen else {}
+
+
 def _mb_per_s(inputs: MetricInputs, unit_bytes: float) -> float | None:
     total = inputs.counts.bytes_sent + inputs.counts.bytes_received
     return _rate(total / unit_bytes, inputs) if total else None

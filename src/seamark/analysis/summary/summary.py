@@ -152,7 +152,7 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
         inter_chunk_ms=_pooled(summed, "inter_chunk_ns", streams=True),
         by_kind=_kinds(figures),
         concurrency_mean=spread_of(figures, "concurrency_mean"),
-        errors=ErrorRate(rate=_error_rate(figures)),
+        errors=_errors(figures),
         goodput=known(spread_of(figures, "goodput.ratio")),
         goodput_per_s=known(spread_of(figures, "goodput.per_s")),
         offered_rps=known(spread_of(figures, "offered_rps")),
@@ -202,12 +202,15 @@ def _span(ranges: Iterable[Range | None]) -> tuple[float, float | None] | None:
     return min(one.low for one in known), max(highs) if len(highs) == len(known) else None
 
 
-def _error_rate(good: Sequence[TrialMetrics]) -> float | None:
-    """Failed requests of all trials over those sent in all of them, as `errors.rate` of a trial has them."""
+def _errors(good: Sequence[TrialMetrics]) -> ErrorRate:
+    """Return failed requests of all trials over those sent in all of them, as `errors` of a trial has them."""
     counts = [metrics.counts for metrics in good]
     failed = sum((each.failed or 0) + _lost(each) for each in counts)
     sent = sum(_sent(each) + _lost(each) for each in counts)
-    return failed / sent if sent else None
+    unseen = sum(each.unfinished or 0 for each in counts)
+    due = sum((each.ok or 0) + (each.unfinished or 0) for each in counts) + failed
+    ends = {"rate": (failed / due, (failed + unseen) / due)} if unseen else {}
+    return ErrorRate(rate=failed / sent if sent else None, ranges=ends)
 
 
 def _lost(counts: RequestCounts) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from seamark.model.results.comparison import Comparisons
-from seamark.model.results.times import Ranges, Times
+from seamark.model.results.times import Ranged, Ranges, Times
 from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.scenario import Comparing
@@ -63,7 +63,7 @@ class KindSpreads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorRate:
+class ErrorRate(Ranged):
     """Failed requests of all trials as a ratio of those sent."""
 
     rate: Number = None

@@ -94,8 +94,9 @@ class RequestCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors:
-    """Failed requests as a ratio of those sent, and by category; `own` are those of load.json's `errors`."""
+class Errors(Ranged):
+    """Failed requests as a ratio of those sent, and by category; `own` are those of load.json's `errors`. Requests
+    that were never sent, or had no answer when the load ended, may have failed as well."""
 
     rate: Number
     timeouts: Count = None

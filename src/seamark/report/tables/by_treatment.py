@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from seamark.model.results.summary import KindSpreads, KindSummary, ObjectiveSummary, Spread, SummaryRow
-from seamark.model.results.times import Times
+from seamark.model.results.times import Ranged, Times
 from seamark.report.numbers import (
+    ABSENT,
     RANGE_NOTE,
     UNSTEADY_NOTE,
+    errors_text,
     level,
     median_of,
     number,
@@ -210,6 +212,12 @@ def figure_cell(value: float | None, why: str, *, share: float | None = None) ->
 def ratio_cell(value: float | None, why: str) -> Cell:
     """Return a ratio in percent, or the mark of one that is not given with the reason `why`."""
     return absent(why) if value is None else known(percent(value))
+
+
+def errors_cell(errors: Ranged, why: str) -> Cell:
+    """Return an error rate in percent, or its ends, or the mark of one that is not given with the reason `why`."""
+    text = errors_text(errors)
+    return absent(why) if text == ABSENT else known(text, title=RANGE_NOTE if errors.is_range("rate") else None)
 
 
 def factor_columns(rows: Sequence[SummaryRow], treatments: Sequence[SummaryRow]) -> list[Column]:

@@ -22,12 +22,12 @@ from seamark.report.source import Results, TrialRecord
 from seamark.report.tables.by_treatment import (
     OVER_REPETITIONS,
     energy_table,
+    errors_cell,
     factor_columns,
     figure_cell,
     kinds_table,
     notes_of,
     objectives_table,
-    ratio_cell,
     streams_table,
     time_columns,
 )
@@ -110,7 +110,7 @@ def workload_table(
         pooled = "response time, all repetitions pooled (histograms, within 0.5 %)"
         rows = [(t.latency_ms, t.codes, WITHHELD if t.repetitions else NOT_MEASURED) for t in treatments]
         groups[RESPONSE] = time_columns(("p50", "p95", "p99"), rows, title=pooled)
-    errors = [ratio_cell(t.errors.rate, NOT_MEASURED) for t in treatments]
+    errors = [errors_cell(t.errors, NOT_MEASURED) for t in treatments]
     groups["errors"] = [figures("errors", errors, "%", "failed requests of those sent")]
     for name in (*(name for name in asked if any(name in t.quality for t in treatments)), *qualities):
         cells = [figure_cell(t.quality.get(name), "not measured") for t in treatments]
@@ -202,7 +202,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
         figures("throughput", [figure_cell(trial.throughput, "no result") for trial in shown]),
         column("unit", [unit_words(trial.unit) for trial in shown]),
         *time_columns(("p50", "p99"), [(t.latency_ms, t.codes, WITHHELD if t.ok else "no result") for t in shown]),
-        figures("errors", [ratio_cell(trial.error_rate, "no result") for trial in shown], "%"),
+        figures("errors", [errors_cell(trial.errors, "no result") for trial in shown], "%"),
         figures("window", windows, "s", "measured window, from the start of the load", why="no window"),
         column(
             "verdict",
