@@ -185,14 +185,15 @@ def test_policies_begin_with_the_best_one_and_its_margin_over_the_next():
     )
     headline = headline_of(ASKED, summary(*rows, comparisons=Comparisons(family=2, comparisons=pairs)))
     assert headline.kind == "policies"
-    assert "heft, 20.0 s, 5 % ahead of easy" in headline.answer
+    assert "heft (20.0 s, 5 % ahead of easy)" in headline.answer, "named once"
+    assert "(1)" not in headline.certainty
     assert [number.value for number in headline.numbers] == [20.0, 21.0]
 
 
 @pytest.mark.covers("E-FR27")
 @pytest.mark.parametrize(
     ("new", "says"),
-    [(None, "(fifo, 22.0 s)."), (22.0, "fifo, 22.0 s, level with heft"), (0.0, "heft, 0 s, ahead of fifo")],
+    [(None, "fifo (22.0 s)."), (22.0, "fifo (22.0 s, level with heft)"), (0.0, "heft (0 s, ahead of fifo)")],
 )
 def test_a_best_policy_is_ahead_of_another_one_only(new, says):
     rows = [row(name, factors={"policy": name}) for name in ("fifo", "heft")]

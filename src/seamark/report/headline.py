@@ -167,7 +167,9 @@ def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline | None:
             best, after = order[0], order[1] if len(order) > 1 else None
             best_ones.append(best)
             verdicts[(own[best].verdict if best in own else None) or "is itself the best"] += 1
-            text = f"{column + ': ' if column else ''}{best}, {number(known[best])} {unit}".strip()
+            text = f"{number(known[best])} {unit}".strip()
+            if column or len(matrices) > 1:  # a single case is named by what goes before
+                text = f"{column + ': ' if column else ''}{best}, {text}"
             numbers.append(HeadlineNumber(name=f"{best} {column}".strip(), value=known[best], unit=unit))
             if after is not None:
                 text += f", {_lead(known[best], known[after])} {after}"
@@ -176,8 +178,9 @@ def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline | None:
     if not best_ones:
         return None
     common, count = Counter(best_ones).most_common(1)[0]
-    which = common if count == len(best_ones) else f"{common} in {count} of {len(best_ones)} cases"
-    against = ", ".join(f"{verdict} ({times})" for verdict, times in verdicts.items())
+    cases = len(best_ones)
+    which = common if count == cases else f"{common} in {count} of {cases} cases"
+    against = ", ".join(f"{verdict}{f' ({times})' if cases > 1 else ''}" for verdict, times in verdicts.items())
     return Headline(
         kind="policies",
         question="Which policy is best?",
