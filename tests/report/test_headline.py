@@ -176,6 +176,24 @@ def test_of_exact_values_the_largest_difference_is_named_with_both_values():
 
 
 @pytest.mark.covers("E-FR27")
+@pytest.mark.parametrize(
+    ("met", "says"),
+    [
+        ({1: False, 2: True, 3: True}, " met by all but replicas 1."),
+        ({1: False, 2: False, 3: True}, " met by replicas 3."),
+        ({1: True, 2: True}, " met by every treatment."),
+        ({1: False, 2: False}, " met by none."),
+    ],
+)
+def test_a_declared_comparison_says_which_treatments_meet_the_objectives(met, says):
+    rows = sweep(met, "replicas")
+    found = Comparisons(comparisons=(pair(1, 2, (100.0, 200.0), "better", "replicas"),))
+    headline = headline_of(ASKED, summary(*rows, comparisons=found))
+    assert headline.kind == "comparison"
+    assert headline.answer.endswith(says)
+
+
+@pytest.mark.covers("E-FR27")
 def test_policies_begin_with_the_best_one_and_its_margin_over_the_next():
     rows = [row(name, factors={"policy": name}) for name in ("fifo", "heft", "easy")]
     own = {"metric": "completion_mean_s", "better": "lower", "unit": "s"}

@@ -13,7 +13,7 @@ from seamark.model.trial import Plan
 from seamark.report.asked import figure_head, figure_of, known_by
 from seamark.report.capacity import score_sentence
 from seamark.report.comparison import answer, certainty, contrast_text
-from seamark.report.fronts import choice_sentence
+from seamark.report.fronts import MOST_LISTED, choice_sentence
 from seamark.report.numbers import (
     SEARCHED,
     level,
@@ -52,7 +52,7 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
     if plan.compare is not None and found is not None and (text := answer(found)) is not None:
         if matrices := [matrix for name in workloads for matrix in policy_matrices(found, name)[:1]]:
             return _of_policies(matrices) or _of_comparisons(found, text)
-        return _of_comparisons(found, text)
+        return _of_comparisons(found, " ".join(filter(None, (text, _met_by(rows)))))
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
     if len(factors) == 1 and len(workloads) == 1:
         return _of_sweep(rows, factors.pop(), summary, plan.scenario)
@@ -260,10 +260,30 @@ def knee_mean(found: Knee) -> str:
     return f"({mean})" if found.mean_conditional else mean
 
 
+def _meets(row: SummaryRow) -> bool:
+    """Return whether most trials meet all objectives."""
+    return all(2 * slo.met > slo.of > 0 for slo in row.slos)
+
+
+def _met_by(rows: Sequence[SummaryRow]) -> str | None:
+    """Return which treatments that are compared meet their objectives; None where these are not the same for all."""
+    limits = {_objectives(row.slos) for row in rows}
+    if limits == {""} or len(limits) > 1:
+        return None
+    good, bad = ([levels_text(row.factors) for row in rows if _meets(row) is meets] for meets in (True, False))
+    if not good or not bad:
+        which = "every treatment" if good else "none"
+    elif min(len(good), len(bad)) > MOST_LISTED:
+        which = f"{len(good)} of {len(rows)} treatments"
+    else:
+        which = "; ".join(good) if len(good) <= len(bad) else f"all but {'; '.join(bad)}"
+    return f"{limits.pop()}: met by {which}."
+
+
 def _largest_that_meets(rows: Sequence[SummaryRow], factor: str) -> str:
     """Return the level up to which most trials meet all objectives, and the next, which misses one."""
     limits = _objectives(rows[0].slos)
-    met = [all(2 * slo.met > slo.of > 0 for slo in row.slos) for row in rows]
+    met = list(map(_meets, rows))
     names = [level(row.factors[factor], factor) for row in rows]
     if not numeric([row.factors[factor] for row in rows]) or (any(met) and not met[0]):
         good = [name for name, meets in zip(names, met, strict=True) if meets]
