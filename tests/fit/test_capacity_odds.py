@@ -171,6 +171,9 @@ def test_a_station_breaks_by_its_queue_or_by_its_service_time_alone():
     slow = bottleneck(service, load(10), 4, [limit("latency_p95_s", 0.005)], 1)
     assert slow is not None
     assert slow.part == "service time"
+    slow = bottleneck(service, load(95), 1, [limit("latency_p95_s", 0.02)], 1)
+    assert slow is not None
+    assert (slow.part, slow.without_s < 0.05 < slow.value_s) == ("service time", True), "a queue is the smaller part"
     assert bottleneck(service, load(10), 4, [limit("latency_p95_s", 0.5)], 1) is None
 
 

@@ -19,7 +19,7 @@ SERVICE = "service time"
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
     """What breaks first at a load on some `replicas`: the objective that is missed, by a value in seconds, and that
-    value without the limit `part`."""
+    value without `part`; of the service time, without a queue."""
 
     part: str
     replicas: int
@@ -49,10 +49,13 @@ def bottleneck(
         return min(found, default=(value_s, SERVICE))
 
     without_s, part = least(service.without_limits(load))
+    unqueued_s = without_s if part == "queue" else value_s
     if without_s > worst.limit_s:
         without_s, part = least(service.without_costs())
+    if without_s > NOTICED * value_s:
+        without_s, part = unqueued_s, SERVICE
     return Bottleneck(
-        part=part if without_s <= NOTICED * value_s else SERVICE,
+        part=part,
         replicas=replicas,
         rate_rps=load.rate_rps,
         objective=worst.name,

@@ -34,9 +34,13 @@ def plan_lines(plan: CapacityPlan) -> list[str]:
             f"  Largest load that meets the objectives: {number(largest.found_rps)} requests/s ({ends}){suspect}"
         )
     if (broken := plan.breaks_first) is not None:
-        without = f", without it {number(broken.without_s)} s" if broken.part != "service time" else ""
+        only = broken.part == "service time"
+        without = f", without {'a queue' if only else 'it'} {number(broken.without_s)} s"
+        without = "" if only and number(broken.without_s) == number(broken.value_s) else without
         fewer = chosen is not None and broken.replicas is not None and broken.replicas < (chosen.replicas or 0)
         less = f"With one server less, {broken.replicas}, at" if fewer else "At"
+        if chosen is None and broken.replicas is not None:
+            less = f"With {counted(broken.replicas, 'server')}, at"
         lines.append(
             f"  Breaks first: {broken.part}. {less} {number(broken.rate_rps)} requests/s {broken.objective} is missed"
             f" with {number(broken.value_s)} s{without}"
