@@ -148,7 +148,7 @@ def test_noise_of_the_cost_makes_no_winner():
 @pytest.mark.parametrize(
     ("scores", "margin", "says"),
     [
-        (LOST, 0.01, "No method is shown to be not worse than dense in score by more than 0.01 (500 items)."),
+        (LOST, 0.01, "No other method is shown to keep score within 0.01 of dense (500 items)."),
         (SAME, None, "`compare: quality_margin` states no loss that does not matter."),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_saving_that_is_not_shown_is_no_advice_and_without_one_nothing_is_said
     lossy = choice_sentence((replace(FRONT, points=(BASE, replace(FAST, not_worse=False))),))
     assert lossy is not None
     assert lossy.startswith(
-        "Keep method = dense. score against ttft_ms.p50 (task t): No method is shown to be not worse than dense"
+        "Keep method = dense. score against ttft_ms.p50 (task t): No other method is shown to keep score within"
     )
     assert choice_sentence(()) is None
     unnamed = str(choice_sentence((replace(FRONT, margin=None, points=(BASE, replace(FAST, not_worse=None))),)))

@@ -67,7 +67,8 @@ def front_sentence(front: Front) -> str:
     kept = f"not worse than {base} in {front.quality} by more than {front.margin:g}"
     within = [each for each in front.points[1:] if each.not_worse]
     if not within:
-        return f"No {front.factor} is shown to be {kept} ({_items(front)})."
+        near = f"within {front.margin:g} of {base}"
+        return f"No other {front.factor} is shown to keep {front.quality} {near} ({_items(front)})."
     best = best_of(front)
     shown = ", ".join(level(each.level, front.factor) for each in within)
     if front.points[0].cost is None:
