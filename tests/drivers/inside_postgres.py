@@ -62,6 +62,8 @@ def trouble(where: dict[str, Any], trouble: str) -> Any:
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where application_name = 'seamark' and pid <> pg_backend_pid()",
         )
+    if trouble == "deadlock":
+        return _deadlock_of_load(where)
     with tables.connect(target(where)).cursor() as cursor:
         cursor.execute("begin")
         if trouble == "locked":
@@ -73,6 +75,18 @@ def trouble(where: dict[str, Any], trouble: str) -> Any:
             cursor.execute("alter table elsewhere rename to pgbench_accounts")
         cursor.execute("commit")
     return None
+
+
+def _deadlock_of_load(where: dict[str, Any]) -> None:
+    """Hold all branches until a transaction of a load, which has changed an account, waits for one; then ask for the
+    accounts. As this side never looks for a deadlock, PostgreSQL ends the load's transaction."""
+    with tables.connect(target(where)).cursor() as cursor:
+        cursor.execute("set deadlock_timeout = '1h'; begin; select from pgbench_branches for update")
+        until_s, waits = time.monotonic() + 10.0, False
+        while not waits and time.monotonic() < until_s:
+            cursor.execute("select exists (select from pg_locks where not granted)")
+            waits = cursor.fetchone()[0]
+        cursor.execute("lock table pgbench_accounts; commit")
 
 
 def _deadlock(driver: PostgresCalls, where: dict[str, Any]) -> str | None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,24 @@ def test_transactions_in_conflict_fail_or_are_tried_again_and_each_good_one_is_i
     seen = [each["40001 serialization_failure"] for each in errors]
     assert {each.words for each in seen} == {"could not serialize access due to concurrent update"}
     assert sum(each.count for each in seen) == failures["SERIALIZATION_FAILURE"] > 20
+
+
+@pytest.mark.covers("E-FR17")
+@pytest.mark.parametrize("max_tries", [None, 2])
+def test_a_transaction_in_a_deadlock_fails_or_is_tried_again(database, max_tries):
+    before = history_rows(database)
+    query(database, "alter role current_user set deadlock_timeout = '50ms'")
+    trouble = threading.Thread(target=asked, args=(database, "trouble"), kwargs={"trouble": "deadlock"})
+    trouble.start()
+    loaded = database.load(operation="tpcb", max_tries=max_tries, concurrency=1)
+    trouble.join()
+    query(database, "alter role current_user reset deadlock_timeout")
+    failures = dict(loaded.failures)
+    assert history_rows(database) - before == failures.pop("NONE") > 20
+    assert failures == ({} if max_tries else {"DEADLOCK_DETECTED": 1})
+    assert loaded.samples["retries"].sum() == (1 if max_tries else 0)
+    seen = [report.errors or {} for report in loaded.outcome.reports]
+    assert [list(each) for each in seen] == [[] if max_tries else ["40P01 deadlock_detected"]]
 
 
 def test_a_balance_changed_behind_its_back_is_told_by_quality(database):
