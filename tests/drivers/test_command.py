@@ -1,6 +1,7 @@
 """Commands: exit code, figures, kept files, time limit; and no process of one is left, wherever it has gone."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -238,6 +239,17 @@ def test_run_time_and_cpu_time_are_those_of_the_command(run: Callable[..., Measu
     assert 0.02 < busy.quality["cpu_time_s"] < 10
     assert 150 < busy.quality["peak_rss_mb"] < 300
     assert run(argv=["sleep", "0.3"]).outcome.quality["peak_rss_mb"] < 8, "not that of the launcher, which is Python"
+
+
+@pytest.mark.services
+def test_a_command_that_ends_before_its_memory_was_read_has_no_peak_unless_it_is_above_its_launchers(
+    run: Callable[..., MeasuredLoad],
+) -> None:
+    short = (set(run(argv=["true"]).outcome.quality) for _ in range(5))  # on a busy machine it may take long
+    assert any(names == {"run_time_s", "cpu_time_s"} for names in short)
+    filled = "mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)"
+    large = run(argv=[sys.executable, "-ISc", f"import mmap; {filled}"])
+    assert 310 < large.outcome.quality["peak_rss_mb"] < 400
 
 
 @pytest.mark.serial

@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ WORK = "work"
 RUN_TIME, CPU_TIME, PEAK_RSS = "run_time_s", "cpu_time_s", "peak_rss_mb"
 """Figures that every command has."""
 CHECK_MS = 50
-"""Interval of looking at the time limit; the end of the command is seen at once."""
+"""Interval of looking at the time limit and the memory; the end of the command is seen at once."""
 POLL_S = 0.002
 """Interval of looking at the command where the kernel cannot tell of its end."""
 LONGEST_TEXT = 200
@@ -79,8 +80,10 @@ class Command(Task):
             recorder.quality(RUN_TIME, (ended_ns - began_ns) / 1e9)
             recorder.quality(CPU_TIME, spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime)
             # a program's ru_maxrss begins with the memory of what has launched it, this process
-            seen = self._peak_bytes if spent.ru_maxrss <= launcher_kb else 0
-            recorder.quality(PEAK_RSS, (seen or spent.ru_maxrss * 1024) / 1e6)
+            if peak_bytes := spent.ru_maxrss * 1024 if spent.ru_maxrss > launcher_kb else self._peak_bytes:
+                recorder.quality(PEAK_RSS, peak_bytes / 1e6)
+            else:
+                print(f"{PEAK_RSS} is not known: the command had ended before its memory was read", file=sys.stderr)
             self._keep(place, recorder.folder)
             if stop.is_set():
                 return
@@ -116,7 +119,6 @@ class Command(Task):
         until_s: float | None = None
         with _end_of_process(process.pid) as wait:
             while process.poll() is None:
-                self._peak_bytes = max(self._peak_bytes, 0, *map(peak_rss_bytes, descendants(os.getpid())))
                 if niceness:  # its session is new and has niceness 0
                     lowered = lower_sessions([process.pid], niceness, lowered)
                 if stop.is_set() and until_s is None:
@@ -126,6 +128,8 @@ class Command(Task):
                     process.kill()
                 reap(but=[process.pid])
                 wait()
+                if process.poll() is None:  # not before: a program that has just begun has hardly any memory
+                    self._peak_bytes = max(self._peak_bytes, 0, *map(peak_rss_bytes, descendants(os.getpid())))
         code = process.returncode
         return 128 - code if code < 0 else code
 
