@@ -277,8 +277,22 @@ def test_an_error_inside_a_stream_is_the_servers(error):
     for _ in range(2):
         read(said(" a"), said(" b"), error, DONE, decoder=decoder)
         assert (decoder.failure, decoder.events) == (Failure.SERVER_ERROR, 2)
+        assert decoder.error == f"200 server_error: {error.decode().splitlines()[-2].removeprefix('data: ')}"
     read(said(" a"), DONE, decoder=decoder)
     assert decoder.failure == Failure.NONE
+
+
+@pytest.mark.parametrize("head", [HEAD, HEAD.replace(b"200 OK", b"429 X")])
+@pytest.mark.parametrize("cut", [b"", b"\n"])
+def test_a_document_in_place_of_a_stream_is_what_the_server_says(head, cut):
+    code, failure = ("200 wrong_reply", Failure.WRONG_REPLY)
+    if head != HEAD:
+        code, failure = ("429 Too Many Requests", Failure.CLIENT_ERROR)
+    decoder = StreamDecoder(Forms())
+    for _ in range(2):
+        read(b'{"detail": "slow', b' down"}' + cut, decoder=decoder, head=head)
+        assert decoder.failure == failure
+        assert decoder.error.rstrip() == f'{code}: {{"detail": "slow down"}}'
 
 
 @pytest.mark.parametrize("nothing", [None, False, "", {}, {"message": None, "code": 0}])

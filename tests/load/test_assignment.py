@@ -2,17 +2,45 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, WorkerAssignment
+from seamark.load.workers.assignment import (
+    MOST_ERRORS,
+    MOST_WORDS,
+    PROCESSES_A_CORE,
+    LoadJob,
+    WorkerAssignment,
+    count_error,
+)
 from seamark.model.digest import seed_for
+from seamark.model.sample import Failure
 
 
 def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
     job = LoadJob(driver="a:B", workers="threads", settings={"x": None, "rate_rps": 1.5}, seed=3, data=tmp_path)
     share = WorkerAssignment(job=job, worker=1, workers=2, segment=tmp_path / "s")
     assert WorkerAssignment.from_json(share.to_json()) == share
+
+
+def test_errors_are_counted_by_their_code_with_the_words_of_the_first_and_no_secret() -> None:
+    key = "hunter-of-tokens-22"
+    request = [b"POST / HTTP/1.1\r\nHost: h\r\nX-Own: " + key.encode(), b"\r\n\r\n{}"]
+    errors: dict[str, Any] = {}
+    words = f"slow\n \x1b[31mdown {'x' * (MOST_WORDS - 25)} {key} or api_key=abcdefgh"
+    count_error(errors, Failure.SERVER_ERROR, f"503 Busy: {words}", request)
+    count_error(errors, Failure.SERVER_ERROR, "503 Busy: again", request)
+    count_error(errors, Failure.TIMEOUT, None)
+    [(code, seen)] = errors.items()
+    assert (code, seen["category"], seen["count"]) == ("503 Busy", "server_error", 2)
+    assert seen["words"].startswith("slow .[31mdown xxx")
+    assert "*** o" in seen["words"]
+    assert key[:6] not in seen["words"], "cut in two it would be half a secret"
+    assert len(seen["words"]) == MOST_WORDS
+    for number in range(2 * MOST_ERRORS):
+        count_error(errors, Failure.SERVER_ERROR, f"E{number}: x")
+    assert len(errors) == MOST_ERRORS
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.load.engine.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpDecoder, http_request
+from seamark.load.engine.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, MOST_SAID_BYTES, HttpDecoder, http_request
 from seamark.model.sample import Failure
 
 SIZED = b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 11\r\n\r\nhello world"
@@ -74,6 +74,41 @@ def test_a_status_is_a_category(status: int, failure: Failure) -> None:
     assert (decoder.status, decoder.failure) == (status, failure)
     assert decoder.units == (0 if failure else 1)
     assert decoder.keep_alive
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (b"HTTP/1.1 503 x\r\nContent-Length: 7\r\n\r\nno room", "503 Service Unavailable: no room"),
+        (
+            b"HTTP/1.1 400 x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nno \r\n4\r\nroom\r\n0\r\n\r\n",
+            "400 Bad Request: no room",
+        ),
+        (b"HTTP/1.1 599 x\r\nContent-Length: 7\r\n\r\nno room", "599: no room"),
+        (b"HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n", "503 Service Unavailable"),
+        (b"HTTP/1.1 500 x\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\xff", "500 Internal Server Error"),
+        (b"no http\r\n\r\n", None),
+    ],
+)
+@pytest.mark.parametrize("read_bytes", [1, 40, 1000])
+@pytest.mark.parametrize("units_of", [None, words], ids=["counted", "read"])
+def test_a_failed_reply_says_why_however_it_comes(units_of, reply: bytes, error: str | None, read_bytes: int) -> None:
+    decoder = HttpDecoder(units_of)
+    for _ in range(3):
+        decoder.reset()
+        for at in range(0, len(reply), read_bytes):
+            ended = decoder.feed(reply[at : at + read_bytes])
+        assert ended
+        assert decoder.error == error
+
+
+def test_of_a_long_failed_reply_the_beginning_is_kept() -> None:
+    decoder = HttpDecoder()
+    decoder.feed(b"HTTP/1.1 500 x\r\nContent-Length: 900000\r\n\r\n")
+    while not decoder.feed(b"x" * 1000):
+        assert sum(map(len, decoder._body)) < 2 * MOST_SAID_BYTES
+    assert decoder.failure == Failure.SERVER_ERROR
+    assert len(decoder.error or "") < MOST_SAID_BYTES + 100
 
 
 @pytest.mark.parametrize(

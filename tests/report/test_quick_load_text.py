@@ -65,6 +65,13 @@ def test_a_document_is_printed_whatever_in_it_is_null_where_the_schema_allows_it
     assert tried > 30
 
 
+def test_what_the_server_says_of_failed_requests_stands_below_their_number(document):
+    seen = {"503 Service Unavailable": {"category": "server_error", "count": 7, "words": "no room"}}
+    failed = document["errors"] | {"by_category": {"server_error": 7}, "own": seen}
+    text = quick_load_text(decode(document | {"errors": failed}, TrialMetrics), None)
+    assert "failures: server_error 7\n  503 Service Unavailable (7): no room\n" in text
+
+
 def rows(text: str) -> list[tuple[str, int, float]]:
     return [(bound, len(bar), float(share)) for bound, bar, share in ROW.findall(text)]
 

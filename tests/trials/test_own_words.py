@@ -19,15 +19,25 @@ from seamark.trials.progress import Progress, State
 from seamark.trials.trial_record import counted_load, keep_samples
 
 SECRET = "hunter-of-tokens-22"
+GOOD = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """Answers 200 with a stream that has an error in it, and repeats the key that it was given."""
+    """Answers 200 with a stream that has an error in it, and repeats the key that it was given. With the model
+    `sometimes`, other replies are good ones, or 429."""
 
     protocol_version = "HTTP/1.1"
+    replies = 0
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        request = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).replies += 1
+        if b'"sometimes"' in request and self.replies % 3:
+            self.send_response(200 if self.replies % 3 == 1 else 429)
+            self.send_header("Content-Length", str(len(GOOD)))
+            self.end_headers()
+            self.wfile.write(GOOD)
+            return
         message = f"KV cache exhausted for {self.headers['Authorization']}"
         body = f"data: {json.dumps({'error': {'message': message, 'code': 500}})}\n\ndata: [DONE]\n\n".encode()
         self.send_response(200)
@@ -89,6 +99,24 @@ def test_a_load_without_a_good_reply_has_the_servers_own_words_and_no_secret(
     assert counted.reason is not None
     assert "42P01 undefined_table: no such relation" in counted.reason
     assert "KV cache" not in counted.reason
+
+
+@pytest.mark.slow
+@pytest.mark.covers("E-FR09", "E-SEC")
+def test_of_a_load_with_some_failed_replies_the_words_of_the_first_of_each_code_are_recorded(
+    job: Callable[..., LoadJob], tmp_path: Path
+) -> None:
+    outcome = measure(job(served_model="sometimes"), tmp_path / "parts").outcome
+    errors = counted_load(LoadRecord(status="ok"), outcome).errors
+    assert errors is not None
+    assert {code: seen.category for code, seen in errors.items()} == {
+        "200 server_error": "server_error",
+        "429 Too Many Requests": "client_error",
+    }
+    in_stream, refused = errors["200 server_error"], errors["429 Too Many Requests"]
+    assert abs(refused.count - in_stream.count) <= 1
+    assert "KV cache exhausted for ***" in in_stream.words
+    assert refused.words == GOOD.decode().strip().partition("\n")[0] + " data: [DONE]"
 
 
 @pytest.mark.parametrize("mix", [None, '{"chat": {"weight": 1}, "long": {"prompt_len": 16}}'])

@@ -291,6 +291,7 @@ def quick_load_text(
     if failed:
         said = (f"{name} {count}{_of_statuses((statuses or {}).get(name))}" for name, count in failed.items())
         lines += ["", "failures: " + ", ".join(said)]
+        lines += [f"  {code} ({seen.count}): {seen.words}" for code, seen in (metrics.errors.own or {}).items()]
     for slo in metrics.slos:
         met = "unknown" if slo.met is None else "met" if slo.met else "missed"
         value = range_text(slo.known) if slo.known else ABSENT

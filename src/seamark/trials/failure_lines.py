@@ -12,7 +12,7 @@ from seamark.trials.repeated_failures import NOT_TRIED
 SERVER_CATEGORIES = ("server_died", "server_never_healthy", "setup_failed", "port_taken")
 LONGEST_LINE = 200
 MOST = 20
-BY_HAND = ". One request by hand: "
+BY_HAND, SERVER_SAYS = ". One request by hand: ", ". The server says "
 """Before the server's own words, which may differ between trials that failed alike."""
 
 
@@ -22,7 +22,7 @@ def failure_lines(progress: Progress, folder: ScenarioFolder, root: Path) -> lis
     groups: dict[tuple[str | None, str | None, str | None], list[State]] = {}
     for state in progress.failed:
         deployment = None if state.category == NOT_TRIED else state.deployment
-        cause = (state.reason or "").partition(BY_HAND)[0]
+        cause = (state.reason or "").partition(BY_HAND)[0].partition(SERVER_SAYS)[0]
         groups.setdefault((deployment, state.category, cause), []).append(state)
     lines = [_line(states, folder, root) for states in groups.values()]
     more = len(lines) - MOST

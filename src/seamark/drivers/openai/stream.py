@@ -19,7 +19,7 @@ from seamark.drivers.openai.events import (
     read_chunk,
     usage_in,
 )
-from seamark.load.engine.http import _CHUNK_SIZE, HttpDecoder
+from seamark.load.engine.http import _CHUNK_SIZE, MOST_SAID_BYTES, HttpDecoder
 from seamark.model.sample import Failure
 
 DONE = b"[DONE]"
@@ -228,6 +228,8 @@ class StreamDecoder(HttpDecoder):
     def _take(self, data: bytes) -> bool:
         """Consume a piece of the body: lines of events, any of which may continue in the next piece. Return whether
         the unfinished event is too large."""
+        if self.status >= 300:
+            return super()._take(data)
         begins = self.body_bytes == len(self._held)  # no line of this reply has been read
         self.body_bytes += len(data)
         if self._cut_crlf and data:  # a line ends with its \r, which may be the last byte for long; its \n is none
@@ -280,8 +282,12 @@ class StreamDecoder(HttpDecoder):
                 self._event(lines[0])
             else:
                 self._read(DATA + b"\n".join(_value(each) for each in lines))
-        elif line.startswith(b"error:") or (line.startswith(b"event:") and _value(line) == b"error"):
+        elif line.startswith(b"event:") and _value(line) == b"error":
             self._wrong(Failure.SERVER_ERROR)
+        elif line.startswith((b"error:", b"{", b"<")):  # the last two: a document in place of events
+            self._say(line)
+            if line.startswith(b"error:"):
+                self._wrong(Failure.SERVER_ERROR)
 
     def _event(self, line: bytes) -> None:
         """Consume an event with one line of data: recognised by its form, or parsed."""
@@ -303,7 +309,7 @@ class StreamDecoder(HttpDecoder):
             for silence in self._forms.silent:
                 if line.endswith(silence.closing) and (found := silence.whole.fullmatch(line)):
                     self._spoken = True
-                    self._heed(silence.chunk, silence.chunk.usage and usage_in(found))
+                    self._heed(silence.chunk, silence.chunk.usage and usage_in(found), line)
                     return
         elif line == DONE_LINE:
             self._spoken = self._closed = True
@@ -343,8 +349,9 @@ class StreamDecoder(HttpDecoder):
                 chunk = read_chunk(value)
             except ValueError:
                 self._wrong(Failure.WRONG_REPLY)
+                self._say(value)
                 return
-            self._heed(chunk, chunk.usage)
+            self._heed(chunk, chunk.usage, line)
             if chunk.carriers and not self.events:
                 self.first_units = min(chunk.tokens or (chunk.usage and chunk.usage.completion) or 0, MOST_UNITS)
             if chunk.carriers:
@@ -354,7 +361,7 @@ class StreamDecoder(HttpDecoder):
             if form is not None and (found := form.beginning.match(line)):
                 self._begin_as(found.group(), form)
 
-    def _heed(self, chunk: Chunk, usage: Usage | None) -> None:
+    def _heed(self, chunk: Chunk, usage: Usage | None, line: bytes) -> None:
         """Apply the meaning of an event besides its text."""
         if chunk.failed:
             self._wrong(Failure.SERVER_ERROR)
@@ -368,6 +375,8 @@ class StreamDecoder(HttpDecoder):
             if len(self._by_choice) > MOST_CHOICES:
                 self._by_choice.clear()
                 self._wrong(Failure.WRONG_REPLY)
+        if self.failure:
+            self._say(_value(line))
 
     def _whole(self) -> bool:
         if not 200 <= self.status < 300:
@@ -397,11 +406,15 @@ class StreamDecoder(HttpDecoder):
         except ValueError:
             self._wrong(Failure.WRONG_REPLY)
         else:
-            self._heed(chunk, chunk.usage)
+            self._heed(chunk, chunk.usage, self._last)
 
     def _wrong(self, failure: Failure) -> None:
         """Record a fault of this reply: the first one counts."""
         self.failure = self.failure or failure
+
+    def _say(self, said: bytes) -> None:
+        """Keep what this reply says of its fault: the first counts."""
+        self._body = self._body or [said[:MOST_SAID_BYTES]]
 
 
 def _value(line: bytes) -> bytes:

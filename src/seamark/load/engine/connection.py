@@ -153,6 +153,11 @@ class Connection(asyncio.Protocol):
         """Whether the service did not report the number of units in its reply."""
         return not self._decoder.counted
 
+    @property
+    def error(self) -> str | None:
+        """What the service says in a reply that failed, as `code: words`; None where its decoder tells nothing."""
+        return getattr(self._decoder, "error", None) if self._decoder.failure else None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport and send the waiting request, unless it has timed out."""
         self._transport = cast(asyncio.Transport, transport)

@@ -162,4 +162,5 @@ async def _run(
         ran_out=flow.ran_out,
         ran_out_s=None if flow.ran_out_ns is None else (flow.ran_out_ns - epoch_ns) / 1e9,
         fault=fault,
+        errors=generator.errors or None,
     )

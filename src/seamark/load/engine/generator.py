@@ -17,6 +17,7 @@ import numpy as np
 from seamark.load.driver import Wire
 from seamark.load.engine.connection import Connection, Outgoing
 from seamark.load.engine.schedule_share import STALL_NS, Stalls
+from seamark.load.workers.assignment import count_error
 from seamark.load.workers.records import ChunkRecorder, Recorder, ReplySegment
 from seamark.model.sample import Failure
 from seamark.patterns.table import Nanoseconds
@@ -142,6 +143,7 @@ class Generator:
         self.asked_units = 0
         self.connected_anew = 0
         self.survivors: int | None = None
+        self.errors: dict[str, dict[str, Any]] = {}
         self.loop_lag = Accumulator()
         self.stalls = Stalls()
         self._driver = driver
@@ -226,7 +228,9 @@ class Generator:
             failure = TIMEOUT
         del self._in_flight[connection]
         self.completed += 1
-        if not failure and not connection.uncounted:
+        if failure:
+            count_error(self.errors, failure, connection.error, request[0])
+        elif not connection.uncounted:
             self.asked_units += request[3]
         if self._replies is not None and connection.pieces:
             self._replies.add(connection.index, connection.pieces)

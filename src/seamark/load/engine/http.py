@@ -1,6 +1,7 @@
 """Incremental HTTP/1.1 decoder for wire drivers, and the encoding of requests. Independent of the service."""
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 
 from seamark.load.driver import EndedByClose
 from seamark.model.sample import Failure
@@ -9,10 +10,14 @@ MAX_HEAD_BYTES = 1 << 16
 """Limit for the heads of a reply including interim ones (1xx), for the line of a chunk size, and for all trailers."""
 MAX_BODY_BYTES = 1 << 22
 """Limit for a body that is kept: a JSON document of that size takes up to thirty times the memory to parse."""
+MOST_SAID_BYTES = 1 << 12
+"""Limit for what is kept of a failed reply."""
 MOST_LENGTH_DIGITS = 18
 MOST_SIZE_DIGITS = 16
 STARTS = b"HTTP/1."
 LENGTH = b"\r\ncontent-length:"
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 NO_FAILURE = Failure.NONE
 """A module constant, as an attribute look-up in an enumeration takes longer than the rest of a reset."""
 
@@ -108,6 +113,16 @@ class HttpDecoder(EndedByClose):
         self._chunked = False
         self._pending = b""
         self._body: list[bytes] = []
+
+    @property
+    def error(self) -> str | None:
+        """What a failed reply says, as `503 Service Unavailable: words`; None without a status."""
+        if not self.status:
+            return None
+        said = b"".join(self._body)[:MOST_SAID_BYTES].decode(errors="replace")
+        name = self.failure.name.lower() if self.status < 300 else PHRASES.get(self.status, "")
+        code = f"{self.status} {name}".rstrip()
+        return f"{code}: {said}" if said and said.count(UNREADABLE) * 10 <= len(said) else code
 
     def feed(self, data: bytes) -> bool:
         """Process received bytes; return True when the reply is complete, successful or not."""
@@ -261,6 +276,8 @@ class HttpDecoder(EndedByClose):
         if self._keep and data:
             self._body.append(data)
             return self.body_bytes + self._left > self._most_bytes
+        if self.status >= 300 and self.body_bytes - len(data) < MOST_SAID_BYTES:
+            self._body.append(data)
         return False
 
     def _whole(self) -> bool:

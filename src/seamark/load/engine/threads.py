@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from seamark.load.driver import Body, Call, Reply, Session, TracedSession, whole
 from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
-from seamark.load.workers.assignment import WorkerAssignment
+from seamark.load.workers.assignment import WorkerAssignment, count_error
 from seamark.load.workers.records import ReplySegment, Segment
 from seamark.model.sample import CONFLICTS, MISSING_NS, SAMPLE, Failure
 from seamark.patterns.table import Nanoseconds
@@ -101,9 +101,6 @@ FINITE_FLUSH_NS = 20_000_000
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SHOWN_ERRORS = 3
-MOST_ERRORS = 20
-"""Different codes of errors that a worker counts; and letters kept of the words of one."""
-MOST_WORDS = 300
 LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failure.PROTOCOL, Failure.REPLY_TOO_LARGE})
 
 
@@ -199,12 +196,8 @@ class Load:
 
     def note(self, reply: Reply) -> None:
         """Count what the service says of a failed request, by its code."""
-        code, _, words = " ".join((reply.error or "").split()).partition(": ")
         with self._lock:
-            if code in self.errors or len(self.errors) < MOST_ERRORS:
-                kind = reply.failure.name.lower()
-                seen = self.errors.setdefault(code, {"category": kind, "count": 0, "words": words[:MOST_WORDS]})
-                seen["count"] += 1
+            count_error(self.errors, reply.failure, reply.error)
 
     def failed(self, error: Exception) -> Reply:
         """Return what a call that raised comes to."""
@@ -319,7 +312,7 @@ class User(threading.Thread):
                 flush_ns = end_ns + load.flush_ns
             if unusual:
                 usual = None if reply.failure else reply
-                if reply.failure and reply.error:
+                if reply.failure:
                     load.note(reply)
                 if reply.failure in LOST_SESSION:
                     self._renew()

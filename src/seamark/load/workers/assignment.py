@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from seamark.load.driver import Events, Target
 from seamark.model.load_profile import LoadProfile
+from seamark.model.sample import Failure
 from seamark.model.service import LoadKind, Value
+from seamark.storage.redaction import without_sent
 
 PROCESSES_A_CORE = 2
 ENDLESS = 1 << 62
@@ -215,3 +217,26 @@ class WorkerCounters:
     category: str | None = None
     quality: Mapping[str, float] | None = None
     errors: Mapping[str, Any] | None = None
+
+
+MOST_ERRORS = 20
+"""Different codes of errors that a worker counts; and letters kept of the words of one."""
+MOST_WORDS = 300
+
+
+def count_error(
+    errors: dict[str, dict[str, Any]], failure: Failure, error: str | None, request: bytes | Sequence[bytes] = b""
+) -> None:
+    """Count what a service says of a failed request (`code: words`) by its code, in the form of an ErrorsSeen: the
+    words of the first, in one line, without what the request has sent in its headers."""
+    if not error:
+        return
+    code, _, words = error.partition(": ")
+    code = " ".join(code.split())
+    if seen := errors.get(code):
+        seen["count"] += 1
+    elif len(errors) < MOST_ERRORS:
+        sent = request if isinstance(request, bytes) else b"".join(request)
+        line = without_sent(" ".join(words.split()), sent)[:MOST_WORDS]  # cut last, so that no secret is cut in two
+        shown = "".join(letter if letter.isprintable() else "." for letter in line)
+        errors[code] = {"category": failure.name.lower(), "count": 1, "words": shown}

@@ -289,7 +289,7 @@ class LoadRecord:
         words."""
         found = {code: seen for code, seen in (self.errors or {}).items() if category in (None, seen.category)}
         code = max(found, key=lambda each: found[each].count, default=None)
-        return code and f"'{code}: {found[code].words}'"
+        return code and f"'{': '.join(filter(None, (code, found[code].words)))}'"
 
 
 @dataclass(frozen=True, kw_only=True)

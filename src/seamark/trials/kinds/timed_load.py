@@ -29,7 +29,7 @@ from seamark.telemetry.energy import idle_power_w
 from seamark.telemetry.process import listener, used_by_others
 from seamark.trials.address import answer_by_hand
 from seamark.trials.deployment_context import DeploymentContext
-from seamark.trials.failure_lines import BY_HAND
+from seamark.trials.failure_lines import BY_HAND, SERVER_SAYS
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
 from seamark.trials.repeated_failures import (
     NOT_TRIED,
@@ -217,10 +217,11 @@ def without_replies(load: LoadRecord, measured: MeasuredLoad, job: LoadJob) -> L
         return load
     worst = load.worst_failure or "none"
     reason = f"none of {counted(load.rows or 0, 'request')} succeeded; most failed with '{worst}'"
-    if errors := load.most_errors(worst):
-        reason += f": {errors}"
-    elif worst in ANSWERED and (answer := answer_by_hand(job)):
+    said = load.most_errors(worst)
+    if worst in ANSWERED and ": " not in (said or "") and (answer := answer_by_hand(job)):
         reason += f"{BY_HAND}{answer}"
+    elif said:
+        reason += f"{SERVER_SAYS}{said}"
     tail = tuple(redacted(list(measured.outcome.log_tail)))
     return replace(load, status="failed", category=ALL_FAILED, reason=reason, log_tail=tail)
 
