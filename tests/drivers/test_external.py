@@ -129,21 +129,25 @@ def test_a_milvus_that_runs_already_is_measured_by_its_address_alone(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("service", "workload"),
+    ("service", "workload", "host"),
     [
-        ("known", {"gen_tokens": 4}),
-        ("vllm", {"model": "m", "endpoint": "completions", "prompt_len": 64, "gen_tokens": 8}),
-        ("null", {}),
-        ("http", {"path": "/v1/models"}),
-        ("vllm", {"model": "m", **block_with("how-to-laptop.md", "extra_body: {")["workload"]}),
+        ("known", {"gen_tokens": 4}, "127.0.0.1"),
+        ("vllm", {"model": "m", "endpoint": "completions", "prompt_len": 64, "gen_tokens": 8}, "127.0.0.1"),
+        ("null", {}, "127.0.0.1"),
+        ("http", {"path": "/v1/models"}, "127.0.0.1"),
+        ("http", {"path": "/v1/models"}, "[::1]"),
+        ("vllm", {"model": "m", **block_with("how-to-laptop.md", "extra_body: {")["workload"]}, "127.0.0.1"),
     ],
 )
 def test_a_server_that_needs_nothing_is_measured_and_nothing_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str, workload: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str, workload: dict[str, Any], host: str
 ):
+    if host == "[::1]" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("no IPv6 here")
     monkeypatch.setenv("KEY", "of-the-page")
-    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", "5") as port:
-        study = study_of(tmp_path, **{"service": service, "site": {"address": f"127.0.0.1:{port}"}, **workload})
+    listens = host.strip("[]")
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", "5", "--host", listens) as port:
+        study = study_of(tmp_path, **{"service": service, "site": {"address": f"{host}:{port}"}, **workload})
         assert missing_environments(study) == ()
         endpoint, _ = measured(study)
     assert endpoint.environment is None

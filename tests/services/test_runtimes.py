@@ -264,6 +264,9 @@ def test_a_contained_server_is_served_and_ended_like_any_other(contained: Bench,
         ("db.example:5432", {}, ("db.example", {"main": 5432})),
         ("here:1", {"address": "there:2"}, ("there", {"main": 2})),
         ("db.example", {"main_port": 99}, ("db.example", {"main": 99})),
+        ("[2001:db8::7]:5432", {}, ("2001:db8::7", {"main": 5432})),
+        ("::1", {"main_port": 99}, ("::1", {"main": 99})),
+        ("[::1]", {"main_port": 99}, ("::1", {"main": 99})),
     ],
 )
 def test_an_external_address_names_host_and_ports(bench: Bench, address, settings, expected):
@@ -278,8 +281,9 @@ def test_an_address_with_a_scheme_is_refused_with_the_setting_that_is_meant(benc
         external_ports(spec, Server(command=()))
 
 
-def test_an_external_address_without_a_port_says_so(bench: Bench):
-    spec = bench.with_site(runtime="external", address="db.example").spec()
+@pytest.mark.parametrize("address", ["db.example", "[::1]", "::1:8080", "[::1:8080", "[db.example]:8080"])
+def test_an_external_address_without_a_port_says_so(bench: Bench, address: str):
+    spec = bench.with_site(runtime="external", address=address).spec()
     with pytest.raises(SiteError, match="no port for main"):
         external_ports(spec, Server(command=()))
 

@@ -201,6 +201,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
 
 def _of_standing(address: str) -> str:
     """Return the address of a persistent server as a URL; any other as it is."""
+    from seamark.load.engine.http import in_url
     from seamark.planning.external_servers import PERSISTENT_PREFIX
     from seamark.services.runtimes.runtimes import persistent_endpoint
 
@@ -208,7 +209,7 @@ def _of_standing(address: str) -> str:
         return address
     name, _, path = address.removeprefix(PERSISTENT_PREFIX).partition("/")
     endpoint = persistent_endpoint(Path("results"), f"{PERSISTENT_PREFIX}{name}")
-    return f"http://{endpoint.host}:{next(iter(endpoint.ports.values()))}/{path}"
+    return f"http://{in_url(endpoint.host or '')}:{next(iter(endpoint.ports.values()))}/{path}"
 
 
 def _given() -> dict[str, str]:

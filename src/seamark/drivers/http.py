@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from seamark.config.secrets import resolve
 from seamark.errors import UserError
 from seamark.load.driver import Body, Target, Wire
-from seamark.load.engine.http import HttpDecoder, http_request
+from seamark.load.engine.http import HttpDecoder, http_request, in_url
 from seamark.model.service import Value
 from seamark.platform.tls import VERIFIED, tls_context
 
@@ -77,7 +77,7 @@ def _url(target: Target) -> str:
     if not PATH.fullmatch(path):
         raise UserError(f"path: '{path}' is no path. Begin it with '/', and write other letters and blanks as %20.")
     scheme = "http" if target.settings.get("tls") is None else "https"
-    return f"{scheme}://{target.host}:{target.ports['main']}{path}"
+    return f"{scheme}://{in_url(target.host)}:{target.ports['main']}{path}"
 
 
 def own_headers(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from seamark.errors import SiteError
 from seamark.load.driver import Body, Hooks, Target, Wire, whole
-from seamark.load.engine.http import HttpDecoder, http_request
+from seamark.load.engine.http import HttpDecoder, http_request, in_url
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 from seamark.platform.tls import UNVERIFIED, tls_context
@@ -75,7 +75,7 @@ def endpoint(target: Target, bucket: str = "") -> str:
     without the usual port."""
     scheme, usual = ("http", 80) if target.settings.get("tls") is None else ("https", 443)
     port = target.ports["main"]
-    host = f"{bucket}.{target.host}" if bucket else target.host
+    host = f"{bucket}.{target.host}" if bucket else in_url(target.host)
     return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamark.load.engine.http import MAX_BODY_BYTES, HttpDecoder, http_request
+from seamark.load.engine.http import MAX_BODY_BYTES, HttpDecoder, http_request, in_url
 from seamark.model.sample import Failure
 
 READ_BYTES = 1 << 16
@@ -99,9 +99,8 @@ def fetch(
     large.
     """
     until_s = time.monotonic() + limit_s
-    named = f"[{host}]" if ":" in host else host
     request = http_request(
-        method, path, host=f"{named}:{port}", headers={**(headers or {}), "Connection": "close"}, body=body
+        method, path, host=f"{in_url(host)}:{port}", headers={**(headers or {}), "Connection": "close"}, body=body
     )
     with contextlib.closing(connect(host, port, tls, until_s)) as connection:
         connection.sendall(request)

@@ -1,6 +1,7 @@
 """Servers of the user's own, one that runs already or one of a command: what a plan can find wrong with them."""
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,8 @@ from seamark.model.trial import Plan
 
 PERSISTENT_PREFIX = "standing/"
 """First part of the address of a persistent server, and its folder in the results."""
+ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[^:]*))?")
+"""An address with or without a port; one of IPv6 has brackets if it has a port."""
 COMMAND_PLACES = ("ports[main]", "host", "study", "data")
 """What a command in a scenario can name; a recipe's knows more."""
 
@@ -30,9 +33,9 @@ def host_and_ports(
 ) -> tuple[str, dict[str, int]]:
     """Return host and ports of a server that Seamark does not run, by the names in its recipe.
 
-    The address is `host` or `host:port`; that port is the recipe's first. Further ports are in `ports` of the site,
-    or in settings called <name>_port. That of metrics and inner ones may be missing, unless a setting names one, such
-    as `protocol: grpc`. Raises SiteError.
+    The address is `host` or `host:port` (of IPv6 `::1` or `[::1]:port`); that port is the recipe's first. Further
+    ports are in `ports` of the site, or in settings called <name>_port. That of metrics and inner ones may be
+    missing, unless a setting names one, such as `protocol: grpc`. Raises SiteError.
     """
     address = external_address(site, settings)
     if "://" in address:
@@ -40,7 +43,8 @@ def host_and_ports(
             f"service '{service}' at '{address}': not an address. Write it as host:port; for https set"
             " tls: verified in the workload, where the service has that setting."
         )
-    host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
+    found = ADDRESS.fullmatch(address)
+    host, first = (found["ipv6"] or found["host"], found["port"]) if found else (address, None)
     ports: dict[str, object] = {name: settings.get(f"{name}_port") or site.ports.get(name) for name in server.ports}
     if first and ports:
         ports[server.ports[0]] = first
@@ -49,7 +53,7 @@ def host_and_ports(
     if missing := [name for name, port in ports.items() if not _is_port(port)]:
         raise SiteError(
             f"service '{service}' at '{address}': no port for {', '.join(missing)}. Write the address as"
-            " host:port, and further ports in the site as 'ports: {NAME: NUMBER}'."
+            " host:port, of IPv6 as [::1]:port, and further ports in the site as 'ports: {NAME: NUMBER}'."
         )
     return host, {name: int(str(port)) for name, port in ports.items()}
 

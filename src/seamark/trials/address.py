@@ -13,6 +13,7 @@ from seamark.drivers.openai.events import read_chunk
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.driver import Wire, make_of
+from seamark.load.engine.http import in_url
 from seamark.load.engine.mix import mixed
 from seamark.load.fetch import READ_BYTES, KeptReply, connect
 from seamark.platform.tls import reason_of
@@ -68,8 +69,7 @@ def answer_by_hand(job: LoadJob) -> str | None:
         return None
     if b" HTTP/1.1\r\n" not in request[: request.find(b"\n") + 1]:
         return None
-    named = f"[{host}]" if ":" in host else host
-    url = urlsplit(f"{'http' if driver.tls is None else 'https'}://{named}:{port}")
+    url = urlsplit(f"{'http' if driver.tls is None else 'https'}://{in_url(host)}:{port}")
     return answer_of(url, driver.tls, request).text
 
 

@@ -21,7 +21,7 @@ from seamark.drivers.openai.requests import Ask, Asks, one_of
 from seamark.drivers.openai.stream import StreamDecoder
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import Body, Hooks, Target, Wire, whole
-from seamark.load.engine.http import http_request
+from seamark.load.engine.http import http_request, in_url
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
 from seamark.patterns.trace_file import Row
@@ -162,8 +162,7 @@ class OpenAi(Wire):
 
     def _request(self, body: bytes, content_bytes: int | None = None) -> bytes:
         """Return a request with this body, or with its beginning and the length of the whole."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        address, headers = f"{host}:{self._port}", self._headers
+        address, headers = f"{in_url(self._host)}:{self._port}", self._headers
         if content_bytes is None:
             return http_request("POST", self._path, host=address, headers=headers, body=body)
         headers = {**headers, "Content-Length": str(content_bytes)}

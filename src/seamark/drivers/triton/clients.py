@@ -12,7 +12,7 @@ from seamark.drivers import rpc
 from seamark.drivers.triton.models import Array
 from seamark.drivers.triton.requests import HttpReplyCheck, Requests
 from seamark.load.driver import Body, Call, Reply, Target, Wire
-from seamark.load.engine.http import HttpDecoder, http_request
+from seamark.load.engine.http import HttpDecoder, http_request, in_url
 from seamark.model.sample import Failure
 
 
@@ -44,7 +44,7 @@ class TritonHttp(Wire):
         return http_request(
             "POST",
             f"/v2/models/{self._requests.name}/infer",
-            host=f"{self._host}:{self._port}",
+            host=f"{in_url(self._host)}:{self._port}",
             headers={
                 "Content-Type": "application/octet-stream",
                 "Inference-Header-Content-Length": str(header_bytes),
@@ -77,7 +77,7 @@ class TritonGrpc(Call):
 
     def __init__(self, target: Target) -> None:
         self._requests = Requests.of(target.settings)
-        self._address = f"{target.host}:{target.ports['grpc']}"
+        self._address = f"{in_url(target.host)}:{target.ports['grpc']}"
         self._timeout_s = target.load.timeout_s
         self.body_count = self._requests.body_count
 

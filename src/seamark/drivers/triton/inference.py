@@ -14,6 +14,7 @@ from seamark.drivers.triton.models import expected, write_repository
 from seamark.drivers.triton.requests import Requests
 from seamark.errors import SiteError
 from seamark.load.driver import Call, Hooks, Target, Wire
+from seamark.load.engine.http import in_url
 from seamark.model.service import Value
 
 CHECKED_REQUESTS = 8
@@ -49,7 +50,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     else:
         client, limits, call_limits = http, {"connection_timeout": CHECK_S, "network_timeout": CHECK_S}, {}
     name = str(settings["model"])
-    address = f"{target.host}:{target.ports[str(settings['protocol'])]}"
+    address = f"{in_url(target.host)}:{target.ports[str(settings['protocol'])]}"
     right = 0
     with client.InferenceServerClient(address, **limits) as server:
         for arrays in Requests.of(settings).arrays(CHECKED_REQUESTS, seed):

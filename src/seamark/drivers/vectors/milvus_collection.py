@@ -15,6 +15,7 @@ from seamark.drivers.vectors.dataset import Ids, Vectors
 from seamark.drivers.vectors.milvus_messages import INSERTED, SEARCHED, SERVICE, Searching, index_of, schema_of
 from seamark.errors import SiteError
 from seamark.load.driver import Target, whole
+from seamark.load.engine.http import in_url
 from seamark.model.service import Value
 
 INSERT_BYTES = 8 << 20
@@ -41,7 +42,7 @@ def credentials() -> tuple[tuple[str, str], ...]:
 
 def address_of(target: Target) -> str:
     """Return host and port of the server's gRPC."""
-    return f"{target.host}:{target.ports['main']}"
+    return f"{in_url(target.host)}:{target.ports['main']}"
 
 
 @contextmanager

@@ -22,6 +22,11 @@ NO_FAILURE = Failure.NONE
 """A module constant, as an attribute look-up in an enumeration takes longer than the rest of a reset."""
 
 
+def in_url(host: str) -> str:
+    """Return a host as it stands in a URL: an address of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def http_request(
     method: str, path: str, *, host: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> bytes:

@@ -11,6 +11,7 @@ from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import allocation, node
 from seamark.errors import UserError
 from seamark.load.driver import Target
+from seamark.load.engine.http import in_url
 from seamark.load.workers.hooks import PreparationError, hooks_here, run_preparation
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Health, Server
@@ -255,7 +256,7 @@ class Startup:
         if server is None or server.metrics_port is None or server.metrics_port not in self.ports:
             return None
         scheme = "http" if self.spec.deployment.settings.get("tls") is None else "https"
-        return f"{scheme}://{self.host}:{self.ports[server.metrics_port]}{server.metrics_path}"
+        return f"{scheme}://{in_url(self.host)}:{self.ports[server.metrics_port]}{server.metrics_path}"
 
 
 def _port_taken(ports: list[str]) -> str:
