@@ -78,7 +78,7 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
     for report in outcome.reports:
         for code, seen in (report.errors or {}).items():
             if (before := errors.get(code)) is None:
-                errors[code] = seen
+                errors[code] = replace(seen, words=redacted_text(seen.words))
             else:
                 errors[code] = replace(seen, count=before.count + seen.count, words=before.words)
     return replace(
