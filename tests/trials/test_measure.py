@@ -12,6 +12,7 @@ from samples import a_trial
 
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.model.results.deployment_record import Endpoint
+from seamark.model.site import Site
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kinds import timed_load
@@ -110,7 +111,7 @@ def test_the_machine_is_watched_before_loads_of_which_one_may_be_too_short_for_t
     settings: Sequence[dict[str, Any]], is_watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timed_load, "WATCH_S", 0.05)
-    site = SimpleNamespace(runtime="venv", telemetry_interval_s=1.0)
+    site = Site(name="here", summary="a machine", telemetry_interval_s=1.0)
     context = cast(DeploymentContext, SimpleNamespace(site=site))
     loads = [(context, a_trial(each), Endpoint(status="ok")) for each in settings]
     assert (timed_load.others_before(loads) is not None) == is_watched
