@@ -41,9 +41,8 @@ def command(
 ) -> int:
     """Run workflow requests on simulated GPUs under the baseline policy, and print its log and metrics.
 
-    Writes baseline_scheduler.log and baseline_execution_log.json into the working folder. Both files of inputs may be
-    YAML or JSON. With --simulate true models are downloaded, loaded and called on a server with the standalone API;
-    exit code 1 where a node failed.
+    Writes baseline_scheduler.log and baseline_execution_log.json. Inputs are YAML or JSON. With --simulate true
+    models are downloaded, loaded and called on a server with the standalone API; exit code 1 if a node failed.
 
     \b
     Example:

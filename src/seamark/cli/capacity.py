@@ -40,7 +40,7 @@ FORMATS = ("text", "json")
     type=Number(0.5, 0.999),
     default=0.95,
     show_default=True,
-    help="Probability with which the objectives must be met.",
+    help="Probability of meeting the objectives.",
 )
 @click.option("--prompt-tokens", type=click.IntRange(1, 10_000_000), help="Tokens of a prompt. Default: the fit's.")
 @click.option("--reply-tokens", type=click.IntRange(1, 1_000_000), help="Tokens of a reply. Default: the fit's.")
@@ -54,21 +54,21 @@ FORMATS = ("text", "json")
     "--trials", type=click.IntRange(20, 100_000), default=200, show_default=True, help="Simulated trials of a layout."
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of all trials.")
-@click.option("--extrapolate", is_flag=True, help="Also plan outside of what was measured, marked SUSPECT.")
+@click.option("--extrapolate", is_flag=True, help="Also plan beyond the measured loads, marked SUSPECT.")
 @click.option(
     "--verify", type=click.Path(path_type=Path), metavar="FILE", help="Write the scenario that measures the answer."
 )
-@click.option("--score", metavar="SCENARIO", help="Measured scenario of --verify, or its folder of results.")
+@click.option("--score", metavar="SCENARIO", help="Measured scenario of --verify, or its results.")
 @click.option("--site", metavar="NAME", help="Site of that scenario. Default: the scenario's, or local.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Text, or one document."
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="json: one document."
 )
 def command(form: str, score: str | None, site: str | None, **asked: Any) -> int:
     """Plan how many servers, or GPUs of which kind, meet objectives under a load.
 
-    Every layout that fits is simulated with the models of a fit, many times with other plausible parameters and
-    seeds. The first sentence is the answer: the cheapest one that meets the objectives with the wanted probability,
-    or that none is known. Nothing is measured; --verify writes the scenario that does, and --score compares.
+    Every layout that fits is simulated with the models of a fit, many times with plausible parameters and seeds. The
+    first sentence is the answer: the cheapest layout that meets the objectives with the wanted probability, or that
+    none is known. --verify writes the scenario that measures it, --score compares.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def command(form: str, score: str | None, site: str | None, **asked: Any) -> int
       bench capacity --model llama --fit llama.fit.json --rate 100 --slo 'ttft_p99_s <= 0.5' --gpus a100-40,h100-80
       bench capacity --score plan_known.yaml
 
-    Exit code 0; 1 if no layout is known; 2 for what cannot be planned.
+    Exit code 1 if no layout is known.
     """
     if score is not None:
         if mixed := [name for name in asked if _is_given(name)]:

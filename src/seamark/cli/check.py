@@ -21,17 +21,16 @@ SHOWN = 10
 def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requests: Path | None) -> int:
     """Check an execution log of `bench baseline` or `bench simulate`, or executions.parquet of a simulated trial.
 
-    It checks that no GPU, a further one of several included, has two executions at a time, that all fields are there,
-    that times agree with each other, and that GPUs are consecutive. With --config and --requests also that each node
-    was executed once, after its predecessors and its request's arrival, on the right number of GPUs, and that each
-    switch of a model took its time.
+    No GPU has two executions at a time, all fields are there, times agree with each other, and GPUs are consecutive.
+    With --config and --requests also: each node was executed once, after its predecessors and its request's arrival,
+    on the right number of GPUs, and each switch of a model took its time.
 
     \b
     Examples:
       bench check baseline_execution_log.json --save-report
       bench check --config system_config.yaml --requests workflow_requests.yaml
 
-    Exit code 0; 1 for a log with conflicts or other mistakes; 2 for a file that cannot be read.
+    Exit code 1 for a log with mistakes, 2 for a file that cannot be read.
     """
     from seamark.config.workloads.table import read_workload
     from seamark.simulation.checker import check_log, check_rules

@@ -19,18 +19,17 @@ if TYPE_CHECKING:
     "--from",
     "source",
     metavar="[USER@HOST:]FOLDER",
-    help="First import the scenario's trials from this results folder, by rsync.",
+    help="First import trials from this results folder, by rsync.",
 )
 @click.option(
     "--prefer",
     type=click.Choice(["here", "there"]),
-    help="Which measurement of a trial to use when both exist; the local one is set aside. Default: refuse.",
+    help="Which measurement of a trial to use if both exist. Default: refuse.",
 )
 def command(scenario: str | None, site: str | None, source: str | None, prefer: "Prefer | None") -> int:
     """Derive metrics, summary and report from the measured trials; measure nothing.
 
-    With --from, finished trials of another results folder, here or on another machine, are imported first. Trials
-    finished here stay, and incomplete imports do not count. Configure ssh by RSYNC_RSH or its own configuration.
+    With --from, finished trials of another results folder or machine are imported first; trials finished here stay.
 
     \b
     Examples:

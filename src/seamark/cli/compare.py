@@ -15,20 +15,19 @@ TABLES = (".csv", ".parquet")
 
 @click.command("compare")
 @names_argument("SCENARIO|BASE [NEW]", most=2, needed="a scenario or a folder of results")
-@click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
+@click.option("--site", metavar="NAME", help="Site. Default: the scenario's, or local.")
 @click.option(
     "--baseline",
     multiple=True,
     metavar="LEVEL",
-    help="Level that the others of its factor are compared with, as LEVEL or FACTOR=LEVEL. Default: the first one.",
+    help="Baseline of a factor, as LEVEL or FACTOR=LEVEL. Default: the first level.",
 )
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Compare by this metric, such as throughput or latency_ms.p99; may be repeated. Default: what the component"
-    " is known by.",
+    help="Metric, such as throughput or latency_ms.p99. Repeatable. Default: by component.",
 )
 @click.option(
     "--margin", type=Finite(), metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
@@ -37,13 +36,12 @@ TABLES = (".csv", ".parquet")
     "--quality-margin",
     type=Finite(),
     metavar="SCORE",
-    help="Scores of the same items are equivalent if surely within this of each other. Default: the scenario's.",
+    help="The same for scores of the same items. Default: the scenario's.",
 )
 @click.option(
     "--between",
     metavar="SHARE",
-    help="Assumed standard deviation between two results that were not measured in turns, such as 5% (the default),"
-    " where the history has fewer than five.",
+    help="Assumed standard deviation between two results, if the history has fewer than five. Default: 5%.",
 )
 @click.option(
     "--format",
@@ -51,19 +49,19 @@ TABLES = (".csv", ".parquet")
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
     show_default=True,
-    help="Lines, a table for a merge request, or one JSON document.",
+    help="markdown: a table for a merge request.",
 )
 @click.option(
     "--changed",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write each item that two treatments answered with another score to this .csv or .parquet.",
+    help="Write the items with another score to this .csv or .parquet.",
 )
 @click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(FAILURES),
-    help="Exit with code 1 if a comparison of the family has this verdict; may be repeated.",
+    help="Exit code 1 if a comparison of the family has this verdict. Repeatable.",
 )
 def command(
     names: tuple[str, ...],
@@ -79,10 +77,9 @@ def command(
 ) -> int:
     """Compare the levels of a scenario, or two results, and say better, worse, equivalent or inconclusive.
 
-    One name: each level of each factor is compared with the baseline of its factor, all other factors fixed. Two
-    names, scenarios or folders of results: treatments with equal settings are compared, and what differs between
-    machines and versions is listed. Two results were not measured in turns, so there is no p: better or worse is what
-    lies beyond the margin, widened by what results differ by. Nothing is measured.
+    One name: each level of a factor is compared with the baseline of the factor, all others fixed. Two names
+    (scenarios or folders of results): treatments with equal settings are compared. Two results were not measured in
+    turns, so there is no p: better or worse lies beyond the margin, widened by how much results differ.
 
     \b
     Examples:

@@ -28,13 +28,13 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure the limits of the load generator here (20 s), for the client_bound check.",
+    help="Measure the limits of the load generator here (20 s).",
 )
 @click.option(
     "--self-test",
     "self_test",
     is_flag=True,
-    help="Check the load generator against the reference server, and answers of a model that are known beforehand.",
+    help="Check the load generator against the reference server, and known answers of a model.",
 )
 def command(scenario: str | None, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
     """Check the machine and the site: missing parts, sources of distortion, and their remedies.

@@ -22,7 +22,7 @@ from seamark.storage.paths import TrialFolder
 
 @click.group("export")
 def command() -> None:
-    """Write a scenario as Slurm scripts, its metrics for Prometheus, events for Perfetto, or answers in folders.
+    """Write Slurm scripts, metrics for Prometheus, events for Perfetto, or answers.
 
     \b
     Examples:
@@ -42,16 +42,14 @@ def command() -> None:
     "folder",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="Folder below the study. Default: slurm/<scenario>.",
+    help="Folder. Default: slurm/<scenario>.",
 )
-@click.option(
-    "--python", metavar="FILE", help="Interpreter of the jobs. Default: the study's own, else python3 of their PATH."
-)
+@click.option("--python", metavar="FILE", help="Interpreter of the jobs. Default: the study's, else python3.")
 @click.option(
     "--at-once",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tasks of a job array that run at once. Default: `jobs` of the site's profile.",
+    help="Array tasks at a time. Default: `jobs` of the site's profile.",
 )
 def slurm(
     scenario: str | None,
@@ -63,8 +61,7 @@ def slurm(
 ) -> None:
     """Write plain sbatch scripts that fill the same results folder, without Snakemake.
 
-    Deployments of equal resources are the tasks of one array: each starts its server, measures its trials and ends.
-    Finished trials are not measured again, however they were measured.
+    Each deployment is a task of an array: it starts its server, measures the missing trials and ends.
 
     \b
     Examples:
@@ -112,14 +109,12 @@ def slurm(
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="One file for the metrics of all trials; - for standard output. Default: a file for each trial, and its"
-    " telemetry by node, in the site's `metrics` folder.",
+    help="One file for all trials; - for standard output. Default: files in the site's `metrics` folder.",
 )
 def prometheus(scenario: str | None, site: str | None, file: Path | None) -> None:
     """Write the metrics of finished trials in Prometheus's text format, for its textfile collector.
 
-    Times are in seconds, sizes in bytes, ratios from 0 to 1. An unknown value is omitted. A site with
-    `paths: {metrics: FOLDER}` gets a trial's files as soon as it is measured.
+    A site with `paths: {metrics: FOLDER}` gets a trial's files as soon as it is measured.
 
     \b
     Examples:
@@ -158,7 +153,7 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Default: TRIAL.trace.json.gz, of a part with its times. Without .gz it is not compressed.",
+    help="Default: TRIAL.trace.json.gz. Without .gz not compressed.",
 )
 @click.option("--from", "from_s", type=Number(min=0), default=0.0, metavar="S", help="Start of the part.")
 @click.option("--to", "to_s", type=Number(min=0), metavar="S", help="End of the part.")
@@ -172,9 +167,8 @@ def perfetto(
 ) -> None:
     """Write the events of a trial as a trace, for ui.perfetto.dev or chrome://tracing.
 
-    A trial has events if its scenario sets `keep_events: true`: which stage each request was in. Times of --from and
-    --to are seconds from the start of the load. Workflows on GPUs need no `keep_events`: each GPU is a track with its
-    executions, loads and switches, beside counters of the queue and of GPUs in use.
+    A trial has events if its scenario sets `keep_events: true`; workflows on GPUs always have them. --from and --to
+    are seconds from the start of the load.
 
     \b
     Examples:
@@ -249,16 +243,15 @@ def _events_of(folder: TrialFolder) -> list[Path]:
     type=click.Choice(["tree", "harness"]),
     default="tree",
     show_default=True,
-    help="tree: a folder for each model, method and task. harness: files of lm-evaluation-harness.",
+    help="tree: MODEL/METHOD/TASK/. harness: files of lm-evaluation-harness.",
 )
 def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) -> None:
     """Write the answers of an evaluation as MODEL/METHOD/TASK/, or in the files of lm-evaluation-harness.
 
-    Trials with a question that has no answer are left out. Files of an earlier export are replaced.
+    Trials with an unanswered question are left out. Files of an earlier export are replaced.
 
     \b
-    Examples:
-      bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers
+    Example:
       bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers --format harness
     """
     from seamark.evaluation.evaluated_trial import evaluated

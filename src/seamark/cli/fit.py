@@ -15,23 +15,22 @@ from seamark.cli.options import names_argument, output_file, require_unread
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="Where to write the models, as JSON.",
+    help="File of the models (JSON).",
 )
 @click.option(
     "--servers",
     type=click.IntRange(1, 4096),
     metavar="N",
-    help="Number of servers behind the queue. Default: the most likely one.",
+    help="Servers behind the queue. Default: the most likely number.",
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of resampling.")
-@click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
+@click.option("--site", metavar="NAME", help="Site. Default: the scenario's, or local.")
 def command(names: tuple[str, ...], output: Path, servers: int | None, seed: int, site: str | None) -> None:
     """Fit a queueing model to each server that open loads were measured on, and say how wrong it is.
 
-    A model is a station: equal servers behind one queue, first come, first served, with a distribution of service
-    times. Every treatment is left out in turn and predicted from the others. A model that its own trials contradict
-    is unfit for plans. Trials that were saturated, closed loops, or limited by the client stay out and are listed.
-    Nothing is measured.
+    A model is equal servers behind one queue, first come, first served, with a distribution of service times. Every
+    treatment is left out in turn and predicted from the others. Trials that were saturated, closed loops, or limited
+    by the client are left out and listed.
 
     \b
     Examples:

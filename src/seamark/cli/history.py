@@ -28,21 +28,21 @@ PRESENT = "present"
 @click.command("history")
 @names_argument("[SCENARIO]", most=1)
 @click.option("--metric", "metrics", multiple=True, metavar="METRIC", help="Path, as latency_ms.p99. Repeatable.")
-@click.option("--treatment", metavar="T", help="Only this one: its id, its workload, or levels as concurrency=1.")
-@click.option("--since", metavar="TIME", help="Only runs since then: 2026-01-31T12:00, or 30d for thirty days ago.")
-@click.option("--from", "others", multiple=True, metavar="FOLDER", help="Another results folder as well. Repeatable.")
-@click.option("--baseline", metavar="RUN", help="Judge the latest run against this one, named by run or commit.")
+@click.option("--treatment", metavar="T", help="Its id, its workload, or levels as concurrency=1.")
+@click.option("--since", metavar="TIME", help="Only runs since 2026-01-31T12:00, or 30d ago.")
+@click.option("--from", "others", multiple=True, metavar="FOLDER", help="Another results folder too. Repeatable.")
+@click.option("--baseline", metavar="RUN", help="Judge the latest run against this run or commit.")
 @click.option(
     "--threshold",
     "thresholds",
     multiple=True,
     metavar="[METRIC=]SHARE",
-    help="Largest change that is no change: 5%, or throughput=5%. Repeatable. Default: 5%.",
+    help="Largest change that counts as none: 5% (default), or throughput=5%. Repeatable.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["worse", "change"]),
-    help="End with 1 if the latest run is past a threshold: for the worse, or in any direction.",
+    help="Exit code 1 if the latest run is past a threshold: worse, or in any direction.",
 )
 @click.option(
     "--significance",
@@ -54,8 +54,8 @@ PRESENT = "present"
 )
 @click.option("--runs", "every_run", is_flag=True, help="List every run.")
 @click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
-@click.option("--rebuild", is_flag=True, help="Make the index anew from the results.")
-@click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the index from the results.")
+@click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
 def command(
     names: tuple[str, ...],
     metrics: tuple[str, ...],
@@ -71,13 +71,11 @@ def command(
     rebuild: bool,
     site: str,
 ) -> int:
-    """Show each treatment's runs in the order of time, where their level changed, and the latest run against those
-    before it.
+    """Show each treatment's runs over time, where their level changed, and how the latest run compares.
 
-    Runs are those that `bench keep` set aside, the present one, and those of other results folders. The value of a
-    run is the median of its repetitions. Change points are found by E-divisive, with three runs or more on each side.
-    The latest run is judged by a threshold, against --baseline or the median of the earlier runs since the last
-    change point.
+    Runs are the present one, runs that `bench keep` set aside, and runs of other results folders. The value of a run
+    is the median of its repetitions. Change points need three runs or more on each side. The latest run is judged
+    against --baseline, or the median of the earlier runs since the last change point.
 
     \b
     Examples:

@@ -18,15 +18,13 @@ SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--site", metavar="NAME", help="Write a site of that name to config/sites from the configuration of Slurm here."
-)
+@click.option("--site", metavar="NAME", help="Write a site of that name, from Slurm here.")
 @click.option("--force", is_flag=True, help="With --site: overwrite an existing file.")
 def command(folder: Path | None, site: str | None, force: bool) -> None:
-    """Make FOLDER a study: Snakefile, profiles, recipes, sites and example scenarios, all for you to edit.
+    """Make FOLDER a study: Snakefile, profiles, recipes, sites and example scenarios, for you to edit.
 
-    With --site, called on a login node, it also asks Slurm and the module system for partitions, QoS, limits and
-    accounts, and writes them as a site; without FOLDER, into the study you are in.
+    With --site, on a login node, it also writes a site from Slurm's partitions, QoS, limits and accounts, and from
+    the modules; without FOLDER, into the study you are in.
 
     \b
     Examples:

@@ -12,14 +12,13 @@ from seamark.planning.study import Study
 
 @click.command("keep")
 @scenario_option
-@click.option("--name", metavar="RUN", help="Name of the run. Default: time of its first load, and --commit.")
-@click.option("--commit", metavar="COMMIT", help="Commit of the measured service. Default: that of the study.")
+@click.option("--name", metavar="RUN", help="Name. Default: time of its first load, and --commit.")
+@click.option("--commit", metavar="COMMIT", help="Commit of the measured service. Default: the study's.")
 @json_option
 def command(scenario: str | None, site: str | None, name: str | None, commit: str | None, as_json: bool) -> None:
-    """Set the measured run of a scenario aside as results/history/SCENARIO/RUN, with its samples and its report.
+    """Move the measured run of a scenario to results/history/SCENARIO/RUN, with its samples and its report.
 
-    The scenario is then without results, and `bench submit` measures all of it again: two runs of one scenario, of
-    two commits of a service, lie side by side for `bench history`. Nothing is written over.
+    `bench submit` then measures all of it again, and `bench history` compares the runs.
 
     \b
     Examples:

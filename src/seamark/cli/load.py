@@ -55,20 +55,18 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
     help="Header of every request; a value may be env:NAME or file:PATH.",
 )
 @click.option("--insecure", is_flag=True, help="https: skip certificate verification.")
-@click.option(
-    "--cacert", type=click.Path(), help="https: PEM file of the certificate authority, in place of the system's."
-)
+@click.option("--cacert", type=click.Path(), help="https: PEM file of the certificate authority.")
 @click.option("--stream/--no-stream", default=True, help="OpenAI API: streamed replies, or whole ones.")
 @click.option("--model", help="OpenAI API: model. Default: the first in the server's list.")
 @click.option("--prompt-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a prompt.")
 @click.option("--output-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a reply.")
-@click.option("--extra-body", metavar="JSON", help="OpenAI API: changes to the fields of every request.")
-@click.option("--mix", help="OpenAI API: classes with weights, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
-@click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting of a load or its driver.")
+@click.option("--extra-body", metavar="JSON", help="OpenAI API: changed fields of every request.")
+@click.option("--mix", help="OpenAI API: classes, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
+@click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting.")
 @click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
 @click.option("--seed", type=int, help="Seed of arrivals and bodies. Default: 1, and new prompts each time.")
-@click.option("--prompt-seed", type=int, help="OpenAI API: seed of the prompts, to send the same again.")
-@click.option("--output", type=click.Path(), help="Keep the raw samples in this Parquet file.")
+@click.option("--prompt-seed", type=int, help="OpenAI API: seed of the prompts.")
+@click.option("--output", type=click.Path(), help="Parquet file for the raw samples.")
 @strict_option
 @json_option
 def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
@@ -79,22 +77,16 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
       bench load http://127.0.0.1:8000/ --concurrency 64 --requests 100000
       bench load https://example.org/search --pattern poisson --rate 50 --duration 30 --slo latency_p99=0.2
       bench load http://127.0.0.1:8000/echo --body request.json --header content-type:application/json
-      bench load http://127.0.0.1:8000/v1/completions --prompt-tokens 128 --output-tokens 64
       bench load https://example.org/v1/chat/completions --model m --header 'Authorization: Bearer env:KEY'
-      bench load standing/vllm-1/v1/completions --concurrency 8
-      bench load http://127.0.0.1:8000/ --duration 30 --slo latency_p99=0.2 --strict
+      bench load standing/vllm-1/v1/completions --concurrency 8 --output-tokens 64
       bench load http://127.0.0.1:8000/ --pattern gamma --rate 50 --set burstiness=0.5
-      bench load http://127.0.0.1:8000/ --pattern my_patterns:sawtooth --set peak_rps=200 --set period_s=5
       bench load http://127.0.0.1:8000/v1/chat/completions --pattern poisson --rate 5 --turns 4 --think-time 2
       bench load http://10.0.0.5:8000/ --shards 8 --concurrency 64 --carrier dask --carrier-address tcp://10.0.0.1:8786
 
-    standing/ID is a persistent server of `bench servers start`; a path may follow.
+    standing/ID is a persistent server. An address that ends in /completions is loaded through the OpenAI API, unless
+    --body is given; --extra-body '{"max_tokens": null, "max_completion_tokens": "{max_tokens}"}' renames a field.
 
-    An address that ends in /completions is loaded through the OpenAI API, unless --body is given. Of its fields,
-    --extra-body '{"max_tokens": null, "max_completion_tokens": "{max_tokens}"}' renames one, null leaves one out.
-
-    Exit code 0; 1 when the verdict is INVALID or an objective is missed; 2 for a usage error or an address where
-    nothing listens. With --strict 1 also when there are too few samples to know whether an objective is met.
+    Exit code 1 when the verdict is INVALID or an objective is missed; with --strict also when too few samples tell.
     """
     from seamark.analysis.gate import gate_of_trial
     from seamark.dispatch.identity import node

@@ -26,13 +26,11 @@ def command() -> None:
 
 @command.command("get")
 @names_argument("SCENARIO|ID", most=1, needed="a scenario or a persistent server")
-@click.option(
-    "--component", "components", multiple=True, help="Only this component: server, load, supervisor, serve, run, ..."
-)
+@click.option("--component", "components", multiple=True, help="Only server, load, supervisor, serve, run, ...")
 @click.option("--since", metavar="TIME", help="Start: 2026-01-31T12:00, or 2h for two hours ago.")
 @click.option("--until", metavar="TIME", help="End, in the same forms.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Archive. Default: SCENARIO-logs.tar.gz.")
-@click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
+@click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
 @json_option
 def get(
     names: tuple[str, ...],
@@ -43,10 +41,9 @@ def get(
     site: str,
     as_json: bool,
 ) -> int:
-    """Collect the logs of a scenario or a persistent server in one archive, with a file of JSON lines per component.
+    """Collect the logs of a scenario or a persistent server in one archive: JSON lines, a file per component.
 
-    Each line has the time at which it was written, where it says so, and the trial that it belongs to. Ends with 1
-    when no line is wanted.
+    Each line has its time, if known, and its trial. Exit code 1 when no line is found.
 
     \b
     Examples:

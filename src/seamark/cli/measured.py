@@ -39,7 +39,7 @@ def measure_options(*, own_servers: bool) -> Callable[[Callable[..., Any]], Call
                 click.option(
                     "--servers",
                     type=click.Path(path_type=Path),
-                    help="Measure: file with a recipe for each model, whose servers are started and stopped.",
+                    help="Measure: file with a recipe for each model's server.",
                 )
             )
         options.append(

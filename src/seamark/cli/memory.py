@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("memory")
 @click.option("--model", type=click.Path(path_type=Path), required=True, help="Folder of the model.")
-@click.option("--gpu", required=True, help="Kind of GPU, such as a100-40, or the GB of one.")
+@click.option("--gpu", required=True, help="Kind of GPU, such as a100-40, or its GB.")
 @click.option(
     "--tensor-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs of a layer."
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     type=Number(0, 1, min_open=True),
     default=0.9,
     show_default=True,
-    help="Share of each GPU's memory that the server may take.",
+    help="Share of each GPU for the server.",
 )
 @click.option(
     "--dtype",
@@ -60,7 +60,7 @@ def command(
       bench memory --model /data/llama-3.1-8b --gpu a100-40 --max-model-len 16000
       bench memory --model /data/llama-3.1-70b --gpu 80 --tensor-parallel 4 --json
 
-    Exit code 0; 2 for a layout that does not fit, and for files that cannot be read.
+    Exit code 2 for a layout that does not fit, and for files that cannot be read.
     """
     from seamark.config.model_folder import read_model_folder
     from seamark.simulation.gpu_memory import Layout, ServerMemory, estimate_memory, refusals

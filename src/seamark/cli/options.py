@@ -84,13 +84,11 @@ def scenario_among(words: str) -> Callable[[Command], Command]:
                 raise UserError(Mistake(code="unknown_name", path=str(rest[0]), text="is no argument of this verb."))
             return function(**given, **({} if words == "named" else {words: tuple(rest)}))
 
-        return click.option(
-            "-c", "--config", "scenario", metavar="SCENARIO", help="Scenario to work on: its name or its file."
-        )(
+        return click.option("-c", "--config", "scenario", metavar="SCENARIO", help="Scenario: its name or file.")(
             click.option(
                 "--site",
                 metavar="NAME",
-                help="Machine to run on: a file of config/sites. Default: the scenario's, or local.",
+                help="Site. Default: the scenario's, or local.",
             )(command)
         )
 
@@ -125,7 +123,7 @@ def _names_scenario(word: str) -> bool:
 
 def json_option(function: Command) -> Command:
     """Add --json."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
 
 
 @contextmanager
@@ -152,8 +150,7 @@ def strict_option(function: Command) -> Command:
     return click.option(
         "--strict",
         is_flag=True,
-        help="Exit code 1 and one line why unless every trial is free of INVALID and every objective is known to be "
-        "met.",
+        help="Exit code 1 if a trial failed or is INVALID, or an objective is not known to be met.",
     )(function)
 
 
@@ -161,17 +158,13 @@ def lane_options(function: Command) -> Command:
     """Add --parallel, --gpus, --cpus, --per-device and --claim; their values come as keyword arguments of these
     names."""
     for option in (
+        click.option("--claim", metavar="POLICY", help=f"Order of deployments: {', '.join(FORMS)}."),
         click.option(
-            "--claim", metavar="POLICY", help=f"Order in which lanes begin deployments: {', '.join(FORMS)}."
+            "--per-device", "--per-gpu", type=int, metavar="N", help="Most lanes on one device. Default: 1."
         ),
-        click.option(
-            "--per-device", "--per-gpu", type=int, metavar="N", help="Most lanes on one device at a time. Default: 1."
-        ),
-        click.option("--cpus", metavar="IDS", help="CPUs of the lanes, where there are no GPUs: 0,1 or auto."),
+        click.option("--cpus", metavar="IDS", help="CPUs of the lanes: 0,1 or auto."),
         click.option("--gpus", metavar="IDS", help="GPUs of the lanes: 0,1 or auto."),
-        click.option(
-            "--parallel", type=int, metavar="N", help="Lanes: deployments that are measured at a time. Default: 1."
-        ),
+        click.option("--parallel", type=int, metavar="N", help="Lanes: deployments at a time. Default: 1."),
     ):
         function = option(function)
     return function
@@ -189,7 +182,7 @@ def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
     are read, and both files have default names.
     """
     formats = "" if own_requests else " Also WfCommons, SWF, traces of tokens, samples.parquet."
-    without = "" if own_requests else " Requests of other formats may bring their own."
+    without = "" if own_requests else " Some other formats bring their own."
 
     def add(function: Command) -> Command:
         for option in (
@@ -219,7 +212,7 @@ def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
                 "--gpus",
                 type=click.IntRange(1, 100_000),
                 required=own_requests,
-                help="Number of GPUs, with the ids 0 to N-1." + ("" if own_requests else " Or give --machine."),
+                help="Number of GPUs." + ("" if own_requests else " Or give --machine."),
             ),
         ):
             function = option(function)
@@ -275,7 +268,7 @@ def measure_anew_option(function: Command) -> Command:
     return click.option(
         "--measure-anew",
         is_flag=True,
-        help="Measure trials of another server or configuration again; `attempts` keeps the old files.",
+        help="Measure trials of another server or configuration again; old files go to `attempts`.",
     )(function)
 
 

@@ -23,15 +23,14 @@ JOB = "seamark-prepare"
 @click.command("prepare")
 @scenario_option
 @json_option
-@click.option("-n", "--dry-run", is_flag=True, help="List what is missing without preparing it.")
-@click.option("--verify", is_flag=True, help="Check the content of existing images against their digests.")
-@click.option("--here", is_flag=True, help="Prepare on this machine, even where the site uses a batch job.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list what is missing.")
+@click.option("--verify", is_flag=True, help="Check existing images against their digests.")
+@click.option("--here", is_flag=True, help="Prepare here, not in a batch job of the site.")
 def command(scenario: str | None, site: str | None, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
-    """Prepare a scenario: pull its images by digest or build them, and build the environments of clients.
+    """Pull or build the images of a scenario, and build the environments of its clients.
 
-    Existing images and environments are kept, so a second call does nothing. Digests are recorded in
-    containers/images.lock.yaml. The flags of each engine are checked in its image, before a job waits for an
-    allocation.
+    What exists is kept. Digests are recorded in containers/images.lock.yaml. The flags of each engine are checked in
+    its image.
 
     \b
     Examples:

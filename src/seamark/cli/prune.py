@@ -19,14 +19,14 @@ from seamark.storage.paths import HISTORY
 @click.option("--attempts-days", type=Number(0), metavar="N", help="Keep earlier attempts for N days.")
 @click.option("--standing-days", type=Number(0), metavar="N", help="Keep ended persistent servers for N days.")
 @click.option("--samples-days", type=Number(0), metavar="N", help="Keep raw samples for N days only.")
-@click.option("--apply", "really", is_flag=True, help="Remove them; without this they are only listed.")
-@click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
+@click.option("--apply", "really", is_flag=True, help="Remove them.")
+@click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
 @json_option
 def command(names: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
     """List files older than the site's `retention`, also of kept runs; with --apply, remove them.
 
-    The default for logs, earlier attempts and ended persistent servers is 30 days. Raw samples are removed only when
-    the site or --samples-days says so: metrics stay, but cannot be checked or derived again.
+    The default for logs, earlier attempts and ended persistent servers is 30 days. Raw samples are removed only if
+    the site or --samples-days says so; metrics then stay, but cannot be derived again.
 
     \b
     Examples:

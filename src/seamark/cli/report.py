@@ -9,7 +9,7 @@ from seamark.errors import UserError
 @click.command("report")
 @scenario_option
 def command(scenario: str | None, site: str | None) -> None:
-    """Write a scenario's report from the measured trials. Metrics of an older version are derived again.
+    """Write a scenario's report again. Metrics of an older version are derived again.
 
     \b
     Example:

@@ -24,14 +24,12 @@ TABLE = ("id", "service", "state", "endpoint", "node", "job", "since")
 WIDE = 140
 """Columns of a terminal on which no licence is wrapped."""
 STYLE = {"running": "green", "pending": "yellow", "starting": "yellow", "failed": "bold red", "ended": "dim"}
-site_option = click.option(
-    "--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites."
-)
+site_option = click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
 
 
 @click.group("servers")
 def command() -> None:
-    """List services; start, list, check and stop persistent servers, outside of any trial.
+    """List services; start, list, check and stop persistent servers.
 
     \b
     Examples:
@@ -128,12 +126,12 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
     type=Number(min=0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Longest wait for an answer, in seconds.",
+    help="Longest wait, in seconds.",
 )
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     """Probe a server as its recipe defines (HTTP 2xx or a TCP connection) and print its address.
 
-    Exit code 0 when it answers, 1 when it does not, 2 for an unknown id.
+    Exit code 1 when it does not answer.
 
     \b
     Example:
@@ -194,11 +192,8 @@ def start(
 ) -> int:  # fmt: skip
     """Start a persistent server, and wait until it answers.
 
-    On a site with a batch system it runs in a job of its own. It ends after --time, with `bench servers stop`, when
-    its job is cancelled or when it is killed, and leaves no process. To measure it, use a site with
-    `runtime: external` and `address: standing/ID`, or `bench load standing/ID`.
-
-    Exit code 0 when it answers, 1 when it failed, 2 for a usage error, 3 when the site lacks something.
+    On a site with a batch system it runs in its own job. It ends after --time, or with `bench servers stop`. To
+    measure it, use a site with `runtime: external` and `address: standing/ID`, or `bench load standing/ID`.
 
     \b
     Examples:

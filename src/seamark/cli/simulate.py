@@ -23,7 +23,7 @@ TRACE = "trace.json.gz"
     "--machine",
     "machine_file",
     type=click.Path(path_type=Path),
-    help="File of a machine in place of --gpus: hosts, unlike GPUs, failures.",
+    help="Machine file in place of --gpus: hosts, unlike GPUs, failures.",
 )
 @click.option(
     "--execution",
@@ -45,29 +45,29 @@ TRACE = "trace.json.gz"
     default="baseline",
     show_default=True,
     metavar="NAME[,NAME]",
-    help="Placement policies; of several a table is printed. 'all' is every policy.",
+    help="Placement policies, or 'all'.",
 )
-@click.option("--draw", is_flag=True, help="Draw node times that the requests do not give, by mean and deviation.")
+@click.option("--draw", is_flag=True, help="Draw missing node times, by mean and deviation.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the draws.")
 @click.option(
     "--blocks",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="With --draw: run seeds from --seed on, and compare each policy with the first over these blocks.",
+    help="With --draw: this many seeds from --seed on; each policy is compared with the first.",
 )
 @click.option(
     "--log",
     type=click.Path(),
     default=EXECUTION_LOG,
     show_default=True,
-    help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
+    help="Execution log. Several policies write LOG-POLICY.json.",
 )
 @click.option(
     "--trace",
     type=click.Path(),
     metavar="FILE",
-    help="Write the schedule for ui.perfetto.dev as well, such as trace.json.gz; without .gz not compressed.",
+    help="Write the schedule for ui.perfetto.dev, such as trace.json.gz.",
 )
 @measure_options(own_servers=True)
 def command(
@@ -85,8 +85,8 @@ def command(
 
     Every policy sees the same requests and the same times. `bench check` checks the execution logs.
 
-    With --execution measure the nodes are called on real servers, on a real clock: those of a file of recipes, which
-    are started and stopped for it, or one server with the standalone API. Exit code 1 where a node failed.
+    With --execution measure the nodes are called on real servers: started from --servers, or one server with the
+    standalone API. Exit code 1 if a node failed.
 
     \b
     Examples:

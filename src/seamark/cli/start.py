@@ -40,13 +40,12 @@ TAIL_LINES = 20
 def command(scenario: str | None, site: str | None, as_json: bool, measure_anew: bool, **lanes: object) -> int:
     """Submit a scenario in the background.
 
-    Same as `bench submit`, but it continues after you log out. `bench status` shows its progress, `bench stop` ends
-    it, and another `bench start` or `bench submit` resumes it. To start only a server, use `bench servers start`.
+    It continues after you log out. `bench status` shows its progress, `bench stop` ends it. `bench servers start`
+    starts only a server.
 
     \b
     Examples:
       bench start quickstart
-      bench start -c config/scenarios/quickstart.yaml
     """
     study = open_study(scenario, site, lanes)
     require_paths(study)

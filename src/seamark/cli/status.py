@@ -26,14 +26,13 @@ from seamark.workflow.run_inventory import Component, components, devices_of
 @json_option
 @click.option("-w", "--watch", is_flag=True, help="Update until the run ends.")
 def command(scenario: str | None, site: str | None, as_json: bool, watch: bool) -> int:
-    """Show the number of trials measured, running and failed, the server of each deployment, and what runs where.
+    """Show the trials measured, running and failed, the server of each deployment, and what runs where.
 
     \b
     Examples:
       bench status quickstart
       bench status -c config/scenarios/quickstart.yaml --watch
       bench status quickstart --json | jq '.states[] | select(.state == "failed")'
-      bench status quickstart --json | jq '.components[] | select(.kind == "server") | .where'
     """
     study = open_study(scenario, site)
     now = progress_of(study)

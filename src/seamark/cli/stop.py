@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def command(scenario: str | None, site: str | None, every: bool) -> int:
     """Stop the run of this study, its servers and its batch jobs. Measured trials are kept.
 
-    Persistent servers stay, unless --all is given. Exit code 1 when a job or a server is still
-    there after a minute.
+    Exit code 1 when a job or a server is left after a minute.
 
     \b
     Examples:

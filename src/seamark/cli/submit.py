@@ -83,8 +83,8 @@ def command(
 ) -> int:
     """Measure the missing trials and write the report. Arguments after `--` go to Snakemake.
 
-    When trials of another server, site, machine or configuration exist, they are listed and nothing is measured:
-    use another results folder, or --measure-anew.
+    If trials of another server, site, machine or configuration exist, they are listed and nothing is measured: use
+    another results folder, or --measure-anew.
 
     \b
     Examples:
@@ -92,11 +92,6 @@ def command(
       bench submit -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench submit quickstart --gpus 0,1 --per-device 2 --parallel 4
       bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
-      bench submit -c config/scenarios/quickstart.yaml --strict
-
-    Exit code 0 when all trials were measured, 1 when some failed, 2 for a usage error, 3 when the site lacks
-    something. With --strict 1 also when a trial is INVALID, when an objective is missed, or when there are too few
-    samples to know.
     """
     if strict and dry_run:
         raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
