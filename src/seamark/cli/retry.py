@@ -15,7 +15,7 @@ from seamark.trials.trial_files import put_aside
 @lane_options
 @click.argument("trials", metavar="[SCENARIO] [TRIAL]...", nargs=-1)
 def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
-    """Measure failed trials again, or only TRIALS of them, and missing trials. Earlier attempts are kept.
+    """Measure failed trials again, or only TRIALS, and missing ones. Earlier attempts are kept.
 
     \b
     Examples:
