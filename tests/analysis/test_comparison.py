@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from samples import a_metrics, a_trial
 
-from seamark.analysis.comparison import Contrast, Question, TwoResults, compared, spread_of
+from seamark.analysis.comparison.compared import Question, compared
+from seamark.analysis.comparison.contrasts import Contrast
 from seamark.analysis.comparison.metric_names import metric_of
 from seamark.analysis.comparison.observations import VIRTUAL, Observation, observation
 from seamark.analysis.comparison.scored import TrialAnswers
+from seamark.analysis.comparison.two_results import TwoResults, spread_of
 from seamark.analysis.comparison.units import units_of
 from seamark.errors import UserError
 from seamark.model.results.load_record import SearchOutcome

@@ -8,7 +8,8 @@ import pytest
 from samples import a_trial
 from test_paired_answers import LOST, RIGHT, SAME, answered
 
-from seamark.analysis.comparison import Contrast, compared_factors
+from seamark.analysis.comparison.contrasts import Contrast
+from seamark.analysis.comparison.factors import compared_factors
 from seamark.analysis.comparison.front import NOT_ITS_SPEED, fronts
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality

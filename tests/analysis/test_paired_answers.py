@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seamark.analysis.comparison import Contrast, Question, compared
+from seamark.analysis.comparison.compared import Question, compared
+from seamark.analysis.comparison.contrasts import Contrast
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.scored import ScoredItems, TrialAnswers
 from seamark.model.scenario import Comparing

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 from test_comparison import HIGH, LOW, PATH, one, trials
 
-from seamark.analysis.comparison import TwoResults, spread_of
-from seamark.analysis.comparison.two_results import widening
+from seamark.analysis.comparison.two_results import TwoResults, spread_of, widening
 from seamark.model.results.comparison import Between
 from seamark.model.scenario import Comparing
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import in_process
 import jsonschema
 import numpy as np
 import pyarrow.parquet as pq
@@ -376,7 +377,7 @@ def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(t
 )
 def test_a_mistake_is_one_line_with_its_remedy(tmp_path, words, said):
     (tmp_path / "bad.jsonl").write_text('{"at_s": 0.1}\nnonsense\n')
-    done = bench_load(tmp_path, *words)
+    done = in_process.bench("load", *map(str, words), cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -92,6 +92,16 @@ def test_libraries_of_the_report_are_imported_by_the_report_alone(code):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
+@pytest.mark.covers("E-NFR01")
+def test_what_starts_a_run_imports_neither_what_derives_figures_nor_what_sends_loads():
+    parts = "('seamark.analysis.metrics', 'seamark.drivers', 'seamark.load.workers', 'pyarrow')"
+    found = f"sorted(name for name in sys.modules if name.startswith({parts}))"
+    code = f"import sys, seamark.cli.submit, seamark.workflow.dag; print({found})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 @pytest.mark.covers("E-SVR03")
 def test_servers_list_says_what_was_not_seen_running():
     services = {row["name"]: row for row in json.loads(bench("servers", "list", "--json").stdout)["services"]}

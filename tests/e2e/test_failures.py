@@ -50,8 +50,9 @@ def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study)
     assert (cut_short / "load.json").exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize("name", ["load.json", pytest.param("samples.json", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("name", ["load.json", "samples.json"])
 def test_a_damaged_record_is_made_again_and_no_other_trial_is_touched(finished, name):
     victim, *others = finished.trials()
     before = {other: (other / "load.json").stat().st_mtime_ns for other in others}

@@ -25,12 +25,13 @@ from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.sample import Failure
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
+from seamark.planning.judges import judges_of
 from seamark.storage.codec import encode
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
 from seamark.tasks.benchmark import Benchmark, Source, Subset
 from seamark.tasks.task import task_document
-from seamark.trials.judge import judge_trial, judges_of, needs_judging
+from seamark.trials.judge import judge_trial, needs_judging
 
 pytestmark = pytest.mark.slow
 

@@ -89,7 +89,7 @@ def command(
       bench compare main branch --between 3% --fail-on worse
       bench compare my_evaluation --quality-margin 0.01 --changed changed.csv
     """
-    from seamark.analysis.comparison import ASSUMED_SD
+    from seamark.analysis.comparison.two_results import ASSUMED_SD
     from seamark.housekeeping.compared_results import (
         baseline_of,
         compare_levels,

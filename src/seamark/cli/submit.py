@@ -41,12 +41,11 @@ from seamark.planning.study_paths import missing_here, require_paths
 from seamark.services.runtimes.environments import installing, missing_environments
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
 from seamark.trials.failure_lines import failure_lines
-from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.trials.time_left import time_left
 from seamark.workflow.inside_snakemake import was_interrupted
-from seamark.workflow.lanes import lanes_at_once
+from seamark.workflow.lanes import check_lanes, lanes_at_once
 from seamark.workflow.notify import notify
 from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
@@ -97,7 +96,7 @@ def command(
         raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
     study = open_study(scenario, site, lanes)
     require_paths(study)
-    require_lanes(study)
+    check_lanes(study)
     study.require_nodes()
     study.require_environments()
     study.require_drivers()

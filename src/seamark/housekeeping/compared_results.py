@@ -7,24 +7,14 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from seamark.analysis.comparison import (
-    ASSUMED_SD,
-    FEWEST_RESULTS,
-    UNITS_DIFFER,
-    Observation,
-    Question,
-    Source,
-    TwoResults,
-    compared,
-    compared_factors,
-    environment_differences,
-    matched,
-    observation,
-    primaries,
-    sorted_levels,
-    spread_of,
-    table_paths,
-)
+from seamark.analysis.comparison.compared import UNITS_DIFFER, Question, compared
+from seamark.analysis.comparison.contrasts import primaries, sorted_levels
+from seamark.analysis.comparison.environment import environment_differences
+from seamark.analysis.comparison.factors import compared_factors
+from seamark.analysis.comparison.matched import Source, matched
+from seamark.analysis.comparison.metric_names import table_paths
+from seamark.analysis.comparison.observations import Observation, observation
+from seamark.analysis.comparison.two_results import ASSUMED_SD, FEWEST_RESULTS, TwoResults, spread_of
 from seamark.analysis.summary.repetitions import compared as compared_repetitions
 from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import read_trial_result

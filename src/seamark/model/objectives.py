@@ -34,6 +34,9 @@ MAKESPAN = "makespan_s"
 """The figure by which simulated schedules are compared."""
 PROGRAM_QUALITIES = ("run_time_s", "cpu_time_s", "peak_rss_mb")
 """What every program has that is run as a command; less is better."""
+RUN_TIME = PROGRAM_QUALITIES[0]
+RESPONSE_TIME = "latency_ms.p50"
+"""The median response time, by its path in metrics.json."""
 
 _RECALL = re.compile(r"recall_at_[0-9]+")
 
@@ -60,3 +63,13 @@ def latency_limit_s(slos: Iterable[Slo]) -> float | None:
     """Return the shortest limit of objectives on whole replies; None without such an objective."""
     limits = (slo.limit for slo in slos if slo.op == "<=" and slo.metric.startswith(("latency_", "service_time_")))
     return min(limits, default=None)
+
+
+def primary_metric(component: str, *, searched: bool, closed: bool) -> str:
+    """Return the metric that answers a scenario's question unless it names others: the largest load of a search, the
+    run time of a program, the median response time at a given rate, else the throughput."""
+    if searched:
+        return SEARCH_FOUND
+    if component == "program":
+        return RUN_TIME
+    return "throughput" if closed else RESPONSE_TIME

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from seamark.analysis.comparison.metric_names import RUN_TIME, primary_metric
-from seamark.model.objectives import MAKESPAN, SEARCH_FOUND
+from seamark.model.objectives import MAKESPAN, RUN_TIME, SEARCH_FOUND, primary_metric
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import Spread, SummaryRow
 from seamark.model.results.times import Times

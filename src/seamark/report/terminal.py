@@ -10,8 +10,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from seamark.analysis.comparison.metric_names import RUN_TIME
-from seamark.model.objectives import MAKESPAN, SEARCH_FOUND
+from seamark.model.objectives import MAKESPAN, RUN_TIME, SEARCH_FOUND
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times

@@ -285,3 +285,27 @@ def history_index(results: Path) -> Path:
 def failure_of(environment: Path) -> Path:
     """Return the file with the reason why the environment of a record could not be created."""
     return environment.with_suffix(".failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneFolder:
+    """Files of the lanes of one run."""
+
+    root: Path
+
+    @property
+    def claims(self) -> Path:
+        """The list of units, with a file for each in its present state."""
+        return self.root / "units"
+
+    def outcome(self, number: str) -> Path:
+        """Return the file that a lane writes when it has ended."""
+        return self.root / f"lane-{number}.json"
+
+    def load(self, trial: str) -> Path:
+        """Return the kept load.json of a trial."""
+        return self.root / "loads" / f"{trial}.json"
+
+    def record(self, deployment: str) -> Path:
+        """Return the kept deployment.json."""
+        return self.root / "deployments" / f"{deployment}.json"

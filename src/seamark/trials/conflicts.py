@@ -156,3 +156,16 @@ def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
         return []
     found = differences(dict(old["settings"]), dict(trial.settings))
     return found or ["what a file of its settings holds, or how trials are made, has changed (config_hash)"]
+
+
+def pending_trials_of(study: Study, scenario: str, marks: CommitMarks) -> dict[str, list[Trial]]:
+    """Return the trials to measure, by deployment, in the order of the plan. A failed trial is a result, and a
+    simulation needs no lane."""
+    folder = study.folder(scenario)
+    pending: dict[str, list[Trial]] = {}
+    for trial in study.plan_of(scenario).trials:
+        if study.simulates(trial.service) or folder.trial(trial.id).load.exists():
+            continue
+        if not marks.measured(trial):
+            pending.setdefault(trial.deployment, []).append(trial)
+    return pending

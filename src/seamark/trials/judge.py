@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.analysis.answers import FACT, PLAIN, TIMED_BY, TIMES, said_by_item, times_by_item_s
-from seamark.config.forms.table import scored_by
 from seamark.load.driver import Target
 from seamark.load.workers.judging import TEXTS, JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
@@ -28,6 +27,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import Failure
 from seamark.model.service import Quality, Service
 from seamark.model.trial import Trial, whole_of
+from seamark.planning.judges import judged_of, judges_of
 from seamark.planning.study import Study
 from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
@@ -41,29 +41,6 @@ from seamark.trials.answer_key import key_digest, key_has_changed
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
 """Key of the record in the metadata of answers.parquet."""
-
-
-def is_judged(services: Mapping[str, Service], trial: Trial) -> bool:
-    """Return whether the replies of a trial, or of a party of it, are scored."""
-    return bool(judged_of(services, trial))
-
-
-def judged_of(services: Mapping[str, Service], trial: Trial) -> tuple[Trial, ...]:
-    """Return the trials whose replies are scored: some of the parties, or this one, or none."""
-    return tuple(
-        each for each in trial.measured if services[each.service].judge is not None and each.load.keep_replies
-    )
-
-
-def judges_of(services: Mapping[str, Service], trial: Trial) -> tuple[str, ...]:
-    """Return the dotted paths of the functions that score a trial's replies, each followed by those of the functions
-    and packages that it scores by, such as the scorer of a task."""
-    judged = judged_of(services, trial)
-    return tuple(
-        dict.fromkeys(
-            path for each in judged for path in (str(services[each.service].judge), *scored_by(each.settings))
-        )
-    )
 
 
 def _version(services: Mapping[str, Service], trial: Trial) -> str:
@@ -322,7 +299,7 @@ def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
         judged = judged_of(study.services, trial)
         return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
     service = study.services[trial.service]
-    if not is_judged(study.services, trial) or not folder.replies.exists():
+    if not judged_of(study.services, trial) or not folder.replies.exists():
         return False
     if (python := _python(study, service)) is not None and not python.exists():
         return False

@@ -20,7 +20,7 @@ from seamark.dispatch.claim_policies import ClaimPolicy, Unit, claim_policy
 from seamark.errors import UserError
 from seamark.model.dotted import is_dotted
 from seamark.model.service import Value
-from seamark.model.trial import RESOURCES, Deployment, Plan, Trial
+from seamark.model.trial import RESOURCES, Deployment, Plan
 from seamark.planning.plan_time import time_of
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import LEADER
@@ -28,8 +28,8 @@ from seamark.platform.process_tree import exit_on_signals
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import DevicePool, DeviceSlot, SlotHolder
 from seamark.storage.documents import write_text
-from seamark.storage.paths import ScenarioFolder
-from seamark.trials.conflicts import CommitMarks
+from seamark.storage.paths import LaneFolder, ScenarioFolder
+from seamark.trials.conflicts import CommitMarks, pending_trials_of
 from seamark.trials.lane_device import kept_to, memory_released, pool_here, require_gpus
 from seamark.trials.load_lock import write_waiting
 from seamark.trials.measure import LoadFailure
@@ -48,30 +48,6 @@ LANE_DIED = LoadFailure(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaneFolder:
-    """Files of the lanes of one run."""
-
-    root: Path
-
-    @property
-    def claims(self) -> Path:
-        """The list of units, with a file for each in its present state."""
-        return self.root / "units"
-
-    def outcome(self, number: str) -> Path:
-        """Return the file that a lane writes when it has ended."""
-        return self.root / f"lane-{number}.json"
-
-    def load(self, trial: str) -> Path:
-        """Return the kept load.json of a trial."""
-        return self.root / "loads" / f"{trial}.json"
-
-    def record(self, deployment: str) -> Path:
-        """Return the kept deployment.json."""
-        return self.root / "deployments" / f"{deployment}.json"
-
-
-@dataclass(frozen=True, kw_only=True)
 class UnitRun:
     """One unit as a lane ran it: when it was claimed, its device, and the time in which it held that."""
 
@@ -80,19 +56,6 @@ class UnitRun:
     claimed_unix_s: float
     began_unix_s: float
     ended_unix_s: float
-
-
-def pending_trials_of(study: Study, scenario: str, marks: CommitMarks) -> dict[str, list[Trial]]:
-    """Return the trials to measure, by deployment, in the order of the plan. A failed trial is a result, and a
-    simulation needs no lane."""
-    folder = study.folder(scenario)
-    pending: dict[str, list[Trial]] = {}
-    for trial in study.plan_of(scenario).trials:
-        if study.simulates(trial.service) or folder.trial(trial.id).load.exists():
-            continue
-        if not marks.measured(trial):
-            pending.setdefault(trial.deployment, []).append(trial)
-    return pending
 
 
 def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:

@@ -16,21 +16,20 @@ from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes
 from seamark.model.dotted import mark_of
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
+from seamark.planning.judges import judged_of, judges_of
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.platform.fork_server.client import LEADER, RUN
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
-from seamark.trials.judge import is_judged, judges_of
-from seamark.trials.lane import require_lanes
 from seamark.workflow.containerised_jobs import (
     container_command,
     image_of,
     install_apptainer_shim,
     require_jobs_images,
 )
-from seamark.workflow.lanes import Lanes
+from seamark.workflow.lanes import Lanes, check_lanes
 from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
@@ -72,7 +71,7 @@ class Dag:
 
     def __post_init__(self) -> None:
         require_paths(self.study)
-        require_lanes(self.study)
+        check_lanes(self.study)
         self.study.require_environments()
         self.study.require_no_dataset()
         if self.contained:
@@ -153,7 +152,7 @@ class Dag:
     def answers(self, w: Wildcards) -> list[str]:
         """Return the record of a trial's scores if its replies are scored, else nothing."""
         trial = self.trial(w)
-        if not is_judged(self.study.services, trial):
+        if not judged_of(self.study.services, trial):
             return []
         return [self._relative(self.study.folder(w.scenario).trial(trial.id).answers_record)]
 

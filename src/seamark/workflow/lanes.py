@@ -10,9 +10,8 @@ from uuid import uuid4
 
 from seamark.model.site import Site
 from seamark.planning.study import Study
-from seamark.storage.paths import ScenarioFolder
-from seamark.trials.conflicts import CommitMarks
-from seamark.trials.lane import LaneFolder, pending_trials_of
+from seamark.storage.paths import LaneFolder, ScenarioFolder
+from seamark.trials.conflicts import CommitMarks, pending_trials_of
 
 RUN = "SEAMARK_LANES"
 """Environment variable: name of this run's folder of lanes, the same in every process that reads the Snakefile."""
@@ -84,3 +83,11 @@ class Lanes:
     @property
     def _folder(self) -> ScenarioFolder:
         return self.study.folder(self.study.scenario.name)
+
+
+def check_lanes(study: Study) -> None:
+    """Raise UserError where lanes of the site cannot run the plan. A run without lanes imports nothing for it."""
+    if study.site.parallel > 1:
+        from seamark.trials.lane import require_lanes
+
+        require_lanes(study)

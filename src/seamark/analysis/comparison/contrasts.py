@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from seamark.analysis.comparison.metric_names import primary_metric
+from seamark.model.objectives import primary_metric
 from seamark.model.scenario import Comparing
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.metrics.table import METRICS
 from seamark.errors import UserError, did_you_mean
-from seamark.model.objectives import MAKESPAN, PROGRAM_QUALITIES, SEARCH_FOUND, quality_direction
+from seamark.model.objectives import MAKESPAN, RESPONSE_TIME, RUN_TIME, SEARCH_FOUND, quality_direction
 from seamark.model.service import Quality
 from seamark.stats.compare import Direction
 
 TABLE = {metric.path: metric for metric in METRICS}
-RUN_TIME = PROGRAM_QUALITIES[0]
-UNANSWERED = ("latency_ms.p50", "latency_ms.p99")
+UNANSWERED = (RESPONSE_TIME, "latency_ms.p99")
 STREAMED = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50")
 DEFAULTS = ("throughput.value", *UNANSWERED, *STREAMED)
 """Paths of all figures that a default comparison may need."""
@@ -36,16 +35,6 @@ class ComparedMetric:
 def table_paths(names: Iterable[str]) -> tuple[str, ...]:
     """Return the paths in the table of metrics that trials are read for: those of the names, and the defaults."""
     return tuple(dict.fromkeys((*(path for name in names if (path := _path(name))), *DEFAULTS)))
-
-
-def primary_metric(component: str, *, searched: bool, closed: bool) -> str:
-    """Return the metric that answers a scenario's question unless it names others: the largest load of a search, the
-    run time of a program, the median response time at a given rate, else the throughput."""
-    if searched:
-        return SEARCH_FOUND
-    if component == "program":
-        return RUN_TIME
-    return "throughput" if closed else UNANSWERED[0]
 
 
 def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
