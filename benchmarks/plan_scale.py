@@ -15,7 +15,7 @@ from seamark.model.trial import Plan
 from seamark.storage.documents import read, write
 
 ROOT = Path(__file__).parent.parent
-SIZES = (100, 1_000, 10_000, 50_000)
+SIZES = (100, 1_000, 10_000, 20_000)  # the last: as many as a plan may have
 LIMITS = "10,000 trials: less than 15 s and 500 MB"
 
 

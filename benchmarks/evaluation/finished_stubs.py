@@ -21,6 +21,20 @@ from asked_reference import RECIPE
 
 TARGET_S, TARGET_MB = 15.0, 500.0
 METHODS, TASKS = 4, 50
+BENCHMARK = """\
+name: many
+summary: Many tasks made from a seed.
+licence: Apache-2.0
+source: {made_by: "seamark.tasks.benchmarks.ruler:niah"}
+columns: {question: query}
+settings: {haystack: noise}
+max_new_tokens: 8
+scorer: string_match_all
+length_words: 60
+questions: 2
+template: "{context}\\nWhat is the {type_needle_v} for {question}?"
+subsets:
+"""
 METHOD = "  method: {type: structure, role: workload, required: true, help: Method.}\n"
 
 
@@ -76,25 +90,15 @@ def measured(models: int) -> dict[str, float]:
 
 def matrix(models: int) -> dict[str, Any]:
     """Return the arguments of a matrix of so many models, METHODS attention configurations and TASKS subsets."""
-    from seamark.config.benchmark_files import tasks_of
     from seamark.evaluation import AdapterConfig, BenchmarkConfig
-    from seamark.planning.study import SHIPPED
 
-    folders = [SHIPPED / "config/benchmarks"]
-    names = [name for each in ("longbench", "ruler", "infinite_bench") for name in tasks_of(each, folders)][:TASKS]
-    by_benchmark: dict[str, list[str]] = {}
-    for name in names:
-        benchmark, _, subset = name.partition("/")
-        by_benchmark.setdefault(benchmark, []).append(subset)
     return {
         "model_names": [f"org/model-{k}" for k in range(models)],
         "sparse_attention_configs": [
             (f"window_{k}", {"maskers": [{"masker": "sink", "keys": 4}, {"masker": "local", "keys": 64 * k}]})
             for k in range(1, METHODS + 1)
         ],
-        "benchmark_configs": [
-            BenchmarkConfig(benchmark_name=name, subsets=subsets) for name, subsets in by_benchmark.items()
-        ],
+        "benchmark_configs": [BenchmarkConfig(benchmark_name="many", subsets=[f"task_{k}" for k in range(TASKS)])],
         "adapter_config": AdapterConfig(adapter_name="many", model_kwargs={"ttft_ms": 1}),
         "request_kwargs": {"max_requests": 2},
     }
@@ -109,6 +113,9 @@ def finished(models: int) -> int:
     shutil.copytree(SHIPPED / "config/services", "config/services")
     Path("config/services/one.yaml").write_text(RECIPE.format(name="one"))
     Path("config/services/many.yaml").write_text(RECIPE.format(name="many") + METHOD)
+    subsets = "".join(f"  task_{k}: {{}}\n" for k in range(TASKS))
+    Path("config/benchmarks").mkdir()
+    Path("config/benchmarks/many.yaml").write_text(BENCHMARK + subsets)
     adapter = AdapterConfig(adapter_name="one", model_kwargs={"ttft_ms": 1})
     task = BenchmarkConfig(benchmark_name="ruler", subsets=["vt"])
     executor = BenchmarkExecutor([0], 1, "one", device_kind="cpu")
