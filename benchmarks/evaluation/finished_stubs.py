@@ -20,31 +20,18 @@ from typing import Any
 from asked_reference import RECIPE
 
 TARGET_S, TARGET_MB = 15.0, 500.0
-METHODS, TASKS = 4, 50
-BENCHMARK = """\
-name: many
-summary: Many tasks made from a seed.
-licence: Apache-2.0
-source: {made_by: "seamark.tasks.benchmarks.ruler:niah"}
-columns: {question: query}
-settings: {haystack: noise}
-max_new_tokens: 8
-scorer: string_match_all
-length_words: 60
-questions: 2
-template: "{context}\\nWhat is the {type_needle_v} for {question}?"
-subsets:
-"""
+METHODS = 200
+"""Configurations of attention for each model, of one task: answers of one task are none of another."""
 METHOD = "  method: {type: structure, role: workload, required: true, help: Method.}\n"
 
 
 def main() -> None:
     """Read the arguments, make the study, and measure in another process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--stubs", type=int, default=10_000, help=f"rounded to whole models of {METHODS * TASKS}")
+    parser.add_argument("--stubs", type=int, default=10_000, help=f"rounded to whole models of {METHODS}")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    models = max(1, options.stubs // (METHODS * TASKS))
+    models = max(1, options.stubs // METHODS)
     if options.child:
         print(json.dumps(measured(models)))
         return
@@ -89,7 +76,7 @@ def measured(models: int) -> dict[str, float]:
 
 
 def matrix(models: int) -> dict[str, Any]:
-    """Return the arguments of a matrix of so many models, METHODS attention configurations and TASKS subsets."""
+    """Return the arguments of a matrix of so many models, METHODS configurations of attention and one task."""
     from seamark.evaluation import AdapterConfig, BenchmarkConfig
 
     return {
@@ -98,7 +85,7 @@ def matrix(models: int) -> dict[str, Any]:
             (f"window_{k}", {"maskers": [{"masker": "sink", "keys": 4}, {"masker": "local", "keys": 64 * k}]})
             for k in range(1, METHODS + 1)
         ],
-        "benchmark_configs": [BenchmarkConfig(benchmark_name="many", subsets=[f"task_{k}" for k in range(TASKS)])],
+        "benchmark_configs": [BenchmarkConfig(benchmark_name="ruler", subsets=["vt"])],
         "adapter_config": AdapterConfig(adapter_name="many", model_kwargs={"ttft_ms": 1}),
         "request_kwargs": {"max_requests": 2},
     }
@@ -113,9 +100,6 @@ def finished(models: int) -> int:
     shutil.copytree(SHIPPED / "config/services", "config/services")
     Path("config/services/one.yaml").write_text(RECIPE.format(name="one"))
     Path("config/services/many.yaml").write_text(RECIPE.format(name="many") + METHOD)
-    subsets = "".join(f"  task_{k}: {{}}\n" for k in range(TASKS))
-    Path("config/benchmarks").mkdir()
-    Path("config/benchmarks/many.yaml").write_text(BENCHMARK + subsets)
     adapter = AdapterConfig(adapter_name="one", model_kwargs={"ttft_ms": 1})
     task = BenchmarkConfig(benchmark_name="ruler", subsets=["vt"])
     executor = BenchmarkExecutor([0], 1, "one", device_kind="cpu")
