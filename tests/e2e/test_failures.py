@@ -21,8 +21,8 @@ def test_a_load_in_which_no_request_succeeds_is_a_failed_trial_with_its_category
     loads = [json.loads(path.read_text()) for path in study.results.glob("*/load.json")]
     assert {load["category"] for load in loads} == {"all_requests_failed"}
     assert loads[0]["failures"].keys() == {"server_error"}
-    assert "HTTP/1.1 503 Service Unavailable' and 'ill" in loads[0]["reason"]
-    assert "HTTP/1.1 503 Service Unavailable' and 'ill" in done.stdout
+    assert "503 Service Unavailable: ill" in loads[0]["reason"]
+    assert "503 Service Unavailable: ill" in done.stdout
     assert study.json("summary.json")["ok"] == 0
     assert (study.root / "reports" / "try" / "index.html").exists()
 
