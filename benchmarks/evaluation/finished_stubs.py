@@ -21,7 +21,7 @@ from asked_reference import RECIPE
 
 TARGET_S, TARGET_MB = 15.0, 500.0
 METHODS = 200
-"""Configurations of attention for each model, of one task: answers of one task are none of another."""
+"""Methods of attention for each model. All have the same task: answers to one task are no answers to another."""
 METHOD = "  method: {type: structure, role: workload, required: true, help: Method.}\n"
 
 
@@ -76,7 +76,7 @@ def measured(models: int) -> dict[str, float]:
 
 
 def matrix(models: int) -> dict[str, Any]:
-    """Return the arguments of a matrix of so many models, METHODS configurations of attention and one task."""
+    """Return the arguments of a matrix of so many models, METHODS methods of attention and one task."""
     from seamark.evaluation import AdapterConfig, BenchmarkConfig
 
     return {

@@ -8,7 +8,7 @@ import pytest
 
 from seamark.load.workers.assignment import (
     MOST_ERRORS,
-    MOST_WORDS,
+    MOST_LETTERS,
     PROCESSES_A_CORE,
     LoadJob,
     WorkerAssignment,
@@ -28,7 +28,7 @@ def test_errors_are_counted_by_their_code_with_the_words_of_the_first_and_no_sec
     key = "hunter-of-tokens-22"
     request = [b"POST / HTTP/1.1\r\nHost: h\r\nX-Own: " + key.encode(), b"\r\n\r\n{}"]
     errors: dict[str, Any] = {}
-    words = f"slow\n \x1b[31mdown {'x' * (MOST_WORDS - 25)} {key} or api_key=abcdefgh"
+    words = f"slow\n \x1b[31mdown {'x' * (MOST_LETTERS - 25)} {key} or api_key=abcdefgh"
     count_error(errors, Failure.SERVER_ERROR, f"503 Busy: {words}", request)
     count_error(errors, Failure.SERVER_ERROR, "503 Busy: again", request)
     count_error(errors, Failure.TIMEOUT, None)
@@ -37,7 +37,7 @@ def test_errors_are_counted_by_their_code_with_the_words_of_the_first_and_no_sec
     assert seen["words"].startswith("slow .[31mdown xxx")
     assert "*** o" in seen["words"]
     assert key[:6] not in seen["words"], "cut in two it would be half a secret"
-    assert len(seen["words"]) == MOST_WORDS
+    assert len(seen["words"]) == MOST_LETTERS
     for number in range(2 * MOST_ERRORS):
         count_error(errors, Failure.SERVER_ERROR, f"E{number}: x")
     assert len(errors) == MOST_ERRORS

@@ -198,6 +198,11 @@ class Site:
     parallel: int = 1
     devices: Devices | None = None
     claim: str = "in_order"
+    gpu_memory_gb: float | None = None
+    lease_s: float = 30.0
+    telemetry_interval_s: float = 0.5
+    idle_s: float = 0.0
+    """Idle time of a server that is up before its first request, to measure its idle power."""
 
     @property
     def starts_servers(self) -> bool:
@@ -208,9 +213,3 @@ class Site:
     def in_images(self) -> bool:
         """Whether servers of this site run in images of containers."""
         return RUNTIMES[self.runtime].in_images
-
-    gpu_memory_gb: float | None = None
-    lease_s: float = 30.0
-    telemetry_interval_s: float = 0.5
-    idle_s: float = 0.0
-    """Idle time of a server that is up before its first request, to measure its idle power."""

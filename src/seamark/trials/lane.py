@@ -92,8 +92,6 @@ def require_lanes(study: Study) -> None:
     """Raise UserError where lanes of the site cannot run the plan: a device is missing, the claim policy names an
     unknown factor, a deployment needs more than one device, or lanes have GPUs that no deployment asks for."""
     site, plan = study.site, study.plan
-    if site.parallel == 1:
-        return
     try:
         policy = claim_policy(site.claim, _factors(plan))
     except ValueError as mistake:

@@ -312,7 +312,7 @@ class User(threading.Thread):
                 flush_ns = end_ns + load.flush_ns
             if unusual:
                 usual = None if reply.failure else reply
-                if reply.failure:
+                if reply.failure and reply.error:
                     load.note(reply)
                 if reply.failure in LOST_SESSION:
                     self._renew()

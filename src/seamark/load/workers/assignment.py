@@ -15,6 +15,8 @@ from seamark.model.service import LoadKind, Value
 from seamark.storage.redaction import without_sent
 
 PROCESSES_A_CORE = 2
+MOST_ERRORS, MOST_LETTERS = 20, 300
+"""Codes of errors that a worker counts, and letters that it keeps of the words of each."""
 ENDLESS = 1 << 62
 SEGMENTS = ("samples", "chunks", "replies", "events", "asked")
 FILES = "files"
@@ -219,11 +221,6 @@ class WorkerCounters:
     errors: Mapping[str, Any] | None = None
 
 
-MOST_ERRORS = 20
-"""Different codes of errors that a worker counts; and letters kept of the words of one."""
-MOST_WORDS = 300
-
-
 def count_error(
     errors: dict[str, dict[str, Any]], failure: Failure, error: str | None, request: bytes | Sequence[bytes] = b""
 ) -> None:
@@ -237,6 +234,6 @@ def count_error(
         seen["count"] += 1
     elif len(errors) < MOST_ERRORS:
         sent = request if isinstance(request, bytes) else b"".join(request)
-        line = without_sent(" ".join(words.split()), sent)[:MOST_WORDS]  # cut last, so that no secret is cut in two
+        line = without_sent(" ".join(words.split()), sent)[:MOST_LETTERS]  # cut last, so that no secret is cut in two
         shown = "".join(letter if letter.isprintable() else "." for letter in line)
         errors[code] = {"category": failure.name.lower(), "count": 1, "words": shown}
