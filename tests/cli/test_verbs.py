@@ -95,9 +95,10 @@ def test_libraries_of_the_report_are_imported_by_the_report_alone(code):
 @pytest.mark.slow
 @pytest.mark.covers("E-NFR01")
 def test_what_starts_a_run_imports_neither_what_derives_figures_nor_what_sends_loads():
-    parts = "('seamark.analysis.metrics', 'seamark.drivers', 'seamark.load.workers', 'pyarrow')"
+    parts = "('seamark.analysis.metrics', 'seamark.drivers', 'seamark.load.workers', 'pandas', 'pyarrow')"
     found = f"sorted(name for name in sys.modules if name.startswith({parts}))"
-    code = f"import sys, seamark.cli.submit, seamark.workflow.dag; print({found})"
+    shown = "seamark.report.headline, seamark.report.terminal"
+    code = f"import sys, seamark.cli.submit, seamark.workflow.dag, {shown}; print({found})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 

@@ -195,17 +195,14 @@ def _fitted(fit: Path) -> Any:
 
 def _score(scenario: str, site: str | None, form: str) -> int:
     """Print prediction against measurement."""
-    from seamark.analysis.comparison.predicted import prediction_score
-    from seamark.analysis.summary.trial_result import read_trial_result
+    from seamark.analysis.comparison.predicted import score_of
     from seamark.housekeeping.compared_results import results_named
     from seamark.report.capacity import score_lines
     from seamark.storage.codec import encode
 
     results = results_named(Path.cwd(), scenario, site)
-    prediction = results.plan.prediction
-    if prediction is None:
+    found = score_of(results.plan, results.folder)
+    if found is None:
         raise UserError(f"--score {scenario}: it has no 'prediction'. `bench capacity --verify FILE` writes one.")
-    trials = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in results.plan.measured]
-    found = prediction_score(results.plan.scenario, prediction, trials)
     click.echo(json.dumps(encode(found), indent=1) if form == "json" else "\n".join(score_lines(found)))
     return 0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seamark.cli.options import open_study, said_beside, scenario_option, terminal
+from seamark.cli.report import show_summary
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -36,7 +37,6 @@ def command(scenario: str | None, site: str | None, source: str | None, prefer: 
       bench collect -c config/scenarios/quickstart.yaml
       bench collect -c config/scenarios/null.yaml --from me@login.example.org:my-study/results
     """
-    from seamark.cli.submit import show_summary
     from seamark.workflow.derive import derive
     from seamark.workflow.snakemake_cli import release
 

@@ -1,9 +1,18 @@
-"""bench report: writes a scenario's report from its summary."""
+"""bench report: writes a scenario's report from its summary. What a terminal shows of it after other verbs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from seamark.cli.options import open_study, said_beside, scenario_option
 from seamark.errors import UserError
+from seamark.planning.study import Study
+
+if TYPE_CHECKING:
+    from seamark.model.results.prediction_score import PredictionScore
+    from seamark.storage.paths import ScenarioFolder
 
 
 @click.command("report")
@@ -40,3 +49,37 @@ def command(scenario: str | None, site: str | None) -> None:
     with said_beside() as say:
         page = write_report(folder.root, study.reports, say)
     click.echo(f"Report: {page}")
+
+
+def show_summary(study: Study, console: Console) -> None:
+    """Print the answer, the summary table, why trials are not VALID, and the path of the report, where they exist."""
+    from seamark.model.results.summary import Summary
+    from seamark.report.headline import headline_of
+    from seamark.report.terminal import summary_table, verdicts_text
+    from seamark.storage.documents import read
+
+    folder = study.folder(study.scenario.name)
+    page = study.reports / study.scenario.name / "index.html"
+    if folder.summary.exists():
+        summary = read(folder.summary, Summary)
+        headline = headline_of(study.plan, summary, _score(study, folder))
+        console.print(headline.answer, style="bold", soft_wrap=True, markup=False, highlight=False)
+        console.print(headline.certainty, soft_wrap=True, markup=False, highlight=False)
+        console.print(summary_table(summary))
+        if line := verdicts_text(summary):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if page.exists():
+        console.print(f"Report: {shown(page, study.root)}", soft_wrap=True, markup=False)
+
+
+def _score(study: Study, folder: "ScenarioFolder") -> "PredictionScore | None":
+    if study.plan.prediction is None:  # what derives figures takes longer to import than a table to print
+        return None
+    from seamark.analysis.comparison.predicted import score_of
+
+    return score_of(study.plan, folder)
+
+
+def shown(path: Path, root: Path) -> Path:
+    """Return a path as a user in the study's folder names it."""
+    return path.relative_to(root) if path.is_relative_to(root) else path

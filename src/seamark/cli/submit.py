@@ -29,6 +29,7 @@ from seamark.cli.options import (
     terminal,
     warn_of_machine,
 )
+from seamark.cli.report import show_summary, shown
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.failure_categories import INTERRUPTED
@@ -385,32 +386,6 @@ def _opening(study: Study, before: Progress) -> str:
     return f"{name}: {missing} of {counted(total, 'trial')} to measure on {study.site_name}, {deployments}{lanes}."
 
 
-def show_summary(study: Study, console: Console) -> None:
-    """Print the answer, the summary table, why trials are not VALID, and the path of the report, where they exist."""
-    from seamark.model.results.summary import Summary
-    from seamark.report.headline import headline_of
-    from seamark.report.predictions import score_of
-    from seamark.report.terminal import summary_table, verdicts_text
-    from seamark.storage.documents import read
-
-    folder = study.folder(study.scenario.name)
-    page = study.reports / study.scenario.name / "index.html"
-    if folder.summary.exists():
-        summary = read(folder.summary, Summary)
-        headline = headline_of(study.plan, summary, score_of(study.plan, folder))
-        console.print(headline.answer, style="bold", soft_wrap=True, markup=False, highlight=False)
-        console.print(headline.certainty, soft_wrap=True, markup=False, highlight=False)
-        console.print(summary_table(summary))
-        if line := verdicts_text(summary):
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if page.exists():
-        console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True, markup=False)
-
-
-def _shown(path: Path, root: Path) -> Path:
-    return path.relative_to(root) if path.is_relative_to(root) else path
-
-
 def _failed_environments(study: Study) -> list[Path]:
     """Return the notes on environments that could not be built."""
     return sorted(study.results.glob(".environments/*.failed"))
@@ -436,7 +411,7 @@ def _causes(study: Study, log: Path, after: Progress) -> list[str]:
     if LOCKED in text:
         raise UserError(another_run(study.root, "a Snakemake that bench did not start"))
     if broken := broken_jobs(text, study.root):
-        return [*broken, f"The other jobs went on; the run's log is {_shown(log, study.root)}. {kept}"]
+        return [*broken, f"The other jobs went on; the run's log is {shown(log, study.root)}. {kept}"]
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
     return [f"The run ended early. The end of {log}:\n{tail}\n{kept}"]

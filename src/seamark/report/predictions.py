@@ -5,10 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from seamark.analysis.comparison.predicted import prediction_score
-from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.model.results.fitted_model import FittedModels, ReplicaModel, StationModel
-from seamark.model.results.prediction_score import PredictionScore
 from seamark.model.results.summary import SummaryRow
 from seamark.model.trial import Plan
 from seamark.report.ordering import ORIGIN
@@ -58,14 +55,6 @@ class FitShown:
     model: StationModel | ReplicaModel
     pairs: tuple[Pair, ...]
     changed: tuple[str, ...] = ()
-
-
-def score_of(plan: Plan, folder: ScenarioFolder) -> PredictionScore | None:
-    """Return how a scenario's prediction did on what its trials measured; None for a scenario without one."""
-    if plan.prediction is None:
-        return None
-    trials = [read_trial_result(trial, folder.trial(trial.id)) for trial in plan.measured]
-    return prediction_score(plan.scenario, plan.prediction, trials)
 
 
 def fits_of(folder: ScenarioFolder, plan: Plan) -> tuple[list[FitShown], list[str]]:

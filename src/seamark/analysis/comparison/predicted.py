@@ -3,12 +3,22 @@
 from collections.abc import Sequence
 
 from seamark.analysis.metrics.objectives import value_of
-from seamark.analysis.summary.trial_result import TrialResult
+from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
 from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.scenario import PredictedLoad, Prediction
+from seamark.model.trial import Plan
+from seamark.storage.paths import ScenarioFolder
 
 
-def prediction_score(scenario: str, prediction: Prediction, results: Sequence[TrialResult]) -> PredictionScore:
+def score_of(plan: Plan, folder: ScenarioFolder) -> PredictionScore | None:
+    """Return how a scenario's prediction did on what its trials measured; None for a scenario without one."""
+    if plan.prediction is None:
+        return None
+    trials = [read_trial_result(trial, folder.trial(trial.id)) for trial in plan.measured]
+    return _score(plan.scenario, plan.prediction, trials)
+
+
+def _score(scenario: str, prediction: Prediction, results: Sequence[TrialResult]) -> PredictionScore:
     """Count the figures of trials that lie in their predicted intervals, and the loads with the predicted verdict.
 
     A figure that is a lower bound, or that a trial has too few requests for, is not counted, and no INVALID trial.

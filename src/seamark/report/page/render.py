@@ -15,6 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from seamark.analysis.comparison.predicted import score_of
 from seamark.model.results.summary import SummaryRow
 from seamark.platform.process_tree import die_with_parent
 from seamark.report.figures.factors import factor_pictures
@@ -41,7 +42,6 @@ from seamark.report.page.sections import (
     verdicts_section,
     where,
 )
-from seamark.report.predictions import score_of
 from seamark.report.schedules import has_schedules
 from seamark.report.source import Results, read_results
 from seamark.report.tables.prediction import prediction_section
