@@ -71,7 +71,7 @@ def test_verbs_that_only_look_print_in_any_locale(study, encoding):
             assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR12")
 @pytest.mark.parametrize("encoding", ["latin-1", pytest.param("ascii", marks=pytest.mark.sweep)])
 def test_a_summary_with_withheld_percentiles_is_printed_and_its_report_is_utf8(study, encoding, tmp_path):

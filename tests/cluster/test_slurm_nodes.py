@@ -301,6 +301,7 @@ def test_several_nodes_without_a_job_are_a_mistake_that_is_said(
     assert "needs a batch job of as many" in bench.serve_over()["reason"]
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-SVR02", "E-FR04", "E-NFR05")
 def test_a_whole_run_over_two_nodes_has_its_server_on_one_and_its_loads_on_the_other(on_slurm: SlurmStudy) -> None:
     on_slurm.write_site(carrier="srun")

@@ -103,6 +103,7 @@ def test_a_persistent_server_is_a_job_that_is_listed_checked_measured_and_stoppe
     assert study.json("null-1", "summary.json")["telemetry"]["host.ram_used_bytes"]["n"] >= 2
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-CLI01", "E-INT02")
 def test_jobs_of_clients_measure_a_persistent_server_of_another_job(study: StandingStudy) -> None:
     started = study.started(*at_cluster("null", "--name", "one"))

@@ -279,6 +279,7 @@ def test_a_server_of_ones_own_is_measured_by_the_eight_lines_of_the_page(tmp_pat
     assert all(report.ok for report in outcome.reports)
 
 
+@pytest.mark.sweep
 @pytest.mark.services
 def test_an_s3_endpoint_is_measured_by_the_lines_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with serving("s3", tmp_path / "server") as served:

@@ -62,6 +62,7 @@ def test_flat_finds_every_true_neighbour_and_searches_of_users_are_whole(flat):
     assert loaded.outcome.quality == {"recall_at_10": 1.0}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR22", "E-FR23")
 def test_the_server_counts_as_many_vectors_of_each_load_as_it_said_it_took(flat):
     counted = asked(flat, "rows", collection="seamark_inserts")

@@ -90,6 +90,7 @@ def loads(base: str) -> Mapping[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in found}
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B1", "B4", "B5", "B6", "B7", "B9", "B10", "B11", "B12", "B15")
 def test_twelve_stubs_succeed_are_skipped_and_only_what_was_removed_is_evaluated_again(
     capsys: pytest.CaptureFixture[str],

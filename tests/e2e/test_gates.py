@@ -75,6 +75,7 @@ def test_trials_of_a_server_that_fails_most_requests_do_not_pass(study):
     assert study.measure().returncode == 0, "its trial was measured: without --strict that is all"
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04", "B17")
 def test_failed_trials_are_named_by_the_gate_and_notified_of(study):
     workload = {"service": "command", "command": {"argv": ["false"]}}

@@ -86,6 +86,7 @@ def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study:
     assert set(study.measurements().values()) == {1}
 
 
+@pytest.mark.sweep
 @two_cpus
 @pytest.mark.covers("B8")
 @pytest.mark.parametrize(

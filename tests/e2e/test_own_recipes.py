@@ -44,6 +44,7 @@ def test_a_recipe_names_files_of_the_study(study: StudyFolder) -> None:
     assert "started from the study" in log.read_text()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04")
 def test_a_server_that_cannot_start_is_a_line_for_each_start_and_is_not_started_a_third_time(
     study: StudyFolder,

@@ -20,6 +20,7 @@ print(json.dumps(sorted(name for name in set(sys.modules) - before if name.parti
 HEAVY = ("seamark", "numpy", "pyarrow", "scipy", "pandas", "uvloop", "psutil", "yaml")
 
 
+@pytest.mark.sweep
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR01")
 def test_jobs_of_a_trial_import_nothing_that_the_fork_server_has_not(finished: StudyFolder) -> None:

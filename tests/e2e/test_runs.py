@@ -57,6 +57,7 @@ def test_a_trial_says_on_what_node_it_ran_and_what_energy_it_took_or_why_that_is
     assert 'id="nodes"' in (submitted.root / "reports" / "try" / "index.html").read_text()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("B9", "E-NFR04")
 def test_a_second_submit_runs_nothing_and_one_more_level_and_objective_only_the_new_trials(finished):
     loads = {path: path.stat().st_mtime_ns for path in finished.results.glob("*/load.json")}

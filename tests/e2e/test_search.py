@@ -53,10 +53,10 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
         ttft_ms=4,
         gen_tokens=1,
         concurrency=64,
-        duration_s=3,
-        warmup_s=0.5,
+        duration_s=2,
+        warmup_s=0.3,
         slos=["latency_mean_s <= 0.01"],
-        search={"setting": "rate_rps", "from": 100, "to": 1200, "within": 0.15, "budget_s": 30},
+        search={"setting": "rate_rps", "from": 100, "to": 1200, "within": 0.15, "budget_s": 18},
     )
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr

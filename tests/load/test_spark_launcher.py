@@ -26,6 +26,7 @@ def on(address: str) -> WorkerLauncher:
     return launcher_of("spark", address, environment("spark") / "bin" / "python")
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR25", "E-CLI01")
 def test_shards_on_spark_send_the_same_schedule_as_one_worker(null_server: Callable, load: Callable) -> None:
     port = null_server().port

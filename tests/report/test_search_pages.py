@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,11 @@ def rows_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.search(r"\| why (pass|fail|void) \|", line)]
 
 
-@pytest.fixture
-def searched(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results in which every trial but those of the first treatment searched, and found one of three rates."""
-    folder = ScenarioFolder(root=make_results(tmp_path / "results", services=POSTGRES, fail=(), suspect=()))
+    root = tmp_path_factory.mktemp("searched") / "results"
+    folder = ScenarioFolder(root=make_results(root, services=POSTGRES, fail=(), suspect=()))
     plan = read(folder.plan, Plan)
     given = plan.trials[0].treatment
     for trial in plan.trials:
@@ -66,9 +68,14 @@ def searched(tmp_path: Path) -> Path:
     return folder.root
 
 
+@pytest.fixture(scope="module")
+def report(searched: Path) -> Path:
+    """The folder of its report."""
+    return write_report(searched, searched.parent / "reports").parent
+
+
 @pytest.mark.covers("E-FR12", "E-FR27")
-def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp_path):
-    report = write_report(searched, tmp_path / "reports").parent
+def test_the_report_draws_and_lists_every_probe_and_what_was_found(report):
     text = (report / "report.md").read_text()
     assert (report / "figures" / "postgres-search.svg").exists()
     assert "The largest rate_rps at which latency_p99_s" in text
@@ -80,13 +87,13 @@ def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp
     assert sum("passed, found" in row for row in rows) == 10
 
 
-def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bracket(searched, tmp_path):
+def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bracket(searched, report):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(summary_table(decode(read_json(searched / "summary.json"), Summary), 160))
     lines = console.export_text().splitlines()
     assert lines[0].index("largest load") < lines[0].index("throughput")
     assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93 %\)", line)) for line in lines) == 5
-    text = (write_report(searched, tmp_path / "reports").parent / "report.md").read_text()
+    text = (report / "report.md").read_text()
     summary = text.split("## Summary")[1].split("\n## ")[0]
     assert "largest load (requests/s) | between | throughput" in summary
     assert len(re.findall(r"\| 24\.0 \| 16\.0 – 40\.0 \(93 %\) \|", summary)) == 5
@@ -105,10 +112,7 @@ def test_eighty_columns_show_what_a_search_found_its_bracket_and_the_verdict(sea
     assert all(re.search(r" 24\.0 .*(VALID|SUSPECT)", row) for row in rows)
 
 
-def test_passes_and_fails_have_marks_of_different_forms_and_the_limit_and_what_was_found_are_drawn(
-    searched, tmp_path
-):
-    report = write_report(searched, tmp_path / "reports").parent
+def test_passes_and_fails_have_marks_of_different_forms_and_the_limit_and_what_was_found_are_drawn(report):
     svg = (report / "figures" / "postgres-search.svg").read_text()
     for word in ("passed", "failed", "not judged", "limit", "found", "latency_p99 (ms)", "rate_rps (requests/s)"):
         assert f">{word}</text>" in svg, word
@@ -117,9 +121,10 @@ def test_passes_and_fails_have_marks_of_different_forms_and_the_limit_and_what_w
 
 
 def test_a_damaged_search_json_spoils_no_report(searched, tmp_path):
-    for path in list(searched.glob("*--r1/search.json")):
+    damaged = shutil.copytree(searched, tmp_path / "results")
+    for path in list(damaged.glob("*--r1/search.json")):
         path.write_text("{")
-    text = (write_report(searched, tmp_path / "reports").parent / "report.md").read_text()
+    text = (write_report(damaged, tmp_path / "reports").parent / "report.md").read_text()
     assert len(rows_of(text)) == 5 * len(PROBES)
 
 

@@ -37,6 +37,7 @@ def processes(study: Exporting) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR03")
 def test_a_deployment_is_served_measured_and_torn_down_and_what_is_missing_is_measured_alone(tmp_path):
     study, deployment, trials = make(tmp_path)

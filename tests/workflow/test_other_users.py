@@ -172,6 +172,7 @@ def test_a_variable_that_is_not_set_is_named_with_every_path_of_it_and_no_folder
     study.require_variables()
 
 
+@pytest.mark.sweep
 @two_users
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR06", "E-SEC")

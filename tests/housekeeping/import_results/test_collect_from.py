@@ -60,6 +60,7 @@ def fail(folder: Path) -> None:
     trial.record.unlink()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR01", "E-NFR03")
 def test_results_come_over_ssh_and_the_report_is_made_here_and_nothing_is_left_to_measure(
     pair: Pair, tmp_path: Path

@@ -25,6 +25,7 @@ def parts(study: StandingStudy, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-INT02", "E-INT03", "E-INT04", "E-MON01")
 def test_start_runs_a_scenario_in_the_background_from_servers_to_report(study: StandingStudy) -> None:
     study.scenario("try", workload={"duration_s": 2.0})
