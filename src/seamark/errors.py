@@ -78,6 +78,11 @@ class SiteError(UserError):
 
 
 def did_you_mean(word: object, allowed: Iterable[object]) -> str:
-    """Return " Did you mean 'x'?" for the nearest allowed word, or "" when none is near."""
-    near = get_close_matches(str(word), [str(name) for name in allowed], n=1, cutoff=0.6)
+    """Return " Did you mean 'x'?" for the nearest allowed word, or "" when none is near.
+
+    A word without its unit stands for the one with it: rate_rps is nearer to rate than trace.
+    """
+    names = [str(name) for name in allowed]
+    with_unit = [name for name in names if word and name.startswith(f"{word}_")]
+    near = with_unit if len(with_unit) == 1 else get_close_matches(str(word), names, n=1, cutoff=0.6)
     return f" Did you mean '{near[0]}'?" if near else ""

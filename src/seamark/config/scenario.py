@@ -10,11 +10,12 @@ from typing import Any, cast
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
-from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
+from seamark.config.workload import NAME, RESOURCE_SETTINGS, WORKLOAD_KEYS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
 from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Notify, Resources, Restarts, Scenario, Workload
 from seamark.model.service import Service
+from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import HISTORY
 
 NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -32,7 +33,10 @@ def scenario_of(
 ) -> Scenario | None:
     """Return the scenario in a merged tree, or None after noting at least one mistake."""
     before = mistakes.count
-    known_keys(tree, TOP_KEYS, mistakes)
+    of_a_workload = (*WORKLOAD_KEYS, *(setting.name for setting in LOAD_SETTINGS))
+    for key, entry in tree.items():
+        if key not in TOP_KEYS:
+            mistakes.unknown_key(entry, TOP_KEYS, " It belongs under 'workload:'." if key in of_a_workload else "")
     fields: dict[str, Any] = {"name": _name(tree, mistakes), "path": path}
     for key in TEXT_KEYS:
         if key in tree.value:
