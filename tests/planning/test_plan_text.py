@@ -16,7 +16,7 @@ from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, duration, plan_facts
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
-from seamark.trials.lane import require_lanes, units_of
+from seamark.trials.lane import require_plan_fits_lanes, units_of
 
 ROOT = Path(__file__).parents[2]
 HERE = Site(name="here", summary="no batch system")
@@ -238,8 +238,8 @@ def test_a_claim_function_gets_every_setting_and_is_tried_before_the_run(
         return Study.at(tmp_path, scenario="two", lanes=json.dumps({"cpus": "0", "parallel": 2, "claim": claim}))
 
     study = at("own_order:slow_first")
-    require_lanes(study)
+    require_plan_fits_lanes(study)
     assert [unit.levels["delay_ms"] for unit in units_of(study, "two")] == [5.0, 1.0]
-    require_lanes(at("unroll(delay_ms)"))
+    require_plan_fits_lanes(at("unroll(delay_ms)"))
     with pytest.raises(UserError, match="dilay_ms"):
-        require_lanes(at("own_order:mistyped"))
+        require_plan_fits_lanes(at("own_order:mistyped"))

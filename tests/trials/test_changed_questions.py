@@ -25,7 +25,7 @@ from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.sample import Failure
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
-from seamark.planning.judges import judges_of
+from seamark.planning.judges import scoring_functions
 from seamark.storage.codec import encode
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
@@ -111,10 +111,10 @@ def test_a_shipped_scorer_is_part_of_the_version_of_scores(folder: TrialFolder) 
     services = a_study().services
     read = ("seamark.drivers.openai.kept:read_kept", "seamark.drivers.openai.events:texts_in")
     shipped = ("seamark.drivers.questions:judge", *read, "seamark.tasks.scoring")
-    assert judges_of(services, trial_of("qa_f1")) == shipped
+    assert scoring_functions(services, trial_of("qa_f1")) == shipped
     assert [callable(resolved(path, FunctionType)) for path in read] == [True, True]
     own = (*shipped, "own_scorer:score")
-    assert judges_of(services, trial_of()) == own
+    assert scoring_functions(services, trial_of()) == own
     assert judged(folder).quality_version == " ".join(map(mark_of, own))
 
 

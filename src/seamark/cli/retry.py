@@ -25,10 +25,10 @@ def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple
     from seamark.cli.submit import submit
     from seamark.trials.conflicts import require_no_conflicts
     from seamark.trials.permissions import require_ours
-    from seamark.workflow.lanes import check_lanes
+    from seamark.workflow.lanes import require_lanes
 
     study = open_study(scenario, site, lanes)
-    check_lanes(study)
+    require_lanes(study)
     study.require_no_dataset()
     folder = study.folder(study.scenario.name)
     known = [trial.id for trial in (*study.plan.trials, *study.plan.measured)]

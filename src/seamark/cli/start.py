@@ -25,7 +25,7 @@ from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import require_no_conflicts
-from seamark.workflow.lanes import check_lanes
+from seamark.workflow.lanes import require_lanes
 from seamark.workflow.snakemake_cli import release, runs_in
 
 SOON_S = 30.0
@@ -49,7 +49,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, measure_anew:
     """
     study = open_study(scenario, site, lanes)
     require_paths(study)
-    check_lanes(study)
+    require_lanes(study)
     study.require_environments()
     study.require_drivers()
     study.require_no_dataset()

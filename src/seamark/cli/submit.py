@@ -46,7 +46,7 @@ from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.trials.time_left import time_left
 from seamark.workflow.inside_snakemake import was_interrupted
-from seamark.workflow.lanes import check_lanes, lanes_at_once
+from seamark.workflow.lanes import lanes_at_once, require_lanes
 from seamark.workflow.notify import notify
 from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
@@ -97,7 +97,7 @@ def command(
         raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
     study = open_study(scenario, site, lanes)
     require_paths(study)
-    check_lanes(study)
+    require_lanes(study)
     study.require_nodes()
     study.require_environments()
     study.require_drivers()

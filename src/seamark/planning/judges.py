@@ -7,17 +7,17 @@ from seamark.model.service import Service
 from seamark.model.trial import Trial
 
 
-def judged_of(services: Mapping[str, Service], trial: Trial) -> tuple[Trial, ...]:
+def scored_trials(services: Mapping[str, Service], trial: Trial) -> tuple[Trial, ...]:
     """Return the trials whose replies are scored: some of the parties, or this one, or none."""
     return tuple(
         each for each in trial.measured if services[each.service].judge is not None and each.load.keep_replies
     )
 
 
-def judges_of(services: Mapping[str, Service], trial: Trial) -> tuple[str, ...]:
+def scoring_functions(services: Mapping[str, Service], trial: Trial) -> tuple[str, ...]:
     """Return the dotted paths of the functions that score a trial's replies, each followed by those of the functions
     and packages that it scores by, such as the scorer of a task."""
-    judged = judged_of(services, trial)
+    judged = scored_trials(services, trial)
     return tuple(
         dict.fromkeys(
             path for each in judged for path in (str(services[each.service].judge), *scored_by(each.settings))

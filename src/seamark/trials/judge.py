@@ -27,7 +27,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import Failure
 from seamark.model.service import Quality, Service
 from seamark.model.trial import Trial, whole_of
-from seamark.planning.judges import judged_of, judges_of
+from seamark.planning.judges import scored_trials, scoring_functions
 from seamark.planning.study import Study
 from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
@@ -44,7 +44,7 @@ METADATA_KEY = b"seamark"
 
 
 def _version(services: Mapping[str, Service], trial: Trial) -> str:
-    return " ".join(map(mark_of, judges_of(services, trial)))
+    return " ".join(map(mark_of, scoring_functions(services, trial)))
 
 
 def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecord:
@@ -57,7 +57,7 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
     """
     if trial.parties:
         judged = [
-            judge_trial(study, each, folder.party(str(each.party))) for each in judged_of(study.services, trial)
+            judge_trial(study, each, folder.party(str(each.party))) for each in scored_trials(study.services, trial)
         ]
         version = _version(study.services, trial)
         answers = sum(each.answers for each in judged)
@@ -296,10 +296,10 @@ def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     """Return whether the replies of a trial were never scored, or by another version of the function or of what it
     scores by, or against another answer key, and can be scored here."""
     if trial.parties:
-        judged = judged_of(study.services, trial)
+        judged = scored_trials(study.services, trial)
         return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
     service = study.services[trial.service]
-    if not judged_of(study.services, trial) or not folder.replies.exists():
+    if not scored_trials(study.services, trial) or not folder.replies.exists():
         return False
     if (python := _python(study, service)) is not None and not python.exists():
         return False

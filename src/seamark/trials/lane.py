@@ -88,7 +88,7 @@ def _level(deployment: Deployment, name: str) -> Value:
     return value
 
 
-def require_lanes(study: Study) -> None:
+def require_plan_fits_lanes(study: Study) -> None:
     """Raise UserError where lanes of the site cannot run the plan: a device is missing, the claim policy names an
     unknown factor, a deployment needs more than one device, or lanes have GPUs that no deployment asks for."""
     site, plan = study.site, study.plan

@@ -16,7 +16,7 @@ from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes
 from seamark.model.dotted import mark_of
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
-from seamark.planning.judges import judged_of, judges_of
+from seamark.planning.judges import scored_trials, scoring_functions
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.platform.fork_server.client import LEADER, RUN
@@ -29,7 +29,7 @@ from seamark.workflow.containerised_jobs import (
     install_apptainer_shim,
     require_jobs_images,
 )
-from seamark.workflow.lanes import Lanes, check_lanes
+from seamark.workflow.lanes import Lanes, require_lanes
 from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
@@ -71,7 +71,7 @@ class Dag:
 
     def __post_init__(self) -> None:
         require_paths(self.study)
-        check_lanes(self.study)
+        require_lanes(self.study)
         self.study.require_environments()
         self.study.require_no_dataset()
         if self.contained:
@@ -152,14 +152,14 @@ class Dag:
     def answers(self, w: Wildcards) -> list[str]:
         """Return the record of a trial's scores if its replies are scored, else nothing."""
         trial = self.trial(w)
-        if not judged_of(self.study.services, trial):
+        if not scored_trials(self.study.services, trial):
             return []
         return [self._relative(self.study.folder(w.scenario).trial(trial.id).answers_record)]
 
     def quality_version(self, w: Wildcards) -> str:
         """Return the versions of the functions that score replies: a change of one scores them again, and measures
         nothing."""
-        return " ".join(map(self._mark, judges_of(self.study.services, self.trial(w))))
+        return " ".join(map(self._mark, scoring_functions(self.study.services, self.trial(w))))
 
     def _mark(self, path: str) -> str:
         if path not in self._own_marks:

@@ -85,9 +85,9 @@ class Lanes:
         return self.study.folder(self.study.scenario.name)
 
 
-def check_lanes(study: Study) -> None:
+def require_lanes(study: Study) -> None:
     """Raise UserError where lanes of the site cannot run the plan. A run without lanes imports nothing for it."""
     if study.site.parallel > 1:
-        from seamark.trials.lane import require_lanes
+        from seamark.trials.lane import require_plan_fits_lanes
 
-        require_lanes(study)
+        require_plan_fits_lanes(study)

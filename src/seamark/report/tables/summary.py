@@ -194,7 +194,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
     if servers:
         columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))
     started = [trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT for trial in shown]
-    windows = [f"{t.window_s[0]:g} – {t.window_s[1]:g}" if t.window_s else None for t in shown]
+    windows = [" – ".join(f"{round(end, 3):g}" for end in t.window_s) if t.window_s else None for t in shown]
     columns += [
         figures("block", [str(trial.block) for trial in shown]),
         figures("position", [str(trial.position) for trial in shown]),
