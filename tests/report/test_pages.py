@@ -12,7 +12,7 @@ import pytest
 from make_results import META, SERVICES, Made, make_results
 
 from seamark.report.figures.timelines import timeline_picture
-from seamark.report.page.render import write_report
+from seamark.report.page.render import _cell_md, write_report
 from seamark.report.page.sections import about
 from seamark.report.source import read_results
 from seamark.storage.documents import read_json, write_json
@@ -182,6 +182,18 @@ def test_names_from_results_cannot_become_html(tmp_path):
     outside = re.sub(r"(`{3,}).*?\1", "", markdown, flags=re.DOTALL)
     assert "<script>" not in outside
     assert "<b>" not in outside
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("say `slos: ['p99 <= 1', 'score >= 2']`", "say `slos: ['p99 <= 1', 'score >= 2']`"),
+        ("<b>x</b> <!-- a|b", "&lt;b>x&lt;/b> &lt;!-- a\\|b"),
+        ("> quoted", "&gt; quoted"),
+    ],
+)
+def test_in_markdown_nothing_but_tags_and_quotations_is_escaped(text, shown):
+    assert _cell_md(text) == shown
 
 
 @pytest.mark.covers("E-FR27")

@@ -233,9 +233,10 @@ def _fenced(text: str, language: str) -> str:
 
 
 def _cell_md(text: str) -> str:
-    """Return text escaped for a Markdown table, HTML included."""
-    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
-    return " ".join(escaped.split())
+    """Return text escaped for a Markdown table. Of < and > only what begins a tag or a quotation is escaped: `code`
+    shows an escape as it is."""
+    escaped = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text.replace("\\", "\\\\").replace("|", "\\|"))
+    return " ".join(re.sub(r"^\s*>", "&gt;", escaped).split())
 
 
 MOST = 8
