@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import stdev
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,10 +45,11 @@ def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Tab
         trials.append(trial)
         folder = TrialFolder(root=root / trial.id)
         mean = sum(each.scores) / len(each.scores)
+        error = stdev(each.scores) / len(each.scores) ** 0.5 if len(each.scores) > 1 else None
         record = AnswersRecord(
             status="ok",
             answers=len(each.scores),
-            scores={"score": Score(mean=mean, scored=len(each.scores))},
+            scores={"score": Score(mean=mean, standard_error=error, scored=len(each.scores))},
             published=each.published or {},
         )
         folder.root.mkdir()
@@ -101,6 +103,7 @@ def test_device_hours_are_those_of_all_tasks_of_a_method_over_its_percent(tmp_pa
     found = cells(tables(tmp_path, scored, gpus=2)["Device-hours for quality"])
     assert found["method"] == ["dense", "sparse"]
     assert found["score"] == ["50.0", "25.0"]
+    assert found["95 % interval"] == ["13.6 – 86.4", "0.695 – 79.9"], "as of 6.9 and 4.1 answers"
     assert found["device-hours"] == ["2.00", "0.400"], "two GPUs each"
     assert found["device-hours for a percent"] == ["0.0400", "0.0160"]
 
@@ -120,6 +123,19 @@ def test_repetitions_that_are_drawn_give_pass_at_k_and_others_do_not(tmp_path: P
     again.mkdir()
     greedy = [Scored(method="m", task="t", repetition=number, load_s=1, scores=[1, 0]) for number in (1, 2)]
     assert "pass@k" not in tables(again, greedy)
+
+
+def test_repetitions_of_the_same_questions_do_not_narrow_the_interval_of_a_score(tmp_path: Path) -> None:
+    found = []
+    for repetitions in (1, 9):
+        root = tmp_path / str(repetitions)
+        root.mkdir()
+        scored = [
+            Scored(method="m", task="t", repetition=number, load_s=1, scores=[1, 0, 0, 0, 0])
+            for number in range(repetitions)
+        ]
+        found.append(cells(tables(root, scored)["Device-hours for quality"])["95 % interval"])
+    assert found[0] == found[1]
 
 
 def test_published_figures_have_a_row_each(tmp_path: Path) -> None:

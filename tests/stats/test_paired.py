@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seamark.stats.paired import mcnemar, mean_difference, sign_flip
+from seamark.stats.paired import mcnemar, mean_difference, mean_limits, sign_flip
 
 approx = pytest.approx
 
@@ -277,3 +277,24 @@ def test_impossible_levels_and_too_few_resamples_are_refused(confidence):
         mean_difference([1, 0], [0, 0], confidence=confidence)
     with pytest.raises(ValueError, match="resamples"):
         sign_flip([1, 0], [0, 0], seed=0, resamples=0)
+
+
+@pytest.mark.parametrize("items", [5, 12, 40])
+def test_an_interval_of_a_mean_of_right_and_wrong_answers_covers_it_as_often_as_it_says_wherever_it_lies(items):
+    right = np.arange(items + 1)
+    shares = right / items
+    found = [mean_limits(share, math.sqrt(share * (1 - share) / (items - 1)), items) for share in shares]
+    for truth in np.linspace(0, 1, 101):
+        covers = [each.low - 1e-12 <= truth <= each.high + 1e-12 for each in found]
+        assert stats.binom.pmf(right, items, truth)[covers].sum() >= 0.95
+
+
+def test_an_interval_of_equal_scores_is_that_of_what_a_sample_of_none_allows():
+    assert mean_limits(0.0, 0.0, 40).high == pytest.approx(1 - 0.025 ** (1 / 40))
+    assert mean_limits(1.0, 0.0, 12).low == pytest.approx(0.025 ** (1 / 12))
+
+
+def test_an_interval_of_a_mean_follows_the_spread_of_scores_between_right_and_wrong():
+    """Where scores differ little and are many, it is the t interval."""
+    found = mean_limits(0.5, 0.01, 1000)
+    assert (found.low, found.high) == pytest.approx((0.5 - 0.0196, 0.5 + 0.0196), abs=0.0005)

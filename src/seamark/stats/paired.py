@@ -152,6 +152,25 @@ def mean_difference(
     )
 
 
+def mean_limits(mean: float, error: float, units: int, confidence: float = CONFIDENCE) -> Limits:
+    """Return the interval of a mean of scores from 0 to 1 by its standard error over `units` clusters or items.
+
+    That of Clopper and Pearson for as many independent right and wrong answers as have this error (Korn and Graubard,
+    Survey Methodology 24, 1998). It reaches as far as a share 1 - (alpha / 2)**(1 / units) of other units with
+    the score 0, or 1: the most that a sample of none allows (Hanley and Lippman-Hand, JAMA 249, 1983).
+    """
+    from scipy.special import betaincinv, ndtri
+
+    tail = (1 - confidence) / 2
+    unseen = 1 - tail ** (1 / units)
+    low, high = mean * (1 - unseen), mean + unseen * (1 - mean)
+    if error > 0 and 0 < mean < 1:
+        answers = mean * (1 - mean) / error**2 * (ndtri(tail) / t_quantile(units, tail)) ** 2
+        low = min(low, float(betaincinv(answers * mean, answers * (1 - mean) + 1, tail)))
+        high = max(high, float(betaincinv(answers * mean + 1, answers * (1 - mean), 1 - tail)))
+    return Limits(low=low, high=high, confidence=confidence)
+
+
 def _signed_sums(sums: Values) -> Values:
     """Return the sums under all sign patterns with a positive first sign; the others are their negatives."""
     signed = sums[:1] if len(sums) else np.zeros(1)

@@ -3,17 +3,19 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import hypot
 from statistics import fmean
 
 from seamark.analysis.summary.trial_answers import whole_answers
 from seamark.model.plurals import counted
-from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.service import Value
 from seamark.model.trial import levels_of
 from seamark.report.compared_answers import score_text
-from seamark.report.numbers import level, number
+from seamark.report.numbers import ABSENT, level, number, span
 from seamark.report.page.content import Block, Table, column, figures
 from seamark.report.source import Results, TrialRecord
+from seamark.stats.paired import mean_limits
 from seamark.stats.pass_at_k import pass_at_k
 
 TASK, SCORE = "task", "score"
@@ -22,10 +24,11 @@ MOST_K = 64
 
 @dataclass(frozen=True, kw_only=True)
 class _Spent:
-    """One trial: the time of its load on its devices, and mean and number of its scores; None without a mean."""
+    """One trial: the time of its load on its devices, and its score over `units` clusters; None without a mean."""
 
     device_s: float
-    score: tuple[float, int] | None
+    score: Score | None
+    units: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +43,32 @@ class _Group:
         return [known for each in self.blocks.values() if len(known := [one for one in each if one]) == len(each)]
 
     @property
-    def scores(self) -> list[tuple[float, int]]:
-        """Mean and number of scores of each trial in whole blocks."""
+    def scores(self) -> list[Score]:
+        """The score of each trial in whole blocks."""
         return [one.score for block in self.whole for one in block if one.score is not None]
+
+    @property
+    def percent(self) -> float:
+        """The mean score of all questions."""
+        return (
+            100
+            * sum((each.mean or 0) * each.scored for each in self.scores)
+            / sum(each.scored for each in self.scores)
+        )
+
+    @property
+    def limits(self) -> str:
+        """The interval of the mean score in percent. Repetitions ask the same questions, and narrow nothing."""
+        errors, units = [], []
+        for block in self.whole:
+            scored = [(one.score, one.units) for one in block if one.score is not None]
+            if any(score.standard_error is None for score, _ in scored):
+                return ABSENT
+            parts = [score.scored * (score.standard_error or 0) for score, _ in scored]
+            errors.append(hypot(*parts) / sum(score.scored for score, _ in scored))
+            units.append(sum(each for _, each in scored))
+        found = mean_limits(self.percent / 100, fmean(errors), min(units))
+        return span(100 * found.low, 100 * found.high)
 
     @property
     def hours(self) -> float:
@@ -80,14 +106,12 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
     names = list(dict.fromkeys(name for _, own in whole for name, _ in own))
     several = len({workload for workload, _ in whole}) > 1
     hours = [group.hours for group in whole.values()]
-    percents = [
-        100 * sum(mean * scored for mean, scored in group.scores) / sum(scored for _, scored in group.scores)
-        for group in whole.values()
-    ]
+    percents = [group.percent for group in whole.values()]
     columns = (
         *((column("workload", [workload for workload, _ in whole]),) if several else ()),
         *(column(name, [_shown(dict(own).get(name), name) for _, own in whole]) for name in names),
         figures("score", [number(each) for each in percents], "%"),
+        figures("95 % interval", [group.limits for group in whole.values()], "%"),
         figures("device-hours", [number(each) for each in hours]),
         figures(
             "device-hours for a percent",
@@ -101,7 +125,7 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
         left_out.append(f"{counted(lacking, 'repetition')} left out: without whole answers to all tasks.")
     note = (
         "Loads of one repetition of all tasks, without starts of servers; a device that lanes share counts for each."
-        " The score is the mean of all questions."
+        " The score is the mean of all questions; its interval is that of other questions like these, by clusters."
     )
     return [Table(columns=columns, caption="Device-hours for quality", footnotes=(note, *left_out))]
 
@@ -111,7 +135,11 @@ def _spent(trial: TrialRecord, record: AnswersRecord | None, gpus: int) -> _Spen
     if record is None or trial.load_s is None:
         return None
     score = record.scores[SCORE]
-    return _Spent(device_s=trial.load_s * gpus, score=None if score.mean is None else (score.mean, score.scored))
+    return _Spent(
+        device_s=trial.load_s * gpus,
+        score=None if score.mean is None else score,
+        units=record.clusters or score.scored,
+    )
 
 
 def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
