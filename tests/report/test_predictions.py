@@ -138,9 +138,7 @@ def test_simulated_treatments_stand_beside_the_one_measured_with_equal_settings(
     levels = [replace(row, factors=row.factors | {"concurrency": row.config["concurrency"]}) for row in open_loads]
     assert twins([*filled, *levels]) == [], "as a factor it tells treatments apart"
     pairs = simulated_pairs(replace(results, treatments=tuple(rows)))
-    assert pairs[0] == Pair(
-        what="cluster_gpus 1", place="simulated", figure="requests_per_s", measured=1.9, predicted=2.0
-    )
+    assert pairs[0] == Pair(what="cluster_gpus 1", place="twin", figure="requests_per_s", measured=1.9, predicted=2.0)
     assert pairs[0].error == pytest.approx(2 / 1.9 - 1)
     assert pairs[0].is_hit is None
     assert {pair.figure for pair in pairs} == {"requests_per_s", "makespan_s"}

@@ -241,7 +241,7 @@ def _labels(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) ->
         "trial": trial.id,
         "deployment": trial.deployment,
         "repetition": str(trial.repetition),
-        **({"origin": metrics.origin} if metrics.origin != "measured" else {}),
+        **({"origin": metrics.origin} if metrics.virtual_clock else {}),
         **factors,
     }
 

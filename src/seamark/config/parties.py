@@ -134,7 +134,7 @@ def _party(
     workload = read(replace(item, value=parts))
     if workload is None or service is None:
         return None
-    if service.origin == "simulated":
+    if service.virtual_clock:
         text = f"{service.name} is a simulation, which shares no machine with others. Remove this party."
         mistakes.add(item, text)
     if AUTO in workload.levels.get("warmup_s", ()):

@@ -16,6 +16,7 @@ from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import Mistake, UserError, did_you_mean
+from seamark.model.origin import SIMULATED
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
@@ -138,9 +139,8 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     before = mistakes.count
     given: dict[str, Any] = {}
     if "settings" in tree.value:
-        origin = tree.value.get("origin")
-        simulated = origin is not None and origin.value == "simulated"
-        given["settings"] = _settings(tree.value.pop("settings"), mistakes, simulated=simulated)
+        virtual = _word(tree, "origin") == SIMULATED
+        given["settings"] = _settings(tree.value.pop("settings"), mistakes, virtual=virtual)
     service = decode(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
     if service is WRONG or mistakes.count > before:
@@ -156,15 +156,15 @@ def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
         mistakes.add(name, text, "conflict")
 
 
-def _settings(item: Item, mistakes: Mistakes, *, simulated: bool = False) -> tuple[Setting, ...]:
+def _settings(item: Item, mistakes: Mistakes, *, virtual: bool = False) -> tuple[Setting, ...]:
     """Return the settings of a recipe, written as a mapping from name to the other fields.
 
-    A `simulated` load has none of the settings of a load of requests unless its recipe names them, in their meaning.
+    A load on a `virtual` clock has no setting of a load of requests unless its recipe names it, in the same meaning.
     """
     if not is_mapping(item, mistakes):
         return ()
     reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *FINITE_SETTINGS, *RESOURCE_SETTINGS))}
-    if simulated:
+    if virtual:
         reserved -= {each.name for each in LOAD_SETTINGS} - {each.name for each in PROGRAM_SETTINGS}
     decoded: list[Setting] = []
     for name, each in item.items():

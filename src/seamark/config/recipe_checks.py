@@ -52,7 +52,7 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     if service.driver.count(":") != 1:
         mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
     check_program_texts(tree, mistakes)
-    if service.origin == "simulated" and (service.load != "program" or service.server is not None):
+    if service.virtual_clock and (service.load != "program" or service.server is not None):
         why = "'simulated' is for a program without a server. Set 'load: program' and 'server: null', or remove it."
         mistakes.add(tree.value["origin"], why)
     if service.judge is not None and not is_dotted(service.judge):

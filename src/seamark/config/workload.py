@@ -113,7 +113,7 @@ def workloads_of(
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
     for each, workload in zip(items, made, strict=True):
-        if workload is not None and not workload.parties and services[workload.service].origin == "simulated":
+        if workload is not None and not workload.parties and services[workload.service].virtual_clock:
             from seamark.config.simulated_checks import check_simulated  # few scenarios simulate
 
             repetitions = tree.value.get("repetitions")

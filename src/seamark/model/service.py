@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.errors import UserError
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload", "policy"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
 LoadKind = Literal["requests", "finite", "program"]
-Origin = Literal["measured", "simulated"]
 Component = Literal[
     "storage", "vectordb", "inference", "evaluation", "pipeline", "simulation", "program", "other", "null"
 ]
@@ -241,7 +241,7 @@ def sound_services(services: "Mapping[str, Service]") -> "dict[str, Service]":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class Service(HasOrigin):
     """A declarative recipe: all facts about one service except its protocol, which is the driver's.
 
     `server` is None for a service inside the client: file I/O and vector libraries. `environment` names the lock file
@@ -266,7 +266,7 @@ class Service:
     workers: Literal["wire", "threads", "processes"]
     settings: tuple[Setting, ...]
     load: LoadKind = "requests"
-    origin: Origin = "measured"
+    origin: Origin = MEASURED
     judge: str | None = None
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)
@@ -286,6 +286,11 @@ class Service:
     def setting(self, name: str) -> Setting | None:
         """Return the setting of that name, or None."""
         return next((setting for setting in self.settings if setting.name == name), None)
+
+    def draws_for(self, treatment: str) -> str:
+        """Return what the random numbers of a trial follow from, besides seed and block. Simulated treatments share
+        them, so that they differ by their settings alone."""
+        return self.origin if self.virtual_clock else treatment
 
     def nodes_served(self, count: int) -> int:
         """Return how many of a deployment's `count` nodes belong to its server; all of them if it runs in the

@@ -35,7 +35,7 @@ def _why_never(metric: str, service: Service, trials: Sequence[Trial]) -> str | 
     """Return why no trial can have a metric, None where one can, or where only a run can tell."""
     if metric in service.qualities:
         return None
-    if metric.startswith(OF_STREAMS) and service.origin == "measured" and not _may_stream(service, trials):
+    if metric.startswith(OF_STREAMS) and not service.virtual_clock and not _may_stream(service, trials):
         return "its replies are not streamed token by token. Use latency_* or service_time_*"
     if metric.startswith("recall_at_"):
         depths = sorted({depth for trial in trials if isinstance(depth := trial.settings.get("k"), int)})

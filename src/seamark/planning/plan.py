@@ -39,6 +39,7 @@ class Treatment:
 
     id: str
     workload: Workload
+    service: Service
     workload_id: str
     deployment: Deployment
     settings: Values
@@ -112,8 +113,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         }
         | directed_figures(scenario.workloads),
     )
-    alone = {each.service for each in planned.deployments if not each.members}
-    virtual = {name for name in alone if services[name].origin == "simulated"}
+    virtual = {each.service.name for each in found.values() if each.service.virtual_clock}
     if restarts_of(scenario, planned, services, virtual) == "each":
         planned = started_in_blocks(planned, virtual)
     return divided_among_replicas(planned, scenario.replicas, services)
@@ -158,6 +158,7 @@ def _treatment(
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
         workload=workload,
+        service=service,
         workload_id=workload_id,
         deployment=deployment,
         settings=settings,
@@ -252,21 +253,15 @@ def _trials(
             keys = {each.id: rank(seed, deployment.id, block, each.id) for each in served[deployment.id]}
             for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
                 position += 1
-                simulated = not treatment.workload.parties and services[deployment.service].origin == "simulated"
-                trial = _trial(scenario, treatment, block, position, simulated=simulated)
+                trial = _trial(scenario, treatment, block, position)
                 if treatment.workload.parties:
                     trial = with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
                 yield trial
 
 
-def _trial(
-    scenario: Scenario, treatment: Treatment, repetition: int, position: int, *, simulated: bool = False
-) -> Trial:
-    """Return one trial. The simulated ones of a block share their seed: all see the same random numbers, so that they
-    differ by their settings alone."""
+def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
     name = f"{treatment.id}--r{repetition}"
-    drawn_for = "simulated" if simulated else treatment.id
-    seed = seed_of(scenario.metadata.seed, drawn_for, repetition)
+    seed = seed_of(scenario.metadata.seed, treatment.service.draws_for(treatment.id), repetition)
     return Trial(
         id=name,
         trial_id=trial_uuid(scenario.name, name),

@@ -165,7 +165,7 @@ def describe(
     facts = plan_facts(plan, services, site, unmade=unmade, measured_s=measured_s)
     used = {each.service for each in plan.deployments}
     levels = levels_of(plan)
-    virtual = all(name in (services or {}) and (services or {})[name].origin == "simulated" for name in used)
+    virtual = all(name in (services or {}) and (services or {})[name].virtual_clock for name in used)
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",

@@ -287,7 +287,7 @@ class Study:
 
     def simulates(self, service: str) -> bool:
         """Return whether the trials of a service are simulations, which need no server."""
-        return self.services[service].origin == "simulated"
+        return self.services[service].virtual_clock
 
     def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
         """Return the trials of one deployment, or the parties of one member, in the order of their positions."""

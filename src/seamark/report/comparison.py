@@ -216,7 +216,7 @@ def _units(tested: Sequence[Compared]) -> str:
     """Return what the tests count, with their numbers."""
     kinds: dict[str, set[int]] = {}
     for each in tested:
-        simulated = each.unit_of_inference == "trial" and {each.base.origin, each.new.origin} == {"simulated"}
+        simulated = each.unit_of_inference == "trial" and each.base.virtual_clock and each.new.virtual_clock
         kind = "simulation" if simulated else each.unit_of_inference
         sides = (each.base, each.new)
         kinds.setdefault(kind, set()).update(side.trials if kind == "result" else side.units for side in sides)

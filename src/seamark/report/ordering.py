@@ -43,12 +43,12 @@ def trial_marks(summary: Summary) -> dict[str, str]:
 def only_simulated(summary: Summary) -> bool:
     """Return whether all trials with a result are simulated."""
     rows = [row for row in summary.treatments if row.repetitions]
-    return bool(rows) and all(row.origin == "simulated" for row in rows)
+    return bool(rows) and all(row.virtual_clock for row in rows)
 
 
 def simulated_services(summary: Summary) -> list[str]:
     """Return the services whose trials are simulated."""
-    return list(dict.fromkeys(row.service for row in summary.treatments if row.origin == "simulated"))
+    return list(dict.fromkeys(row.service for row in summary.treatments if row.virtual_clock))
 
 
 def about_servers(summary: Summary) -> list[tuple[str, str]]:

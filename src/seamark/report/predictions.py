@@ -19,7 +19,7 @@ OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
 connections. They tell treatments apart only as factors."""
 FITS = "*.fit.json"
 """Files of `bench fit` in a scenario's folder of results: its report shows them."""
-Place = Literal["inside", "beyond", "overload", "simulated"]
+Place = Literal["inside", "beyond", "overload", "twin"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +99,8 @@ def twins(rows: Sequence[SummaryRow]) -> list[tuple[SummaryRow, SummaryRow]]:
     Settings are equal where all that both treatments have are, and each has all factors of the other. A treatment
     with several such counterparts has none: what tells those apart is not simulated.
     """
-    simulated = [row for row in rows if row.origin == "simulated" and row.repetitions]
-    measured = [row for row in rows if row.origin == "measured" and row.repetitions]
+    simulated = [row for row in rows if row.virtual_clock and row.repetitions]
+    measured = [row for row in rows if row.repetitions and not row.virtual_clock]
     found = []
     for row in simulated:
         own = [other for other in measured if is_twin(row, other)]
@@ -120,7 +120,7 @@ def _pairs(simulated: SummaryRow, measured: SummaryRow) -> Iterator[Pair]:
     what = label_of(measured, [name for name in measured.factors if name != ORIGIN]) or measured.workload
     for figure, one, other in _figures(simulated, measured):
         if one is not None and other is not None and other > 0:
-            yield Pair(what=what, place="simulated", figure=figure, measured=other, predicted=one)
+            yield Pair(what=what, place="twin", figure=figure, measured=other, predicted=one)
 
 
 def _figures(one: SummaryRow, other: SummaryRow) -> Iterator[tuple[str, float | None, float | None]]:

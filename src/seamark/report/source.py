@@ -10,6 +10,7 @@ import pandas as pd
 
 from seamark.analysis.checks import worst
 from seamark.analysis.summary import marked
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
@@ -18,7 +19,6 @@ from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.results.times import BoundedDistribution, Ranged
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
-from seamark.model.service import Origin
 from seamark.model.trial import Plan, Trial
 from seamark.report.numbers import levels_text
 from seamark.report.ordering import in_order
@@ -30,7 +30,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRecord:
+class TrialRecord(HasOrigin):
     """One trial without its samples. An unknown figure is None."""
 
     id: str
@@ -54,7 +54,7 @@ class TrialRecord:
     unit: str = ""
     latency_ms: BoundedDistribution = field(default_factory=BoundedDistribution)
     errors: Ranged = field(default_factory=Ranged)
-    origin: Origin = "measured"
+    origin: Origin = MEASURED
     verdict: Verdict = "INVALID"
     reasons: tuple[VerdictReason, ...]
     window_s: tuple[float, float] | None = None

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.model.objectives import MAKESPAN, RUN_TIME, SEARCH_FOUND
+from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
@@ -138,7 +139,7 @@ def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, w
             head, unit, texts = figure_column(rows, name)
             figures[name] = [_Column(head=f"{head} {unit}".strip(), cells=texts)]
     columns = [_Column(head="workload", cells=names, left=True, folds_at=16)]
-    if any(row.origin == "simulated" for row in rows):
+    if any_virtual(rows):
         spare = 1 if len({row.origin for row in rows}) == 1 else 0  # the caption says it too
         columns.append(_Column(head=ORIGIN, cells=[row.origin for row in rows], left=True, spare=spare))
     columns.append(_Column(head="factors", cells=levels, left=True, folds_at=20))

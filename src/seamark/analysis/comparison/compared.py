@@ -16,6 +16,7 @@ from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequ
 from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, units_of
 from seamark.model.objectives import SEARCH_FOUND
+from seamark.model.origin import origin_of
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import EXACT, Compared, ComparedSide, ComparedVerdict, Comparisons, Effect
 from seamark.model.scenario import Comparing, why_no_p
@@ -263,7 +264,7 @@ def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
         suspect_reasons=Counter(code for each in used if each.verdict == "SUSPECT" for code in each.suspect),
         starts=len({each.start for each in used}),
         median=median(values) if values else None,
-        origin="simulated" if any(each.origin == "simulated" for each in trials) else "measured",
+        origin=origin_of(trials),
     )
 
 

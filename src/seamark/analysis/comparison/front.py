@@ -11,6 +11,7 @@ from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.saving import savings
 from seamark.analysis.comparison.scored import Item
+from seamark.model.origin import origin_of
 from seamark.model.results.front import Front, FrontPoint
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
@@ -175,7 +176,7 @@ def _front(
                 ratio=ratio,
                 cheaper=None if isinstance(shown, str) else shown,
                 untested=shown if isinstance(shown, str) else None,
-                origin="simulated" if any(trial.origin == "simulated" for trial in each.trials) else "measured",
+                origin=origin_of(each.trials),
                 reason=why if isinstance(why, str) else None,
             )
         )

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from seamark.analysis.comparison.scored import TrialAnswers
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict, VerdictReason
-from seamark.model.service import Origin
 from seamark.model.trial import Trial
 from seamark.stats.range import Range
 
@@ -26,7 +26,7 @@ class OwnFact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observation:
+class Observation(HasOrigin):
     """One trial. `figures` are by path (`latency_ms.p99`, `quality.NAME`, `own.NAME`, `search.found`); none of a
     trial without figures. `start` names the start of the server; trials of one start share its time and its place.
     `span_s` is when the trial began and ended, in seconds since 1970; None: not known, or on a virtual clock.
@@ -39,7 +39,7 @@ class Observation:
     block: int
     start: str
     verdict: Verdict
-    origin: Origin = "measured"
+    origin: Origin = MEASURED
     unit: str = ""
     figures: Mapping[str, Range] = field(default_factory=dict)
     own: Mapping[str, OwnFact] = field(default_factory=dict)
@@ -76,16 +76,16 @@ def observation(
     start. The starts of two results, each named by `source`, are never the same.
     """
     start = load.server_start if load is not None and load.server_start else trial.deployment
-    simulated = metrics is not None and metrics.origin == "simulated"
+    virtual = metrics is not None and metrics.virtual_clock
     plain = Observation(
         suspect=tuple(dict.fromkeys(each.code for each in reasons if each.verdict == "SUSPECT")),
         trial=trial.id,
         treatment=trial.treatment,
         block=trial.block,
-        start=VIRTUAL if simulated else f"{source}: {start}" if source else start,
+        start=VIRTUAL if virtual else f"{source}: {start}" if source else start,
         verdict=verdict,
-        origin="measured" if metrics is None else metrics.origin,
-        span_s=None if simulated or load is None else _span_s(load),
+        origin=MEASURED if metrics is None else metrics.origin,
+        span_s=None if virtual or load is None else _span_s(load),
     )
     if metrics is None or not metrics.ok:
         return plain
@@ -111,7 +111,7 @@ def observation(
         answers=answers,
         speed_of_method=NOT_OF_METHOD not in {reason.code for reason in metrics.reasons}
         and not metrics.quality.get(NOT_OF_METHOD),
-        exact=simulated and _draws_nothing(trial),
+        exact=virtual and _draws_nothing(trial),
     )
 
 

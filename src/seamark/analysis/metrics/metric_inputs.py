@@ -106,7 +106,7 @@ def metric_inputs(
             own_ns = window_of_items(samples, profile.warmup_items).start_ns
             start_ns = min(max(start_ns, own_ns), end_ns)
         window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
-    elif load.origin == "simulated":
+    elif load.virtual_clock:
         window = window_of_simulation(samples, trial.settings, _ran_out_ns(profile, load, samples))
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
@@ -136,7 +136,7 @@ def metric_inputs(
         closed=profile.closed or finite,
         think=profile.think_time_s > 0,
         changing=changing,
-        virtual=load.origin == "simulated",
+        virtual=load.virtual_clock,
     )
     steady = (state_of_items if finite else steady_state)(samples, window, facts)
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
@@ -160,7 +160,7 @@ def metric_inputs(
 
 def is_simulated_load(profile: LoadProfile, load: LoadRecord) -> bool:
     """Return whether a simulation has an open load: it is judged as a measured load of requests."""
-    return load.origin == "simulated" and not profile.closed
+    return load.virtual_clock and not profile.closed
 
 
 def _has_objectives(trial: Trial, counted: WindowCounts) -> bool:

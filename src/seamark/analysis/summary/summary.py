@@ -16,6 +16,7 @@ from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
 from seamark.analysis.summary.trial_answers import trial_answers
 from seamark.analysis.summary.trial_result import TrialResult, of_figures, read_trial_result
+from seamark.model.origin import MEASURED
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import (
     CountedReason,
@@ -135,7 +136,7 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
         workload=trial.group,
         service=trial.service,
         component=trial.component,
-        origin=next((each.metrics.origin for each in results if each.metrics), "measured"),
+        origin=next((each.metrics.origin for each in results if each.metrics), MEASURED),
         deployment=deployment,
         config=redacted(good[0].config if good else trial.settings),
         changed=redacted(trial.changed),

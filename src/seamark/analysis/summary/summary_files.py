@@ -82,7 +82,7 @@ def _rows(
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": trial.group}
         row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
-        row["origin"] = origins.get(trial.treatment, "measured")
+        row["origin"] = origins[trial.treatment]
         row["server"] = servers.get(trial.id)
         bad = failed.get(trial.id)
         if bad is None:

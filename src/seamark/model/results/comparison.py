@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.origin import MEASURED, HasOrigin, Origin, any_virtual
 from seamark.model.results.front import Front
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
-from seamark.model.service import Origin
 
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
 EXACT = "exact"
@@ -24,7 +24,7 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedSide:
+class ComparedSide(HasOrigin):
     """One of two treatments. `units` is the number of values that the test has, `starts` that of the servers' starts
     that its trials were on. `excluded` trials are INVALID or without figures, `suspect` ones are counted among
     `trials`, by the codes of their reasons too, `unmatched` ones have no partner in their block on their start,
@@ -41,7 +41,7 @@ class ComparedSide:
     unmatched: int = 0
     apart: int = 0
     median: Number = None
-    origin: Origin = field(default="measured", metadata=OPTIONAL)
+    origin: Origin = field(default=MEASURED, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ class Comparisons:
     @property
     def simulated(self) -> tuple[Compared, ...]:
         """The comparisons that have a simulated side."""
-        return tuple(each for each in self.comparisons if "simulated" in (each.base.origin, each.new.origin))
+        return tuple(each for each in self.comparisons if any_virtual((each.base, each.new)))
 
     @property
     def judged(self) -> tuple[Compared, ...]:

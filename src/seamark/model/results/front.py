@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
-from seamark.model.service import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontPoint:
+class FrontPoint(HasOrigin):
     """One treatment: mean `quality` over the common items, and the median `cost` of its `trials`.
 
     `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share
@@ -30,7 +30,7 @@ class FrontPoint:
     ratio: Number = None
     cheaper: bool | None = None
     untested: Word = field(default=None, metadata=OPTIONAL)
-    origin: Origin = "measured"
+    origin: Origin = MEASURED
     reason: Word = None
 
 

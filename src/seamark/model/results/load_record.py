@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Seconds, UnixNs, Word
 from seamark.model.server_identity import ServerRecord
-from seamark.model.service import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class CommitMark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadRecord:
+class LoadRecord(HasOrigin):
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
     say why; `remedy` is that of a category of the recipe's own. `over_saturated_at_s` after its start the load was
     ended because the server fell behind for good. `kind` is that of the load, `origin` is `simulated` for one on a
@@ -259,7 +259,7 @@ class LoadRecord:
     executions_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)
     kind: str = field(default="requests", metadata=OPTIONAL)
-    origin: Origin = field(default="measured", metadata=OPTIONAL)
+    origin: Origin = field(default=MEASURED, metadata=OPTIONAL)
     items: Count = field(default=None, metadata=OPTIONAL)
     sessions: tuple[LoadSession, ...] = field(default=(), metadata=OPTIONAL)
     search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.times import Ranged, Ranges, Times
 from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.scenario import Comparing
-from seamark.model.service import Origin
 from seamark.stats.range import Range
 
 
@@ -168,7 +168,7 @@ class CountedReason(VerdictReason):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SummaryRow:
+class SummaryRow(HasOrigin):
     """One treatment over its trials. `trials`, `trial_verdicts` and `trial_servers` are in the same order; `by_twins`
     has the reasons that a trial has by the other repetitions."""
 
@@ -176,7 +176,7 @@ class SummaryRow:
     workload: str
     service: str
     component: str = ""
-    origin: Origin = field(default="measured", metadata=OPTIONAL)
+    origin: Origin = field(default=MEASURED, metadata=OPTIONAL)
     deployment: str = ""
     config: Mapping[str, Setting] = field(default_factory=dict)
     changed: Mapping[str, Setting] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.load_record import ErrorsSeen, SearchOutcome
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
@@ -17,7 +18,6 @@ from seamark.model.results.times import (
     Ranged,
 )
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Setting, Word
-from seamark.model.service import Origin
 from seamark.stats.range import Range
 
 Severity = Literal["note", "suspect", "invalid"]
@@ -273,7 +273,7 @@ class TelemetrySummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialMetrics:
+class TrialMetrics(HasOrigin):
     """metrics.json. None: not known. Units end the names; all paths of analysis' table of metrics lie in here."""
 
     schema_version: int = 1
@@ -285,7 +285,7 @@ class TrialMetrics:
     timestamp: Moment
     component: str
     service: str
-    origin: Origin = "measured"
+    origin: Origin = MEASURED
     status: Literal["ok", "failed", "timeout"]
     category: Word
     reason: Word

@@ -15,7 +15,7 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
     "inside": ("o", COLOURS[0], "held out, among the loads"),
     "beyond": ("^", COLOURS[1], "held out, outside of the loads"),
     "overload": ("x", COLOURS[3], "held out, more than it can serve"),
-    "simulated": ("s", COLOURS[2], "simulated trials"),
+    "twin": ("s", COLOURS[2], "simulated trials"),
 }
 """Place -> marker, colour, label."""
 

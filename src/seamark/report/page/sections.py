@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pandas as pd
 
+from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.headline import Headline
 from seamark.model.results.summary import Summary
@@ -182,7 +183,7 @@ def verdicts_section(results: Results) -> Section:
     found = [own for _, own in frame.groupby(alike, sort=False)]
     checked = Counter(str(trial.origin) for trial in results.ok)
     origins = [str(own[ORIGIN].iloc[0]) for own in found]
-    simulated = [column(ORIGIN, origins)] if any(trial.origin == "simulated" for trial in results.trials) else []
+    simulated = [column(ORIGIN, origins)] if any_virtual(results.trials) else []
     columns = (
         column("severity", [str(own["severity"].iloc[0]).upper() for own in found], "verdict"),
         column("code", [str(own["code"].iloc[0]) for own in found], "code"),

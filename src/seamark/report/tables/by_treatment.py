@@ -70,7 +70,7 @@ def streams_table(workload: str, treatments: Sequence[SummaryRow], named: bool) 
     """Return times of streamed replies; None where no reply was streamed. The response of TTFT has columns where it
     is not TTFT itself, as in a closed loop, TTFO where there was reasoning."""
     shown = [group for group in STREAM_TIMES if any(_differs(treatment, group) for treatment in treatments)]
-    whole = all(row.origin == "simulated" and row.throughput.unit == "requests_per_s" for row in treatments)
+    whole = all(row.virtual_clock and row.throughput.unit == "requests_per_s" for row in treatments)
     if not shown or whole:  # the first part of a simulated request is no token
         return None
     columns = [

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from seamark.model.objectives import SEARCH_FOUND
+from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
@@ -79,7 +80,7 @@ def workload_table(
     qualities, alike = (
         (list(dict.fromkeys(name for t in treatments for name in t.quality)), "")
         if is_program
-        else qualities_of(treatments, MOST_SIMULATED if treatments[0].origin == "simulated" else MOST_QUALITIES)
+        else qualities_of(treatments, MOST_SIMULATED if treatments[0].virtual_clock else MOST_QUALITIES)
     )
     own = {name: metric for t in treatments for name, metric in t.own.items()}
     unit = next((t.throughput.unit for t in treatments if t.throughput.unit), "")
@@ -158,8 +159,7 @@ def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -
 
 def origin_columns(trials: Sequence[TrialRecord] | Sequence[SummaryRow]) -> list[Column]:
     """Return a column of the origin where trials, or treatments, are simulated."""
-    simulated = any(trial.origin == "simulated" for trial in trials)
-    return [column(ORIGIN, [trial.origin for trial in trials])] if simulated else []
+    return [column(ORIGIN, [trial.origin for trial in trials])] if any_virtual(trials) else []
 
 
 def _codes(trial: TrialRecord) -> str | None:

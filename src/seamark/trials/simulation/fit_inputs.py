@@ -149,7 +149,7 @@ def _taken(result: TrialResult, load: LoadRecord | None, files: TrialFolder) -> 
     """Return what a model sees of a trial, or why it stays out."""
     if result.good is None:
         return f"it {'is not measured' if result.status == 'missing' else 'failed'}"
-    if result.good.origin != "measured":
+    if result.good.virtual_clock:
         return "simulated itself"
     streamed = is_streamed(result.trial, files)
     if result.trial.load.closed and not streamed:
