@@ -61,7 +61,6 @@ def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, t
     found: dict[str, list[Value]] = {}
     for workload in workloads:
         settings = [*workload.levels.items()]
-        settings += [(f"{p.name}.{name}", each) for p in workload.parties for name, each in p.workload.levels.items()]
         settings += [(name, level) for more in workload.include for name, only in more.items() for level in [(only,)]]
         for name, levels in (*settings, *vars(resources).items()):
             found.setdefault(name, []).extend(level for level in levels if level not in found.get(name, []))

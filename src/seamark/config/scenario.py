@@ -86,8 +86,7 @@ def _repeats_itself(workloads: tuple[Workload, ...], services: Mapping[str, Serv
     """Return whether a scenario is about answers of likeliest tokens alone, which are the same each time: no
     objective is on a time or a rate."""
     return bool(workloads) and all(
-        not each.parties
-        and services[each.service].component == "evaluation"
+        each.component == "evaluation"
         and set(each.levels.get("temperature", (0.0,))) == {0.0}
         and all(slo.metric in services[each.service].qualities for slo in each.slos)
         for each in workloads

@@ -113,7 +113,7 @@ def workloads_of(
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
     for each, workload in zip(items, made, strict=True):
-        if workload is not None and not workload.parties and services[workload.service].virtual_clock:
+        if workload is not None and any(services[load.service].virtual_clock for load in workload.loads.values()):
             from seamark.config.simulated_checks import check_simulated  # few scenarios simulate
 
             repetitions = tree.value.get("repetitions")
@@ -272,8 +272,7 @@ def _check_defaults(
     if defaults is None or any(workload is None for workload in workloads):
         return
     whole = [workload for workload in workloads if workload is not None]
-    each = [one for workload in whole for one in ([party.workload for party in workload.parties] or [workload])]
-    used = [services[workload.service] for workload in each]
+    used = [services[load.service] for workload in whole for load in workload.loads.values()]
     known = [setting.name for service in used for setting in (*load_settings_of(service), *service.settings)]
     known_keys(defaults, known, mistakes)
 

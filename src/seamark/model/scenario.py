@@ -88,6 +88,11 @@ class Workload:
     leaves: tuple[Setting, ...] = ()
     parties: "tuple[Party, ...]" = ()
 
+    @property
+    def loads(self) -> "Mapping[str, Workload]":
+        """What is under load, by the beginning of the names of its settings: the parties, or the workload itself."""
+        return {f"{party.name}.": party.workload for party in self.parties} or {"": self}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Party:

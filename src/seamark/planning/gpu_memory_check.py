@@ -308,7 +308,7 @@ def _place(scenario: Scenario, declared: GpuMemory, quantity: str, service: str)
     workloads = [
         path
         for index, workload in enumerate(scenario.workloads)
-        if service in (workload.service, *(party.workload.service for party in workload.parties))
+        if service in {load.service for load in workload.loads.values()}
         for path in (f"workloads[{index}]", "workload")
     ]
     tails = [f"{each}.{_setting(declared, quantity)}" for each in (*workloads, "defaults")]

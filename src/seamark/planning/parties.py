@@ -9,31 +9,39 @@ from seamark.model.scenario import Party, Workload
 from seamark.model.service import Service, Value
 from seamark.model.trial import PARTY, WHOLE_LASTS, Deployment, Trial
 from seamark.planning.identity import seed_of, trial_uuid
-from seamark.planning.treatments import Values, factors_of
+from seamark.planning.treatments import Values
+
+
+def service_of(workload: Workload, services: Mapping[str, Service]) -> Service:
+    """Return the service of a workload: its recipe, or what stands for all of its parties."""
+    return PARTIES if workload.parties else services[workload.service]
 
 
 def served_by(workload: Workload) -> str:
-    """Return the services of all parties, for the name of their deployment."""
-    return "+".join(dict.fromkeys(party.workload.service for party in workload.parties))
+    """Return the services of a workload, for the name of its deployment."""
+    return "+".join(dict.fromkeys(load.service for load in workload.loads.values()))
 
 
 def members_facts(workload: Workload) -> dict[str, object]:
-    """Return the part of a deployment's identity that says which services its members are."""
+    """Return the part of a deployment's identity that says which service it is, or which ones its members are."""
     members = {each.name: {"service": each.workload.service, "gpus": each.gpus} for each in workload.parties}
-    return {"service": PARTIES.name, "members": members}
+    return {"service": workload.service} | ({"members": members} if members else {})
 
 
 def services_facts(workload: Workload, services: Mapping[str, Service]) -> dict[str, object]:
-    """Return the part of a trial's configuration that says what its parties are."""
+    """Return the part of a trial's configuration that says what its parties are; nothing without any."""
     used = {party.name: services[party.workload.service] for party in workload.parties}
-    return {
+    facts = {
         name: {"service": service.name, "version": service.version, "driver": service.driver}
         for name, service in used.items()
     }
+    return {"parties": facts} if facts else {}
 
 
 def with_members(whole: Deployment, workload: Workload, services: Mapping[str, Service]) -> Deployment:
-    """Return a deployment with a member for each party."""
+    """Return a deployment with a member for each party, as it is without parties."""
+    if not workload.parties:
+        return whole
     members = []
     for party in workload.parties:
         service = services[party.workload.service]
@@ -53,7 +61,10 @@ def with_members(whole: Deployment, workload: Workload, services: Mapping[str, S
 def with_parties(
     whole: Trial, scenario: str, workload: Workload, services: Mapping[str, Service], varied: frozenset[str]
 ) -> Trial:
-    """Return a trial with a trial for each party that is under load in it. `varied` are the names of the factors."""
+    """Return a trial with a trial for each party that is under load in it, as it is without parties. `varied` are the
+    names of the factors."""
+    if not workload.parties:
+        return whole
     loaded = names_in(str(whole.settings[SETS.name]))
     parties = tuple(
         _party(whole, scenario, party, services[party.workload.service], loaded, varied)
@@ -69,11 +80,6 @@ def with_parties(
         parties=parties,
         keep_busy=bool(whole.settings["keep_busy"]),
     )
-
-
-def varied_of(combinations: list[Values]) -> frozenset[str]:
-    """Return the names of the settings that vary among treatments."""
-    return frozenset(factors_of(combinations))
 
 
 def _party(

@@ -8,7 +8,6 @@ from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload_settings import settings_of
 from seamark.errors import UserError
 from seamark.model.digest import digest
-from seamark.model.parties import PARTIES
 from seamark.model.plurals import counted
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service, Value
@@ -18,13 +17,13 @@ from seamark.planning.identity import part, rank, seed_of, trial_uuid, word, wor
 from seamark.planning.parties import (
     members_facts,
     served_by,
+    service_of,
     services_facts,
-    varied_of,
     with_members,
     with_parties,
 )
 from seamark.planning.starts import TASK, divided_among_replicas, restarts_of, started_in_blocks
-from seamark.planning.treatments import Values, factors_of, is_loaded, load_names, treatments
+from seamark.planning.treatments import Values, factors_of, idle_names, treatments
 
 __all__ = ["Treatment", "plan"]
 
@@ -61,7 +60,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     for index, workload in enumerate(scenario.workloads):
         at = _at(scenario, index)
         try:
-            service = PARTIES if workload.parties else services[workload.service]
+            service = service_of(workload, services)
             combinations = treatments(workload, scenario.resources, service)
         except ValueError as error:
             mistakes.append(f"{at}: {error}.")
@@ -71,7 +70,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             text = f"{count} trials are more than {MOST_TRIALS}. Vary fewer settings, or fewer levels."
             raise UserError(*mistakes, f"{at}: {text}")
         _add_factors(factors, combinations, service, workload)
-        varied = varied_of(combinations)
+        varied = frozenset(factors_of(combinations))
         for values in combinations:
             treatment = _treatment(scenario, workload, service, values, services, varied)
             other = found.setdefault(treatment.id.casefold(), treatment)
@@ -82,8 +81,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     if site.starts_servers:
         mistakes += _too_few_resources(scenario, services, served)
     mistakes += _unfit_for_parties(scenario, site)
-    mistakes += _unfit_for_replicas(scenario, site, services, found.values())
-    mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
+    mistakes += _unfit_for_replicas(scenario, site, found.values())
+    mistakes += _misfits(scenario, site, found.values())
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
     deployments = _ordered(scenario, {each.deployment.id: each.deployment for each in found.values()})
@@ -127,29 +126,15 @@ def _treatment(
     services: Mapping[str, Service],
     varied: frozenset[str],
 ) -> Treatment:
-    serves = settings_of(service, workload) if workload.parties else service.settings
-    by_role = {"deployment": sorted(each.name for each in serves if each.role == "deployment")}
-    idle = {
-        name
-        for each in workload.parties
-        if not is_loaded(each.name, values)
-        for name in load_names(each.name, workload)
-    }
-    inside = [
-        each.name for each in settings_of(service, workload) if each.name not in {*by_role["deployment"], *idle}
-    ]
+    serves = sorted(each.name for each in (*service.settings, *workload.leaves) if each.role == "deployment")
+    idle = idle_names(workload, values)
+    inside = [each.name for each in settings_of(service, workload) if each.name not in {*serves, *idle}]
     policies = [each.name for each in service.settings if each.role == "policy"]
     own = sorted((name for name in inside if service.setting(name)), key=lambda name: (name not in policies, name))
     order = own + [name for name in inside if not service.setting(name)]
     defaults = {each.name: each.default for each in settings_of(service, workload)}
-    changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
-    if workload.parties:
-        called, facts = served_by(workload), members_facts(workload)
-    else:
-        called, facts = service.name, {"service": service.name}
-    deployment = _deployment(scenario, service, values, by_role["deployment"], changed, called, facts)
-    if workload.parties:
-        deployment = with_members(deployment, workload, services)
+    changed = {name: values[name] for name in (*serves, *order) if values[name] != defaults[name]}
+    deployment = with_members(_deployment(scenario, workload, values, serves, changed), workload, services)
     load = {name: changed[name] for name in order if name in changed}
     spoken = {name: value for name, value in load.items() if not workload.search or name != workload.search.setting}
     words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
@@ -168,7 +153,7 @@ def _treatment(
             "service": service.name,
             "version": service.version,
             "driver": service.driver,
-            **({"parties": services_facts(workload, services)} if workload.parties else {}),
+            **services_facts(workload, services),
             "settings": {name: value for name, value in settings.items() if value is not None and name not in idle},
             "resources": {name: values[name] for name in RESOURCES},
             **_artifacts(scenario),
@@ -196,23 +181,17 @@ def _searched(workload: Workload) -> dict[str, object]:
 
 
 def _deployment(
-    scenario: Scenario,
-    service: Service,
-    values: Values,
-    names: list[str],
-    changed: Values,
-    called: str,
-    facts: Mapping[str, object],
+    scenario: Scenario, workload: Workload, values: Values, names: list[str], changed: Values
 ) -> Deployment:
     ours = {name: changed[name] for name in names if name in changed}
     own_resources = {name: values[name] for name in RESOURCES if values[name] != RESOURCE_DEFAULTS[name]}
-    identity = {**facts, "settings": ours, "resources": own_resources}
+    identity = {**members_facts(workload), "settings": ours, "resources": own_resources}
     return Deployment(
         id=part(
-            [word(called), *words_of(ours), *words_of(own_resources)],
+            [word(served_by(workload)), *words_of(ours), *words_of(own_resources)],
             identity | _seed(scenario) | _artifacts(scenario),
         ),
-        service=service.name,
+        service=workload.service,
         settings={name: values[name] for name in names},
         nodes=int(values["nodes"] or 0),
         gpus=int(values["gpus"] or 0),
@@ -254,9 +233,7 @@ def _trials(
             for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
                 position += 1
                 trial = _trial(scenario, treatment, block, position)
-                if treatment.workload.parties:
-                    trial = with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
-                yield trial
+                yield with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
 
 
 def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
@@ -293,15 +270,13 @@ def _add_factors(
         of_role[name] = tuple(dict.fromkeys((*of_role.get(name, ()), *levels)))
 
 
-def _misfits(
-    scenario: Scenario, site: Site, services: Mapping[str, Service], deployments: list[Deployment]
-) -> list[str]:
+def _misfits(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) -> list[str]:
     resources = {
         (
-            1 if each.members else services[each.service].nodes_served(each.nodes),
-            tuple(getattr(each, name) for name in RESOURCES),
+            each.service.nodes_served(each.deployment.nodes),
+            tuple(getattr(each.deployment, name) for name in RESOURCES),
         )
-        for each in deployments
+        for each in treatments
     }
     found: list[str] = []
     for served, counts in sorted(resources):
@@ -318,13 +293,9 @@ def _misfits(
 
 def _unfit_for_parties(scenario: Scenario, site: Site) -> list[str]:
     """Return why a workload with parties cannot run at this site: their servers start on a node of their own."""
-    if not any(workload.parties for workload in scenario.workloads):
+    at = next((line for path, line in scenario.lines.items() if path.endswith(".parties")), None)
+    if at is None:
         return []
-    at = next(
-        scenario.lines.get(f"workloads[{index}].parties", scenario.lines.get("workload.parties", _at(scenario)))
-        for index, workload in enumerate(scenario.workloads)
-        if workload.parties
-    )
     if not site.starts_servers:
         return [f"{at}: site '{site.name}' has one external server, and each party needs its own. Use another site."]
     if scenario.artifacts.container is not None:
@@ -332,9 +303,7 @@ def _unfit_for_parties(scenario: Scenario, site: Site) -> list[str]:
     return []
 
 
-def _unfit_for_replicas(
-    scenario: Scenario, site: Site, services: Mapping[str, Service], treatments: Iterable[Treatment]
-) -> list[str]:
+def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) -> list[str]:
     """Return why replicas cannot divide the tasks of this scenario: there are none, or no server of its own."""
     if scenario.replicas == 1:
         return []
@@ -343,10 +312,10 @@ def _unfit_for_replicas(
         return [f"{at}: site '{site.name}' has one external server. Remove the line, or use another site."]
     found = []
     for each in treatments:
-        if each.workload.parties or not each.settings.get(TASK):
+        if not each.settings.get(TASK):
             why = f"workload '{each.workload.name}' has no 'task', and replicas divide tasks among servers"
-        elif services[each.workload.service].server is None:
-            why = f"the service '{each.workload.service}' starts no server of which there could be replicas"
+        elif each.service.server is None:
+            why = f"the service '{each.service.name}' starts no server of which there could be replicas"
         else:
             continue
         found.append(f"{at}: {why}. Remove the line.")

@@ -34,7 +34,7 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
         raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
     defaults = {setting.name: setting.default for setting in settings_of(service, workload)}
     fixed = defaults | {name: levels[0] for name, levels in written.items()}
-    own = [setting.name for setting in own_patterns_settings(workload)]
+    own = {begin: [setting.name for setting in own_patterns_settings(load)] for begin, load in workload.loads.items()}
     conditions = [condition(text) for text in workload.where]
     by_values: dict[tuple[Value, ...], Values] = {}
     if size > 1 or not workload.include:
@@ -80,37 +80,25 @@ def _allowed(values: Values, conditions: list[Condition]) -> bool:
 
 
 def _as_read(
-    values: dict[str, Value], defaults: Values, fixed: Values, own: list[str], workload: Workload
+    values: dict[str, Value], defaults: Values, fixed: Values, own: Mapping[str, list[str]], workload: Workload
 ) -> dict[str, Value]:
-    if workload.parties:
-        return _as_read_by_parties(values, defaults, fixed, workload)
-    if "pattern" not in values:
-        return values
-    unread = without_effect(str(values["pattern"]), values.get("turns"), own)
-    return values | {name: defaults[name] for name in unread if name in values}
-
-
-def _as_read_by_parties(
-    values: dict[str, Value], defaults: Values, fixed: Values, workload: Workload
-) -> dict[str, Value]:
-    """Return values with defaults for what a party does not read, and the first levels for one that has no load."""
-    for party in workload.parties:
-        if not is_loaded(party.name, values):
-            values = values | {name: fixed[name] for name in load_names(party.name, workload)}
-        elif (pattern := values.get(f"{party.name}.pattern")) is not None:
-            own = [setting.name for setting in own_patterns_settings(party.workload)]
-            unread = without_effect(str(pattern), values[f"{party.name}.turns"], own)
-            names = [f"{party.name}.{name}" for name in unread]
-            values = values | {name: defaults[name] for name in names if name in values}
+    """Return values with defaults for what a load does not read, and the first levels for a load that is idle."""
+    idle = idle_names(workload, values)
+    values = values | {name: fixed[name] for name in idle}
+    for begin, names in own.items():
+        pattern = values.get(f"{begin}pattern")
+        if pattern is not None and f"{begin}pattern" not in idle:
+            unread = (begin + name for name in without_effect(str(pattern), values.get(f"{begin}turns"), names))
+            values = values | {name: defaults[name] for name in unread if name in values}
     return values
 
 
-def is_loaded(party: str, values: Values) -> bool:
-    """Return whether a party is under load in a treatment."""
-    return party in names_in(str(values[SETS.name]))
-
-
-def load_names(party: str, workload: Workload) -> list[str]:
-    """Return the names of the settings of one party that a change of its load alone concerns."""
-    own = (each for each in workload.leaves if each.role == "workload")
-    return [each.name for each in own if each.name.startswith(f"{party}.")]
+def idle_names(workload: Workload, values: Values) -> frozenset[str]:
+    """Return the names of the settings of loads that a treatment leaves out: those of a party in no set."""
+    return frozenset(
+        setting.name
+        for party in workload.parties
+        if party.name not in names_in(str(values[SETS.name]))
+        for setting in workload.leaves
+        if setting.role == "workload" and setting.name.startswith(f"{party.name}.")
+    )
