@@ -39,6 +39,14 @@ def planned(tmp_path: Path) -> Any:
     return made
 
 
+def test_what_has_figures_lies_in_the_folder_of_the_trial_or_in_those_of_its_parties(planned, tmp_path):
+    folder = ScenarioFolder(root=tmp_path)
+    for trial in planned().trials:
+        assert folder.trial(trial.id).measured(trial) == [(folder.trial(one.id), one) for one in trial.parties]
+        for party in trial.parties:
+            assert folder.trial(party.id).measured(party) == [(folder.trial(party.id), party)]
+
+
 def sets_of(found: Plan) -> list[str]:
     return sorted({str(trial.settings["sets"]) for trial in found.trials})
 

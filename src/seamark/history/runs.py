@@ -13,7 +13,7 @@ from seamark.errors import UserError
 from seamark.model.results.kept_run import KeptRun
 from seamark.model.results.load_record import LoadRecord
 from seamark.storage.documents import read_or_none, write
-from seamark.storage.paths import HISTORY, PARTIES, ScenarioFolder, TrialFolder
+from seamark.storage.paths import HISTORY, ScenarioFolder, TrialFolder
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMIT = re.compile(r"[\w./+-]{1,64}", re.ASCII)
@@ -36,9 +36,8 @@ class Run:
     note: KeptRun | None = None
 
     def trials(self) -> Iterator[TrialFolder]:
-        """Yield the folders of all trials and parties with metrics, in the order of their names."""
-        for pattern in ("*--*/metrics.json", f"*--*/{PARTIES}/*/metrics.json"):
-            yield from (TrialFolder(root=path.parent) for path in sorted(self.folder.root.glob(pattern)))
+        """Return the folders of all that have metrics."""
+        return self.folder.trials_with("metrics.json")
 
 
 def runs_in(results: Path, name: str) -> Iterator[Run]:

@@ -12,7 +12,7 @@ from seamark.model.site import Retention
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.supervisor.deployment import alive
 from seamark.storage.documents import amend
-from seamark.storage.paths import HISTORY, PARTIES, DeploymentFolder, TrialFolder
+from seamark.storage.paths import HISTORY, DeploymentFolder, ScenarioFolder, TrialFolder
 
 DAY_S = 86400.0
 
@@ -86,9 +86,7 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def _samples(folder: Path) -> Iterator[Path]:
-    parties = folder.glob(f"*--*/{PARTIES}/*/samples.json")
-    for record in sorted([*folder.glob("*--*/samples.json"), *parties]):
-        trial = TrialFolder(root=record.parent)
+    for trial in ScenarioFolder(root=folder).trials_with("samples.json"):
         if trial.metrics.exists() and trial.load.exists():
             raw = (trial.samples, trial.chunks, trial.replies, trial.events, trial.executions)
             yield from (path for path in raw if path.exists())

@@ -122,6 +122,17 @@ class Trial:
         """The trials that have figures: the parties, or this one."""
         return self.parties or (self,)
 
+    @property
+    def tree(self) -> "tuple[Trial, ...]":
+        """This trial, then its parties: all that have a folder."""
+        return (self, *self.parties)
+
+    def moved_to(self, start: Deployment) -> "Trial":
+        """Return this trial, and its parties, as measured on that start. Nothing that names it changes."""
+        members = {member.name: member.id for member in start.members}
+        parties = (replace(party, deployment=members[party.deployment]) for party in self.parties)
+        return replace(self, deployment=start.id, parties=tuple(parties))
+
     @cached_property
     def load(self) -> LoadProfile:
         """The settings of the load; others belong to the service."""

@@ -63,7 +63,7 @@ def started_in_blocks(plan: Plan, simulated: Iterable[str] = ()) -> Plan:
         restarts="each",
         deployments=tuple(starts),
         trials=tuple(
-            _moved(trial, start)
+            trial.moved_to(start)
             for start in starts
             for trial in trials[start.name]
             if start.block in (None, trial.block)
@@ -94,7 +94,7 @@ def divided_among_replicas(plan: Plan, count: int, services: Mapping[str, Servic
             loads_s[least] += sum(load_of(trial, services.get(trial.service)).most for trial in group)
         for number, members in enumerate(inside, 1):
             deployments.append(start.as_replica(number) if len(inside) > 1 else start)
-            moved += (_moved(trial, deployments[-1]) for trial in members)
+            moved += (trial.moved_to(deployments[-1]) for trial in members)
     return replace(plan, deployments=tuple(deployments), trials=tuple(moved))
 
 
@@ -104,10 +104,3 @@ def _compared(plan: Plan) -> frozenset[str]:
     for trial in plan.trials:
         of_group.setdefault(trial.group, set()).add(trial.deployment)
     return frozenset(name for names in of_group.values() if len(names) > 1 for name in names)
-
-
-def _moved(trial: Trial, start: Deployment) -> Trial:
-    """Return a trial, with its parties, as one of that start. Nothing that names it changes."""
-    members = {member.name: member.id for member in start.members}
-    parties = (replace(each, deployment=members[each.deployment]) for each in trial.parties)
-    return replace(trial, deployment=start.id, parties=tuple(parties))

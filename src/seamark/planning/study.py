@@ -16,7 +16,7 @@ from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
 from seamark.model.site import Site
-from seamark.model.trial import Deployment, Plan, Trial, whole_of
+from seamark.model.trial import Deployment, Plan, Trial
 from seamark.planning.plan import plan
 from seamark.planning.plan_file import plans_of_trials, read_trial, write_trial, write_trials
 from seamark.storage.documents import read, require_folder, write, write_text
@@ -279,8 +279,7 @@ class Study:
     def trial(self, scenario: str, trial_id: str) -> Trial:
         """Return one trial of a scenario, or one party of a trial. Raises UserError if the plan has none of that
         id."""
-        whole = self._trials(scenario).get(whole_of(trial_id))
-        found = next((each for each in (whole, *whole.parties) if each.id == trial_id), None) if whole else None
+        found = self._trials(scenario).get(trial_id)
         if found is None:
             raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
         return found
@@ -300,13 +299,13 @@ class Study:
     def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
         if scenario not in self._index:
             planned = self.plan_of(scenario)
-            groups = planned.by_deployment()
-            for trial in planned.trials:
-                for party in trial.parties:
-                    groups.setdefault(party.deployment, []).append(party)
+            trials = [each for trial in planned.trials for each in trial.tree]
+            groups: dict[str, list[Trial]] = {}
+            for trial in trials:
+                groups.setdefault(trial.deployment, []).append(trial)
             self._index[scenario] = (
                 {deployment.id: deployment for deployment in (*planned.deployments, *planned.served)},
-                {trial.id: trial for trial in planned.trials},
+                {trial.id: trial for trial in trials},
                 {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in groups.items()},
             )
         return self._index[scenario]

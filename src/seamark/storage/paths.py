@@ -1,11 +1,12 @@
 """Every path of a study: folders of trials, deployments and scenarios, and the files in each."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os.path import expandvars
 from pathlib import Path
 
-from seamark.model.trial import PARTY, party_of, whole_of
+from seamark.model.trial import PARTY, Trial, party_of, whole_of
 
 PROBES = "probes"
 PARTIES = "parties"
@@ -151,6 +152,10 @@ class TrialFolder:
         """Return the folder of one party."""
         return TrialFolder(root=self.parties / name)
 
+    def measured(self, trial: Trial) -> "list[tuple[TrialFolder, Trial]]":
+        """Return those that have figures of the trial of this folder, itself or its parties, each with its folder."""
+        return [(self if each is trial else self.party(str(each.party)), each) for each in trial.measured]
+
     @property
     def parts(self) -> Path:
         """Output of running loads, each in a folder named by its process; removed once its samples are complete."""
@@ -237,6 +242,11 @@ class ScenarioFolder:
         if party := party_of(trial_id):
             return TrialFolder(root=self.root / whole_of(trial_id)).party(party)
         return TrialFolder(root=self.root / trial_id)
+
+    def trials_with(self, name: str) -> Iterator[TrialFolder]:
+        """Yield the folders of all trials and parties that have a file of that name, in the order of their names."""
+        found = (path for pattern in ("*--*", f"*--*/{PARTIES}/*") for path in self.root.glob(f"{pattern}/{name}"))
+        yield from (TrialFolder(root=path.parent) for path in sorted(found))
 
     def deployment(self, deployment_id: str) -> DeploymentFolder:
         """Return the folder of one deployment; that of a member lies in the whole deployment's."""

@@ -295,9 +295,10 @@ def _table(
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     """Return whether the replies of a trial were never scored, or by another version of the function or of what it
     scores by, or against another answer key, and can be scored here."""
-    if trial.parties:
-        judged = scored_trials(study.services, trial)
-        return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
+    return any(_needs_judging(study, each, own) for own, each in folder.measured(trial))
+
+
+def _needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     service = study.services[trial.service]
     if not scored_trials(study.services, trial) or not folder.replies.exists():
         return False

@@ -70,7 +70,7 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         folder.metrics.unlink(missing_ok=True)
     elif folder.metrics.exists() and _can_be_newer(folder):
         folder.metrics.unlink()
-    if _is_of_another_key(folder, trial):
+    if any(_is_of_another_key(own, each) for own, each in folder.measured(trial)):
         folder.metrics.unlink(missing_ok=True)
         folder.answers_record.unlink(missing_ok=True)
 
@@ -91,8 +91,6 @@ def _is_of_another_key(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether kept replies of a trial were scored against other references than those of today."""
     from seamark.trials.answer_key import key_has_changed  # imports pyarrow, which a first run does not need
 
-    if trial.parties:
-        return any(_is_of_another_key(folder.party(str(party.party)), party) for party in trial.parties)
     record = read_or_none(folder.answers_record, AnswersRecord) if folder.replies.exists() else None
     return record is not None and key_has_changed(trial.settings, folder, record)
 

@@ -79,7 +79,7 @@ def measured_with_retries(
         (why for each in counted if (why := why_not_tried(context.results, each, run, trial.deployment))), None
     ):
         failure = LoadFailure(category=NOT_TRIED, reason=why)
-        for each in dict.fromkeys((*(party.id for party in trial.parties), trial.id)):  # the whole last
+        for each in reversed(trial.tree):  # the whole last
             _leave_out(context, each, failure)
         return None
     for attempt in range(1, max_retries + 2):
@@ -96,10 +96,9 @@ def measured_with_retries(
     return load
 
 
-def _leave_out(context: DeploymentContext, trial_id: str, failure: LoadFailure) -> None:
+def _leave_out(context: DeploymentContext, trial: Trial, failure: LoadFailure) -> None:
     """Write the load.json of a trial, or of a party, that is not tried."""
-    trial = context.study.trial(context.scenario, trial_id)
-    own, folder = context.of(context.study, context.scenario, trial.deployment), context.results.trial(trial_id)
+    own, folder = context.of(context.study, context.scenario, trial.deployment), context.results.trial(trial.id)
     write_config(folder, trial, own)
     write(folder.load, replace(record_of(own, trial, failure), attempt=0))
 
