@@ -4,4 +4,4 @@ import sys
 
 from seamark.platform.fork_server.client import run
 
-run("seamark.workflow.rules_api:simulate", sys.argv[1:])
+run("seamark.workflow.rules_api:load", sys.argv[1:])

@@ -188,7 +188,7 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
     console = terminal(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
-    timed = not all(study.simulates(each.service) for each in study.plan.served)
+    timed = not all(study.services[each.service].virtual_clock for each in study.plan.served)
     if timed and not as_json and _missing(before) and not leaves_this_machine(study.site):
         warn_of_machine(several_machines=study.site.carrier != "local", results=study.results)
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"

@@ -284,10 +284,6 @@ class Study:
             raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
         return found
 
-    def simulates(self, service: str) -> bool:
-        """Return whether the trials of a service are simulations, which need no server."""
-        return self.services[service].virtual_clock
-
     def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
         """Return the trials of one deployment, or the parties of one member, in the order of their positions."""
         return self._by_deployment(scenario).get(deployment_id, ())

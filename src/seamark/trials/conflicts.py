@@ -164,7 +164,7 @@ def pending_trials_of(study: Study, scenario: str, marks: CommitMarks) -> dict[s
     folder = study.folder(scenario)
     pending: dict[str, list[Trial]] = {}
     for trial in study.plan_of(scenario).trials:
-        if study.simulates(trial.service) or folder.trial(trial.id).load.exists():
+        if study.services[trial.service].virtual_clock or folder.trial(trial.id).load.exists():
             continue
         if not marks.measured(trial):
             pending.setdefault(trial.deployment, []).append(trial)

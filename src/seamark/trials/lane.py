@@ -111,8 +111,7 @@ def require_plan_fits_lanes(study: Study) -> None:
             mistakes.append(f"{at}: {wanted} {key} for a deployment, but a lane has {what}. Use --parallel 1.")
     # a program and a load without a server see the device of their lane though none was asked for
     serving = [each for each in plan.deployments if each.members or study.services[each.service].server is not None]
-    measured = [each for each in serving if not study.simulates(each.service)]
-    if most and len(serving) == len(plan.deployments) and measured and not any(each.gpus for each in measured):
+    if most and len(serving) == len(plan.deployments) and not any(each.gpus for each in serving):
         mistakes.append(
             f"{study.scenario_path}: lanes on GPUs, but no deployment asks for one, so that all servers would compute"
             " on the CPU. Set 'resources: {gpus: 1}', or use --cpus."

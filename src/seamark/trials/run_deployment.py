@@ -6,10 +6,8 @@ Snakemake's rules call the phases one by one; an exported job calls all, each in
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import import_module
-from typing import Protocol, cast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from seamark.errors import UserError
 from seamark.model.results.load_record import LoadRecord
@@ -26,6 +24,7 @@ from seamark.storage.paths import DeploymentFolder, TrialFolder
 from seamark.trials import server_start
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.kinds.table import kind_of
 from seamark.trials.load_lock import exclusive_load
 from seamark.trials.measure import LoadFailure
 from seamark.trials.trial_files import put_aside, republished, settled
@@ -57,7 +56,7 @@ def run_deployment(
             print(f"{deployment_id}: another job is at work on it. Nothing is done here.")
             return 0
         left = pending_trials(study, scenario, deployment_id, failed=failed, anew=anew)
-        if study.simulates(study.deployment(scenario, deployment_id).service):
+        if study.services[study.deployment(scenario, deployment_id).service].virtual_clock:
             simulated = [phases.run("simulate", trial_id) for trial_id in left]
             return 0 if all(simulated) else 1
         if not left and folder.record.exists():
@@ -130,48 +129,14 @@ def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) ->
     server_start.warm_up(DeploymentContext.of(study, scenario, deployment_id), first, parent_pid)
 
 
-KINDS: Mapping[str, str] = {
-    "timed_load": "seamark.trials.kinds.timed_load",
-    "search": "seamark.trials.kinds.search",
-    "parties": "seamark.trials.kinds.parties",
-}
-"""Module of each kind of trial. It is imported when a trial of that kind is measured: a search needs numpy."""
-
-
-class Kind(Protocol):
-    """A module of `kinds`: one way to measure a trial."""
-
-    def measure_trial(
-        self, context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0
-    ) -> None:
-        """Measure a trial and write its load.json, whatever came of it; samples.json last, where it went well."""
-
-
-def kind_of(trial: Trial) -> str:
-    """Return the name of a trial's kind."""
-    if trial.parties:
-        return "parties"
-    return "search" if trial.search else "timed_load"
-
-
 def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
-    """Measure one trial by its kind, unless its samples are complete; load.json has the outcome."""
+    """Measure one trial by its kind, unless its samples are complete; load.json has the outcome. Those of a virtual
+    clock may run side by side."""
     trial = study.trial(scenario, trial_id)
     context, retries = DeploymentContext.of(study, scenario, trial.deployment), study.plan_of(scenario).max_retries
-    with exclusive_load(context, parent_pid):
+    with nullcontext() if context.service.virtual_clock else exclusive_load(context, parent_pid):
         if not republished(context.results.trial(trial.id), trial, context.server):
-            kind = cast(Kind, import_module(KINDS[kind_of(trial)]))
-            kind.measure_trial(context, trial, parent_pid, max_retries=retries)
-
-
-def simulate_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
-    """Run one simulation, unless its samples are complete; load.json has the outcome. Many may run side by side."""
-    from seamark.trials.kinds import simulation
-
-    trial = study.trial(scenario, trial_id)
-    context = DeploymentContext.of(study, scenario, trial.deployment)
-    if not republished(context.results.trial(trial.id), trial, context.server):
-        simulation.measure_trial(context, trial, parent_pid)
+            kind_of(trial, context.service).measure_trial(context, trial, parent_pid, max_retries=retries)
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:

@@ -212,8 +212,8 @@ class Dag:
         return rf"(?!(?:{self.simulated})--)(?:(?!--)[^/])+"
 
     def _simulated(self, scenario: str) -> list[str]:
-        deployments = self.study.plan_of(scenario).deployments
-        return list(dict.fromkeys(each.name for each in deployments if self.study.simulates(each.service)))
+        deployments, services = self.study.plan_of(scenario).deployments, self.study.services
+        return list(dict.fromkeys(each.name for each in deployments if services[each.service].virtual_clock))
 
     def loads(self, w: Wildcards) -> list[str]:
         """Return the load.json of every trial of a deployment."""

@@ -97,16 +97,6 @@ def load(
         measure_trial(study, scenario, trial_id, parent_pid)
 
 
-def simulate(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
-    """Run one simulation; `config_hash` as that of `load`."""
-    parent_pid = os.getppid()
-    from seamark.trials.run_deployment import simulate_trial
-
-    _require_current_epoch()
-    study = _study(scenario_file, site).of_trial(scenario, trial_id, config_hash)
-    simulate_trial(study, scenario, trial_id, parent_pid)
-
-
 def lane(scenario_file: str, site: str, scenario: str, run: str, number: str, options: str = "") -> None:
     """Run deployments of a scenario side by side with other lanes, each on a device, until all are done."""
     from seamark.errors import UserError

@@ -1,1 +1,1 @@
-"""Kinds of trial, one module each: `measure_trial` measures one. Entry and list of kinds: run_deployment.py."""
+"""Kinds of trial, one module each: `measure_trial` measures one. All of them: table.py."""

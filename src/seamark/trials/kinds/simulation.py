@@ -27,11 +27,11 @@ DATA = "data"
 """Folder of a simulation's own data among its parts, which are removed with them, or by the next one after a kill."""
 
 
-def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
+def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
     """Run a simulation and write its load.json, whatever the outcome; samples.json last, where it went well.
 
-    The files of an earlier one move to `attempts` first. A simulation that failed would fail again, so there are no
-    retries.
+    The files of an earlier one move to `attempts` first. A simulation that failed would fail again, so it has no
+    retries, however many there may be.
     """
     folder = context.results.trial(trial.id)
     shutil.rmtree(folder.parts, ignore_errors=True)
