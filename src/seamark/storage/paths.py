@@ -143,14 +143,9 @@ class TrialFolder:
         """Loads of a search, each in a folder like a trial's."""
         return self.root / PROBES
 
-    @property
-    def parties(self) -> Path:
-        """Parties of a trial with several, each in a folder like a trial's."""
-        return self.root / PARTIES
-
     def party(self, name: str) -> "TrialFolder":
-        """Return the folder of one party."""
-        return TrialFolder(root=self.parties / name)
+        """Return the folder of one party, which is like a trial's."""
+        return TrialFolder(root=self.root / PARTIES / name)
 
     def measured(self, trial: Trial) -> "list[tuple[TrialFolder, Trial]]":
         """Return those that have figures of the trial of this folder, itself or its parties, each with its folder."""

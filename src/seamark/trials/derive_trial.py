@@ -42,7 +42,7 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
             own,
             _beside(scenario, trial, deployment),
         )
-    if trial.parties:
+    if parties:
         return write_metrics_of_whole(trial, own, deployment, parties)
     return write_metrics(
         found_trial(trial, load),
@@ -116,8 +116,6 @@ def _is_whole(folder: TrialFolder, metrics: TrialMetrics) -> bool:
 
 def can_be_newer(folder: TrialFolder) -> bool:
     """Return whether a trial's metrics are of an older version and can be derived again from its samples."""
-    if folder.parties.is_dir():
-        return any(can_be_newer(TrialFolder(root=each)) for each in folder.parties.glob("*/"))
     return folder.metrics.exists() and folder.samples.exists() and is_older(folder.metrics, TrialMetrics)
 
 

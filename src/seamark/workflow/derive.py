@@ -47,7 +47,7 @@ def has_older_figures(study: Study) -> bool:
     """Return whether the scenario's summary, or figures of a trial that can be derived again, are of an older version
     of the metrics."""
     folder = study.folder(study.scenario.name)
-    made = [folder.trial(trial.id) for trial in study.plan.trials]
+    made = [folder.trial(trial.id) for trial in study.plan.measured]
     return (folder.summary.exists() and is_older(folder.summary, Summary)) or any(map(can_be_newer, made))
 
 
