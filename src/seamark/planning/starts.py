@@ -1,7 +1,7 @@
 """How often servers start: once for all blocks of trials, or anew for every block, and how many replicas of each
 divide the tasks. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from seamark.model.scenario import Restarts, Scenario
@@ -17,16 +17,15 @@ CHEAP = 0.5
 
 
 def restarts_of(
-    scenario: Scenario, plan: Plan, services: Mapping[str, Service], simulated: Collection[str] = ()
+    scenario: Scenario, plan: Plan, services: Mapping[str, Service], virtual: Collection[str] = ()
 ) -> Restarts:
     """Return how often the servers of a plan with one start for all blocks should start.
 
     What the scenario says; else `each` where a workload varies what needs another server, so that its levels can only
     be compared by their starts, and the scenario declares their comparison or starts are cheap against the load
-    between them. Where all services are
-    `simulated`, there are no starts that trials could share.
+    between them. Where all services are `virtual`, on a virtual clock, there are no starts that trials could share.
     """
-    if plan.deployments and all(each.service in simulated for each in plan.deployments):
+    if plan.deployments and all(each.service in virtual for each in plan.deployments):
         return "each"
     if scenario.restarts is not None:
         return scenario.restarts
@@ -46,17 +45,16 @@ def restarts_of(
     return "each" if starts_s <= CHEAP * load_s else "once"
 
 
-def started_in_blocks(plan: Plan, simulated: Iterable[str] = ()) -> Plan:
+def started_in_blocks(plan: Plan, virtual: Collection[str] = ()) -> Plan:
     """Return a plan in which every block starts each server once, in random order, with its trials inside.
 
-    Deployments of the services in `simulated` have no server, and stay as they are.
+    Deployments of the services in `virtual` have no server, and stay as they are.
     """
-    once = frozenset(simulated)
-    starts: list[Deployment] = [each for each in plan.deployments if each.service in once]
+    starts: list[Deployment] = [each for each in plan.deployments if each.service in virtual]
     for block in range(1, plan.repetitions + 1):
         keys = {each.id: rank(plan.seed, "starts", block, each.id) for each in plan.deployments}
         ordered = sorted(plan.deployments, key=lambda each: keys[each.id])
-        starts += [each.started_for(block) for each in ordered if each.service not in once]
+        starts += [each.started_for(block) for each in ordered if each.service not in virtual]
     trials = plan.by_deployment()
     return replace(
         plan,

@@ -96,7 +96,7 @@ class DeploymentContext:
             telemetry_interval_s=self.site.telemetry_interval_s,
             latency_limit_s=latency_limit_s(trial.slos),
             kind=self.service.load,
-            simulated=self.service.virtual_clock,
+            virtual_clock=self.service.virtual_clock,
             environment={MARK: str(control_files_of(self.folder).root)},
             cores=endpoint.pinning.client if endpoint.pinning and self.site.carrier == "local" else (),
         )

@@ -141,7 +141,7 @@ def run_task(
     """Call `begin` (returns the epoch) and run the Task, until its time limit or SIGTERM at the latest."""
     stop, late = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    make = VirtualClockRecorder if assignment.job.simulated else WallClockRecorder
+    make = VirtualClockRecorder if assignment.job.virtual_clock else WallClockRecorder
     recorder = make(
         segment,
         assignment.segment.parent / FILES,

@@ -61,7 +61,7 @@ class LoadJob:
     judged_in_time: bool = False
     done: str = ""
     kind: LoadKind = "requests"
-    simulated: bool = False
+    virtual_clock: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     keep_busy: bool = False
     bodies_seed: int | None = None
