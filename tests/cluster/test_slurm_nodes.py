@@ -168,7 +168,7 @@ def parts_of(endpoint: dict[str, Any]) -> dict[tuple[str, str], int]:
     return {(part["name"], part["node"]): part["pid"] for part in endpoint["parts"]}
 
 
-@pytest.mark.covers("E-FR04", "E-FR24", "E-MR07")
+@pytest.mark.covers("E-FR04", "E-FR24", "E-MR07", "E-SVR02")
 def test_parts_start_in_order_each_on_its_nodes_with_the_sites_network_above_the_recipes(in_parts: Nodes) -> None:
     endpoint = in_parts.serve_over()
     assert (endpoint["status"], endpoint["reason"]) == ("ok", None)
