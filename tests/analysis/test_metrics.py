@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from samples import a_load, a_trial, metrics_of, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics import derive_metrics, distribution
+from seamark.analysis.metrics import distribution
+from seamark.analysis.metrics.document import derive_metrics
 from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.model.digest import seed_for

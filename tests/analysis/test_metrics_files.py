@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import a_load, a_metrics, a_trial, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics import METRICS, VERSION
 from seamark.analysis.metrics.document import GROUPS
 from seamark.analysis.metrics.schema import metrics_schema, schema_text
+from seamark.analysis.metrics.table import METRICS, VERSION
 from seamark.analysis.summary import marked, write_metrics
 from seamark.analysis.summary.trial_result import histogram_of, read_histograms, record_of
 from seamark.model.results.trial_meta import Gpu, Gpus, Machine, TrialMeta

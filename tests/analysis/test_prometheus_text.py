@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from study_folder import StudyFolder
 
-from seamark.analysis.metrics import METRICS
+from seamark.analysis.metrics.table import METRICS
 from seamark.analysis.prometheus_text import exposed, figures_of, text_of, write_trial
 from seamark.analysis.summary import write_metrics
 from seamark.model.trial import Trial

@@ -15,7 +15,7 @@ from samples import a_load, a_trial, write_samples
 from shipped import SERVICES
 
 import seamark
-from seamark.analysis.metrics import derive_metrics
+from seamark.analysis.metrics.document import derive_metrics
 from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.drivers.openai.replies import WholeDecoder
 from seamark.drivers.openai.requests import MOST_BODIES

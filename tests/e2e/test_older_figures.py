@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seamark.analysis.metrics import VERSION
+from seamark.analysis.metrics.table import VERSION
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from processes import load_worker
 
-from seamark.analysis.metrics import DerivedMetrics as Figures
-from seamark.analysis.metrics import derive_metrics
+from seamark.analysis.metrics.document import DerivedMetrics as Figures
+from seamark.analysis.metrics.document import derive_metrics
 from seamark.load.engine.schedule_share import unsent
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.segments import gather_samples

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from seamark.analysis.metrics import VERSION
+from seamark.analysis.metrics.table import VERSION
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import Software, TrialMeta

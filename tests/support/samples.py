@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamark.analysis.metrics import derive_metrics
+from seamark.analysis.metrics.document import derive_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import Errors, RequestCounts, Throughput, TrialMetrics
 from seamark.model.sample import MISSING_NS, SAMPLE

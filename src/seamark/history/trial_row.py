@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seamark.analysis.metrics import METRICS
 from seamark.analysis.metrics.metric import Better
+from seamark.analysis.metrics.table import METRICS
 from seamark.analysis.summary.trial_result import marked
 from seamark.history.runs import Run
 from seamark.model.objectives import quality_direction

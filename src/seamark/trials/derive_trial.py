@@ -4,9 +4,9 @@ searches. Measures nothing."""
 from functools import partial
 from pathlib import Path
 
-from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.metric import own_marks
 from seamark.analysis.metrics.samples import open_samples
+from seamark.analysis.metrics.table import VERSION
 from seamark.analysis.summary import is_older, write_metrics, write_metrics_of_whole
 from seamark.analysis.summary.trial_result import SAMPLES_MISSING, read_histograms
 from seamark.model.results.load_record import LoadRecord

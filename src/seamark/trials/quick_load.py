@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from seamark.analysis.metrics import DerivedMetrics, derive_metrics
+from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob

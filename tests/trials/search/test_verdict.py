@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
-from seamark.analysis.metrics import derive_metrics
+from seamark.analysis.metrics.document import derive_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.sample import Failure

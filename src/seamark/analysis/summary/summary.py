@@ -8,8 +8,8 @@ from seamark.analysis.checks import gravest_first, worst
 from seamark.analysis.comparison.factors import comparisons_of_summary
 from seamark.analysis.comparison.metric_names import table_paths
 from seamark.analysis.comparison.observations import Observation, observation
-from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDistribution
+from seamark.analysis.metrics.table import VERSION
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seamark.analysis.checks import worst
-from seamark.analysis.metrics import METRICS
-from seamark.analysis.metrics.table import TIMES
+from seamark.analysis.metrics.table import METRICS, TIMES
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.trial_files import range_columns
 from seamark.analysis.summary.trial_result import marked

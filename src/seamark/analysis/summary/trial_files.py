@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from seamark.analysis.metrics import METRICS, derive_metrics
-from seamark.analysis.metrics.document import DerivedMetrics, metrics_of_whole
+from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics, metrics_of_whole
 from seamark.analysis.metrics.resources import Ceiling
-from seamark.analysis.metrics.table import TIMES
+from seamark.analysis.metrics.table import METRICS, TIMES
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.summary.trial_result import record_of, without_samples
 from seamark.model.results.answers import AnswersRecord

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seamark.analysis.checks import gravest_first, worst
-from seamark.analysis.metrics import VERSION
+from seamark.analysis.metrics.table import VERSION
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import HistogramRecord, Histograms, TrialMetrics, Verdict, VerdictReason
 from seamark.model.trial import Trial
