@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from samples import a_load, a_trial, samples_of, write_samples
+from samples import a_load, a_trial, codes, samples_of, write_samples
 
 from seamark.analysis.checks.nodes import add_machine, nodes_differ
 from seamark.analysis.summary import summarise, write_metrics
@@ -122,10 +122,6 @@ def summary(tmp_path):
 
 def meta_of(**machines):
     return {"node": next(iter(machines)), "nodes": {name: {"machine": machine} for name, machine in machines.items()}}
-
-
-def codes(treatment):
-    return [reason["code"] for reason in treatment["reasons"]]
 
 
 @pytest.mark.covers("E-NFR04")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from samples import a_metrics
 
 from seamark.analysis.gate import gate_of_summary, gate_of_trial
 from seamark.model.results.summary import (
@@ -14,11 +15,7 @@ from seamark.model.results.summary import (
     SummaryRow,
 )
 from seamark.model.results.trial_metrics import (
-    Errors,
     ObjectiveResult,
-    RequestCounts,
-    Throughput,
-    TrialMetrics,
     VerdictReason,
 )
 
@@ -134,27 +131,7 @@ def test_trials_that_were_not_measured_do_not_pass_and_many_reasons_are_still_on
     assert "\n" not in text
 
 
-METRICS = TrialMetrics(
-    trial_id="",
-    trial="t",
-    scenario="load",
-    timestamp=None,
-    component="http",
-    service="http",
-    status="ok",
-    category=None,
-    reason=None,
-    config={},
-    throughput=Throughput(value=1.0, unit="replies_per_s"),
-    counts=RequestCounts(ok=5, failed=0, lost=0),
-    errors=Errors(rate=0.0),
-    resource={},
-    slos=(ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.02, met=True),),
-    quality={},
-    telemetry={},
-    verdict="VALID",
-    reasons=(),
-)
+MET = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.02, met=True)
 BOUND = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.05, range=(0.05, 0.2))
 MISSED = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.31, met=False)
 
@@ -183,4 +160,4 @@ MISSED = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.31,
     ],
 )
 def test_one_load_is_judged_in_the_same_way(changes, text):
-    assert gate_of_trial(replace(METRICS, **changes)).text == text
+    assert gate_of_trial(a_metrics(**{"slos": (MET,)} | changes)).text == text

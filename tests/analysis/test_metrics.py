@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-from samples import a_load, a_trial, metrics_of, samples_of, write_samples, write_telemetry
+from samples import a_load, a_trial, codes, metrics_of, samples_of, write_samples, write_telemetry
 
 from seamark.analysis.metrics import distribution
 from seamark.analysis.metrics.document import derive_metrics
@@ -36,10 +36,6 @@ def measured(folder, rows, settings=None, load=None, **trial):
     """Write samples and return their metrics.json document."""
     write_samples(folder.samples, rows)
     return metrics_of(a_trial(settings, **trial), load or a_load(), folder, scenario="s")
-
-
-def codes(document):
-    return {reason["code"] for reason in document["reasons"]}
 
 
 def one_user(reply_s, think_s=0.0):

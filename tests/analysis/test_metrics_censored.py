@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import a_load, a_metrics, a_trial, samples_of, write_samples
+from samples import a_load, a_metrics, a_trial, codes, samples_of, write_samples
 
 from seamark.analysis.gate import gate_of_trial
 from seamark.analysis.metrics.objectives import judged_objectives
@@ -30,10 +30,6 @@ from seamark.storage.paths import ScenarioFolder, TrialFolder
 pytestmark = pytest.mark.covers("E-FR09")
 approx = pytest.approx
 OPEN = {"pattern": "constant", "rate_rps": 2000.0, "timeout_s": 2.0}
-
-
-def codes(document: dict[str, Any]) -> set[str]:
-    return {reason["code"] for reason in document["reasons"]}
 
 
 def rows_with_time_outs(share: float = 0.009, **changes: Any) -> np.ndarray:

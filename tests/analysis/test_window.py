@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from queues import mean_s, p99_s, queue
-from samples import a_load, a_trial, metrics_of, samples_of, write_samples
+from samples import a_load, a_trial, codes, metrics_of, samples_of, write_samples
 from scipy.stats import binom, t
 
 from seamark.model.sample import MISSING_NS, Failure
@@ -31,10 +31,6 @@ def folder(tmp_path):
 def measured(folder, rows, settings, slos=OBJECTIVES):
     write_samples(folder.samples, rows)
     return metrics_of(a_trial(settings, slos=slos), a_load(), folder, scenario="s")
-
-
-def codes(document):
-    return {reason["code"] for reason in document["reasons"]}
 
 
 # Loads with an event

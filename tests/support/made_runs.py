@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from samples import a_metrics
+
 from seamark.analysis.metrics.table import VERSION
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import Software, TrialMeta
-from seamark.model.results.trial_metrics import Errors, RequestCounts, Throughput, TrialMetrics
+from seamark.model.results.trial_metrics import RequestCounts, Throughput
 from seamark.model.server_identity import ServerRecord
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
@@ -50,7 +52,7 @@ class Night:
         trial = TrialFolder(root=folder / f"{treatment}--r{repetition}")
         trial.root.mkdir(parents=True, exist_ok=True)
         ok = value is not None
-        metrics = TrialMetrics(
+        metrics = a_metrics(
             metrics_version=VERSION,
             trial_id=f"{self.number}-{users}-{repetition}",
             trial=trial.root.name,
@@ -71,13 +73,8 @@ class Night:
                 ranges={"p99": (self.p99_ms, self.p99_most)} if self.p99_bound else {},
             ),
             counts=RequestCounts(ok=10, failed=0, lost=0),
-            errors=Errors(rate=0.0),
-            resource={},
-            slos=(),
             quality={"recall_at_10": 0.9, "score": self.score} if ok else {},
-            telemetry={},
             verdict=self.verdict if ok else "INVALID",
-            reasons=(),
         )
         server = ServerRecord(
             digest=f"{self.machine}-server", site="local", machine=self.machine, partition=self.partition

@@ -121,6 +121,11 @@ def metrics_of(trial: Trial, load: LoadRecord, folder: Any, **facts: Any) -> dic
     return document
 
 
+def codes(document: Any) -> set[str]:
+    """The codes of the reasons of a trial or a treatment, as JSON has it."""
+    return {reason["code"] for reason in document["reasons"]}
+
+
 def a_metrics(**fields: Any) -> TrialMetrics:
     """Metrics of a good trial with these fields, the others as little as can be."""
     least: dict[str, Any] = {
