@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from scipy.special import comb
 
-from seamark.analysis.checks import host, inputs, load, result
+from seamark.analysis.checks import host, load, result
 from seamark.analysis.metrics import (
     distribution,
     energy,
     outages,
-    resources,
+    processors,
     run_timeline,
     startup,
     steady,
@@ -105,11 +105,11 @@ MEASUREMENT = {
     "looks of Slurm": f"read {WORDS[telemetry_energy.LEAST_LOOKS]} times (`AcctGatherNodeFreq`)",
     "work of others": f"`others` over the whole window | {percent(host.OTHERS)} of the processors; "
     f"{percent(host.OTHERS_OF_FULL)} where more than {percent(host.FULL)} were busy |",
-    "work of others in a part": f"readings with {percent(inputs.OTHERS_BURST)} of the processors or more, at least "
-    f"{NUMBERS[resources.FEWEST_CROWDED]} of them | {percent(host.CROWDED)} of the readings",
+    "work of others in a part": f"readings with {percent(processors.OTHERS_BURST)} of the processors or more, at "
+    f"least {NUMBERS[processors.FEWEST_CROWDED]} of them | {percent(host.CROWDED)} of the readings",
     "steal": f"steal over the whole window | {percent(host.STEAL)} |",
     "waiting for memory": f"Waiting for memory is one from {percent(host.WAITING_MEMORY)} of the time on",
-    "looks at processors": f"fewer than {WORDS[resources.FEWEST_LOOKS]} readings inside the window",
+    "looks at processors": f"fewer than {WORDS[processors.FEWEST_LOOKS]} readings inside the window",
     "repetitions that differ": f"more than {repetitions.THROUGHPUT_FACTOR:g} times above or below the median of all "
     f"repetitions or, where the rate is given, its median response time more than "
     f"{repetitions.RESPONSE_FACTOR:g} times",

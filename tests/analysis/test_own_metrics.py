@@ -1,13 +1,12 @@
 """Metrics and checks of a user's own: by dotted path, refused where they cannot be used, no part of identity."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import a_metrics
+from samples import a_checked_trial, a_metrics, changed
 
-from seamark.analysis.checks import CheckInputs, judge
+from seamark.analysis.checks import judge
 from seamark.analysis.metrics.metric import own_metrics
 from seamark.analysis.metrics.objectives import value_of
 from seamark.errors import UserError
@@ -107,14 +106,14 @@ from seamark.model.results.trial_metrics import VerdictReason
 
 LIMIT = 2.0
 
-def uneven(found):
-    if found.own.get("uneven", 0.0) > LIMIT:
+def uneven(view):
+    if view.metrics.own["uneven"].value > LIMIT:
         return VerdictReason(code="uneven", severity="invalid", text="too uneven", remedy="Measure longer.")
 
-def graver(found):
-    return replace(uneven(found), severity="terrible")
+def graver(view):
+    return replace(uneven(view), severity="terrible")
 
-def word(found):
+def word(view):
     return "too uneven"
 """
 
@@ -122,10 +121,10 @@ def word(found):
 def test_a_check_of_ones_own_decides_on_the_verdict_with_those_of_the_package(study: Path) -> None:
     (study / "users_checks.py").write_text(CHECKS)
     [trial] = planned(study, "checks: [users_checks:uneven]\n").plan.trials
-    sound = CheckInputs(requests=10_000, ok=10_000, samples=10_000)
-    assert judge(replace(sound, own={"uneven": 1.5}), trial.checks) == judge(sound)
-    verdict, [reason, *others] = judge(replace(sound, own={"uneven": 2.5}), trial.checks)
-    assert (verdict, reason.code, others) == ("INVALID", "uneven", list(judge(sound)[1]))
+    view = changed(a_checked_trial(), {"metrics.own": {"uneven": {"value": 1.5}}})
+    assert judge(view, trial.checks) == ("VALID", ())
+    verdict, [reason] = judge(changed(view, {"metrics.own": {"uneven": {"value": 2.5}}}), trial.checks)
+    assert (verdict, reason.code) == ("INVALID", "uneven")
 
 
 @pytest.mark.parametrize(
@@ -138,8 +137,8 @@ def test_a_check_of_ones_own_decides_on_the_verdict_with_those_of_the_package(st
 )
 def test_a_check_that_cannot_judge_makes_a_trial_suspect(study: Path, name: str, says: str) -> None:
     (study / "users_checks.py").write_text(CHECKS)
-    sound = CheckInputs(requests=10_000, ok=10_000, samples=10_000, own={"uneven": 2.5})
-    verdict, [reason, *_] = judge(sound, [f"users_checks:{name}"])
+    view = changed(a_checked_trial(), {"metrics.own": {"uneven": {"value": 2.5}}})
+    verdict, [reason] = judge(view, [f"users_checks:{name}"])
     assert (verdict, reason.code) == ("SUSPECT", "own_check_failed")
     assert says in reason.text
 

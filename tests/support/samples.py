@@ -2,16 +2,22 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seamark.analysis.checks import CheckedTrial
+from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.document import derive_metrics
+from seamark.analysis.metrics.window import Window
+from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import Errors, RequestCounts, Throughput, TrialMetrics
+from seamark.model.results.times import BoundedDistribution
+from seamark.model.results.trial_metrics import Errors, RequestCounts, SteadyVerdict, Throughput, TrialMetrics
 from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
@@ -140,3 +146,33 @@ def a_metrics(**fields: Any) -> TrialMetrics:
         "verdict": "VALID",
     }
     return TrialMetrics(**least | fields)
+
+
+def changed(record: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy of a record with other values, each as JSON has it, at a dotted path such as `metrics.errors.rate`."""
+    for path, value in changes.items():
+        name, _, rest = path.partition(".")
+        kind = get_type_hints(type(record), include_extras=True)[name]
+        part = changed(getattr(record, name), {rest: value}) if rest else decode(value, kind)
+        record = replace(record, **{name: part})
+    return record
+
+
+def a_checked_trial(**settings: Any) -> CheckedTrial:
+    """A load of 10 s with five users or connections and 5000 good replies: nothing is to be said against it."""
+    response = TimeDistribution()
+    response.add(np.full(10_000, 10_000_000))
+    counts: dict[str, Any] = dict.fromkeys(("rows", "due", "sent", "ok", "replies", "ended", "stays"), 5000)
+    counts |= {"window": Window(start_ns=0, end_ns=10**10), "stay_ns": 5 * 10**10, "response": response}
+    return CheckedTrial(
+        trial=a_trial({"concurrency": 5} | settings),
+        load=a_load(),
+        metrics=a_metrics(
+            resource={"cpu_util": 0.4},
+            service_time_ms=BoundedDistribution(p99=10.0),
+            achieved_rps=500.0,
+            concurrency_mean=5.0,
+            steady_state=SteadyVerdict(steady=True),
+        ),
+        counts=WindowCounts(**counts),
+    )

@@ -1,7 +1,11 @@
 """Checks of the machines of a trial: use by others, memory, free ports, and lost connections."""
 
-from seamark.analysis.checks.inputs import OTHERS_BURST, CheckInputs, Processors
+from collections.abc import Iterable
+
+from seamark.analysis.checks.checked_trial import CheckedTrial
+from seamark.analysis.metrics.processors import OTHERS_BURST, Processors
 from seamark.model.plurals import in_percent
+from seamark.model.results.load_record import ConnectionFigures
 from seamark.model.results.trial_metrics import VerdictReason
 
 FULL = 0.9
@@ -16,23 +20,23 @@ WAITING_MEMORY = 0.1
 WORTH_SAYING = 0.01
 
 
-def host_cpu_saturated(inputs: CheckInputs) -> VerdictReason | None:
+def host_cpu_saturated(view: CheckedTrial) -> VerdictReason | None:
     """Processes on shared cores slow each other: a faster client slows its server, and the reverse."""
-    if inputs.machine_cpu_ratio is None or inputs.machine_cpu_ratio <= FULL or inputs.client_is_server:
+    busy = view.metrics.resource.get("cpu_util")
+    if busy is None or busy <= FULL or view.client_is_server:
         return None
-    own = next((each for each in inputs.processors if each.node is None), None)
+    own = next((each for each in view.processors if each.node is None), None)
     return VerdictReason(
         code="host_cpu_saturated",
         severity="note",
-        text=f"the machine's processors were {in_percent(inputs.machine_cpu_ratio)} busy"
-        + (_shares(own) if own else ""),
+        text=f"the machine's processors were {in_percent(busy)} busy" + (_shares(own) if own else ""),
         remedy="Compare only with results of the same machine, or load from another one.",
     )
 
 
-def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
+def busy_elsewhere(view: CheckedTrial) -> VerdictReason | None:
     """Processors used by others are unavailable to load and server, and the effect on them is unknown."""
-    for each in inputs.processors:
+    for each in view.processors:
         if _much(each) or each.crowded >= CROWDED or each.steal >= STEAL:
             return VerdictReason(
                 code="busy_elsewhere",
@@ -41,33 +45,34 @@ def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
                 remedy="Measure when nothing else runs there, or on a node of your own; "
                 "`bench retry TRIAL` measures the trial again.",
             )
-    known = any(each.node is None and each.others is not None for each in inputs.processors)
-    if not known and inputs.others_before is not None and inputs.others_before >= OTHERS:
+    known = any(each.node is None and each.others is not None for each in view.processors)
+    before = view.load.others_before
+    if not known and before is not None and before >= OTHERS:
         return VerdictReason(
             code="busy_elsewhere",
             severity="suspect",
-            text=f"others used {in_percent(inputs.others_before)} of the processors of the machine just before the "
+            text=f"others used {in_percent(before)} of the processors of the machine just before the "
             "load; what they used during it is not known",
             remedy="Measure when nothing else runs there, or for longer.",
         )
     return None
 
 
-def others_unknown(inputs: CheckInputs) -> VerdictReason | None:
+def others_unknown(view: CheckedTrial) -> VerdictReason | None:
     """Without the use of every process of the trial, what others used cannot be told from it."""
-    if inputs.status != "ok" or inputs.others_unknown is None:
+    if view.others_unknown is None:
         return None
     return VerdictReason(
         code="others_unknown",
         severity="note",
-        text=f"what others used of the processors is not known: {inputs.others_unknown}",
+        text=f"what others used of the processors is not known: {view.others_unknown}",
         remedy="Compare the repetitions; the report's nodes have load average and busiest processes.",
     )
 
 
-def memory_pressure(inputs: CheckInputs) -> VerdictReason | None:
+def memory_pressure(view: CheckedTrial) -> VerdictReason | None:
     """A task that waits for memory stands still while pages are freed or come back from a disk."""
-    for each in inputs.processors:
+    for each in view.processors:
         if each.waiting_memory is not None and each.waiting_memory >= WAITING_MEMORY:
             return VerdictReason(
                 code="memory_pressure",
@@ -78,14 +83,16 @@ def memory_pressure(inputs: CheckInputs) -> VerdictReason | None:
     return None
 
 
-def device_shared(inputs: CheckInputs) -> VerdictReason | None:
+def device_shared(view: CheckedTrial) -> VerdictReason | None:
     """Lanes on one device slow each other, by an amount that depends on which ones meet. Answers stay the same."""
-    if inputs.shared_device is None:
+    device = view.load.device
+    if device is None or not device.shared:
         return None
     return VerdictReason(
         code="device_shared",
         severity="suspect",
-        text=f"other lanes were on {inputs.shared_device} during the load: speed depends on them, quality does not",
+        text=f"other lanes were on {device.kind} {device.id} during the load: speed depends on them, quality does "
+        "not",
         remedy="Where speed is compared, set per_device to 1; `bench retry TRIAL` measures the trial again.",
     )
 
@@ -96,22 +103,34 @@ SHORT = 0.5
 """Ratio of the planned window below which figures are of too little."""
 
 
-def party_ended_early(inputs: CheckInputs) -> VerdictReason | None:
+def party_ended_early(view: CheckedTrial) -> VerdictReason | None:
     """What was due after one party had ended met another load than planned, and is in no figure."""
-    if inputs.ended_early is None:
+    if view.load.ended_early is None:
         return None
+    profile, window = view.trial.load, view.counts.window
+    planned_s = profile.length_s - window.start_ns / 1e9
+    ratio = min(1.0, window.length_s / planned_s) if planned_s > 0 and not profile.finite else 1.0
     return VerdictReason(
         code="party_ended_early",
-        severity="suspect" if inputs.early_ratio < SHORT else "note",
-        text=f"the party '{inputs.ended_early}' ended before its time: the window of all is "
-        f"{in_percent(inputs.early_ratio)} of the planned one",
+        severity="suspect" if ratio < SHORT else "note",
+        text=f"the party '{view.load.ended_early}' ended before its time: the window of all is "
+        f"{in_percent(ratio)} of the planned one",
         remedy="Give that party more requests or items, or set keep_busy: true.",
     )
 
 
-def idle_member_busy(inputs: CheckInputs) -> VerdictReason | None:
+def idle_member_busy(view: CheckedTrial) -> VerdictReason | None:
     """A server without load that works nevertheless slows the others, which then are not alone."""
-    busy = {name: cores for name, cores in inputs.idle_cores.items() if cores > BUSY_IDLE}
+    telemetry, ending = view.metrics.telemetry, ".server.cpu_ratio"
+    processors = telemetry.get("host.processors")
+    if processors is None:
+        return None
+    busy = {
+        name: cores
+        for path, used in telemetry.items()
+        if path.endswith(ending) and (name := path.removesuffix(ending)) not in view.load.beside
+        if (cores := used.mean * processors.mean) > BUSY_IDLE
+    }
     if not busy:
         return None
     names = ", ".join(f"'{name}' {cores:.2g} cores" for name, cores in busy.items())
@@ -166,56 +185,69 @@ def _shares(one: Processors) -> str:
 MANY_RATIO = 0.8
 
 
-def few_local_ports(inputs: CheckInputs) -> VerdictReason | None:
+def few_local_ports(view: CheckedTrial) -> VerdictReason | None:
     """Nearly every local port was needed; another load, or repeated connections, would find none."""
-    of = inputs.connections
-    if of.ports_free is None or of.asked <= MANY_RATIO * of.ports_free:
+    networks = _networks(view)
+    asked, free = sum(each.connections for each in networks), _least(each.ports_free for each in networks)
+    if free is None or asked <= MANY_RATIO * free:
         return None
     return VerdictReason(
         code="few_local_ports",
         severity="note",
-        text=f"{of.asked} connections to one address, and {of.ports_free} local ports were free for them",
+        text=f"{asked} connections to one address, and {free} local ports were free for them",
         remedy="Widen net.ipv4.ip_local_port_range, or load from more machines.",
     )
 
 
-def connection_churn(inputs: CheckInputs) -> VerdictReason | None:
+def connection_churn(view: CheckedTrial) -> VerdictReason | None:
     """A used port cannot be reused for the same address for a minute."""
-    of = inputs.connections
-    if of.churn_per_s_limit is None or of.anew_per_s <= MANY_RATIO * of.churn_per_s_limit:
+    networks = _networks(view)
+    rate = sum(each.connected_anew_per_s or 0.0 for each in networks)
+    limit = _least(each.churn_per_s_limit for each in networks)
+    if limit is None or rate <= MANY_RATIO * limit:
         return None
     return VerdictReason(
         code="connection_churn",
         severity="suspect",
-        text=f"{of.anew_per_s:.4g} connections/s were made anew, and local ports last for "
-        f"{of.churn_per_s_limit:.4g}/s: after a minute there are none",
+        text=f"{rate:.4g} connections/s were made anew, and local ports last for {limit:.4g}/s: after a minute there "
+        "are none",
         remedy="Have the server keep connections open, set net.ipv4.tcp_tw_reuse=1, or load from more machines.",
     )
 
 
-def connected_anew(inputs: CheckInputs) -> VerdictReason | None:
+def connected_anew(view: CheckedTrial) -> VerdictReason | None:
     """Times then include the setup of a new connection."""
-    of = inputs.connections
-    if not inputs.ok or of.anew <= max(of.asked, inputs.requests // 2):
+    networks = _networks(view)
+    asked, anew = (sum(getattr(each, name) for each in networks) for name in ("connections", "connected_anew"))
+    if not view.counts.ok or anew <= max(asked, view.counts.due // 2):
         return None
     return VerdictReason(
         code="connected_anew",
         severity="note",
-        text=f"{of.anew} connections were made while the load ran: the server closes them, and times include "
-        "connecting",
+        text=f"{anew} connections were made while the load ran: the server closes them, and times include connecting",
         remedy="Have the server keep connections open, if real users would.",
     )
 
 
-def listen_queue_full(inputs: CheckInputs) -> VerdictReason | None:
+def listen_queue_full(view: CheckedTrial) -> VerdictReason | None:
     """A refused connection is attempted again after 1 s, then 3 s, 7 s, ..."""
-    of = inputs.connections
-    if not of.overflows:
+    networks = _networks(view)
+    overflows = max((each.listen_overflows or 0 for each in networks), default=0)
+    if not overflows:
         return None
-    length = "" if of.backlog is None else f" of {of.backlog}"
+    backlog = _least(each.listen_backlog for each in networks)
+    length = "" if backlog is None else f" of {backlog}"
     return VerdictReason(
         code="listen_queue_full",
         severity="suspect",
-        text=f"a full queue{length} of new connections turned {of.overflows} of them away, for a second or more each",
+        text=f"a full queue{length} of new connections turned {overflows} of them away, for a second or more each",
         remedy="Raise net.core.somaxconn and the server's own backlog above concurrency, or lower concurrency.",
     )
+
+
+def _networks(view: CheckedTrial) -> list[ConnectionFigures]:
+    return [worker.network for worker in view.load.workers if worker.network is not None]
+
+
+def _least(limits: Iterable[float | None]) -> float | None:
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -1,11 +1,11 @@
-"""Runs all checks over their inputs and gives a trial's verdict. To add a check, add a line to CHECKS."""
+"""Runs all checks of a trial and gives its verdict. To add a check, add a line to CHECKS."""
 
 from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import TypeVar
 
-from seamark.analysis.checks import host, load, result
-from seamark.analysis.checks.inputs import Check, CheckInputs
+from seamark.analysis.checks import host, load, replies, result
+from seamark.analysis.checks.checked_trial import Check, CheckedTrial
 from seamark.model.dotted import resolved
 from seamark.model.results.trial_metrics import Severity, Verdict, VerdictReason
 
@@ -15,7 +15,6 @@ SEVERITIES: tuple[Severity, ...] = ("invalid", "suspect", "note")
 """Severities of reasons, most severe first."""
 
 CHECKS: tuple[Check, ...] = (
-    result.trial_failed,
     result.no_replies,
     result.too_few_samples,
     result.timestamp_order,
@@ -54,33 +53,33 @@ CHECKS: tuple[Check, ...] = (
     result.gpu_throttled,
     result.served_from_page_cache,
     result.speed_not_of_method,
-    result.wrong_answers,
-    result.answers_not_scored,
-    result.answers_incomplete,
+    replies.wrong_answers,
+    replies.answers_not_scored,
+    replies.answers_incomplete,
     result.server_restarted,
     result.extrapolated,
     result.suspect_sources,
     result.quality_floor,
     result.slo_missed,
-    result.replies_short,
-    result.tokens_not_counted,
-    result.first_chunk_not_counted,
+    replies.replies_short,
+    replies.tokens_not_counted,
+    replies.first_chunk_not_counted,
     result.percentile_lower_bound,
     result.percentile_withheld,
 )
 
 
-def judge(inputs: CheckInputs, own: Sequence[str] = ()) -> tuple[Verdict, tuple[VerdictReason, ...]]:
+def judge(view: CheckedTrial, own: Sequence[str] = ()) -> tuple[Verdict, tuple[VerdictReason, ...]]:
     """Return the verdict and its reasons, most severe first. `own` are dotted paths of the user's own checks."""
-    answers = [*(check(inputs) for check in CHECKS), *(_own_check(path, inputs) for path in own)]
+    answers = [*(check(view) for check in CHECKS), *(_own_check(path, view) for path in own)]
     reasons = gravest_first(reason for reason in answers if reason is not None)
     return worst([reason.verdict for reason in reasons]), reasons
 
 
-def _own_check(path: str, inputs: CheckInputs) -> VerdictReason | None:
+def _own_check(path: str, view: CheckedTrial) -> VerdictReason | None:
     """Return the reason of a user's own check; where it returns none of our form, a reason that says so."""
     try:
-        reason = resolved(path, FunctionType)(inputs)
+        reason = resolved(path, FunctionType)(view)
         if reason is None or (isinstance(reason, VerdictReason) and reason.severity in SEVERITIES):
             return reason
         why = f"it returned {reason!r}, which is no VerdictReason of severity {', '.join(SEVERITIES)}"

@@ -1,8 +1,12 @@
 """Checks of the load: whether it followed the scenario, and whether it measured the service or itself."""
 
-from seamark.analysis.checks.inputs import CheckInputs, of_loads
+from seamark.analysis.checks.checked_trial import CheckedTrial, of_loads
+from seamark.analysis.metrics.metric_inputs import is_simulated_load
+from seamark.model.load_profile import LoadProfile
 from seamark.model.plurals import counted, in_percent, in_time
 from seamark.model.results.trial_metrics import VerdictReason
+from seamark.patterns.patterns import Pattern
+from seamark.patterns.table import pattern_of
 
 LATE_S, LATE_RATIO = 0.001, 0.2
 """Schedule lag matters above 1 ms and a fifth of the service time, p99 against p99."""
@@ -15,235 +19,300 @@ STALL_S, STALL_RATIO = 0.1, 0.01
 
 
 @of_loads("requests")
-def unfinished(inputs: CheckInputs) -> VerdictReason | None:
+def unfinished(view: CheckedTrial) -> VerdictReason | None:
     """Requests that were cut off are the slow ones."""
-    if inputs.saturated or not inputs.ok or inputs.unfinished <= 0.05 * inputs.requests:
+    counts = view.counts
+    left = counts.cancelled + counts.unsent
+    if view.metrics.saturated or not counts.ok or left <= 0.05 * counts.due:
         return None
     return VerdictReason(
         code="unfinished",
         severity="suspect",
-        text=f"{inputs.unfinished} of {counted(inputs.requests, 'request')} outlived the load: "
-        "the slow ones are missing",
+        text=f"{left} of {counted(counts.due, 'request')} outlived the load: the slow ones are missing",
         remedy="Raise duration_s to many times the latency.",
     )
 
 
-def shard_lost(inputs: CheckInputs) -> VerdictReason | None:
+def shard_lost(view: CheckedTrial) -> VerdictReason | None:
     """A part of the requested load was missing."""
-    if inputs.status != "ok" or not inputs.workers_lost:
+    workers = len(view.load.workers)
+    lost = sum(not worker.ok for worker in view.load.workers)
+    if not lost:
         return None
     return VerdictReason(
         code="shard_lost",
-        severity="invalid" if 2 * inputs.workers_lost > inputs.workers else "suspect",
-        text=f"{inputs.workers_lost} of {counted(inputs.workers, 'worker')} of the load died",
+        severity="invalid" if 2 * lost > workers else "suspect",
+        text=f"{lost} of {counted(workers, 'worker')} of the load died",
         remedy="See the trial's log. `bench retry` measures the trial again.",
     )
 
 
-def saturated(inputs: CheckInputs) -> VerdictReason | None:
+def saturated(view: CheckedTrial) -> VerdictReason | None:
     """Response times then grow with the length of the trial and measure nothing else."""
-    if not inputs.saturated or inputs.offered_rps is None or inputs.achieved_rps is None:
+    offered, achieved = view.metrics.offered_rps, view.metrics.achieved_rps
+    if not view.metrics.saturated or offered is None or achieved is None:
         return None
     return VerdictReason(
         code="saturated",
         severity="suspect",
-        text=f"{inputs.offered_rps:.4g} requests/s were offered and {inputs.achieved_rps:.4g} served: "
+        text=f"{offered:.4g} requests/s were offered and {achieved:.4g} served: "
         "response times grow with the length of the trial",
-        remedy=f"Lower {'arrivals_rps' if inputs.kind == 'program' else 'rate_rps'} below what was served.",
+        remedy=f"Lower {'arrivals_rps' if view.kind == 'program' else 'rate_rps'} below what was served.",
     )
 
 
-def over_saturated(inputs: CheckInputs) -> VerdictReason | None:
+def over_saturated(view: CheckedTrial) -> VerdictReason | None:
     """The server fell behind permanently, so the load was ended early; its end is not in the metrics."""
-    if inputs.over_saturated_at_s is None:
+    if view.load.over_saturated_at_s is None:
         return None
     return VerdictReason(
         code="over_saturated",
         severity="suspect",
         text=f"outstanding requests grew steadily: the server cannot keep up, and the load was ended after "
-        f"{inputs.over_saturated_at_s:.3g} s",
+        f"{view.load.over_saturated_at_s:.3g} s",
         remedy="Lower rate_rps below what was served, or set stop_when_saturated to false.",
     )
 
 
-def rate_not_sent(inputs: CheckInputs) -> VerdictReason | None:
+def rate_not_sent(view: CheckedTrial) -> VerdictReason | None:
     """Due requests were not sent in time, although the server kept up."""
-    if inputs.saturated or inputs.offered_rps is None or inputs.sent_rps is None or not inputs.open_loop:
+    offered, window_s = view.metrics.offered_rps, view.counts.window.length_s
+    if view.metrics.saturated or view.trial.load.closed or offered is None or window_s <= 0:
         return None
-    if inputs.sent_rps >= 0.95 * inputs.offered_rps:
+    sent = view.counts.sent / window_s
+    if sent >= 0.95 * offered:
         return None
     return VerdictReason(
         code="rate_not_sent",
         severity="suspect",
-        text=f"{inputs.sent_rps:.4g} of {inputs.offered_rps:.4g} requests/s due were sent",
+        text=f"{sent:.4g} of {offered:.4g} requests/s due were sent",
         remedy="Raise shards or concurrency.",
     )
 
 
-def offered_rate_mismatch(inputs: CheckInputs) -> VerdictReason | None:
+def offered_rate_mismatch(view: CheckedTrial) -> VerdictReason | None:
     """The schedule does not have the configured rate; up to four standard errors are chance."""
-    if not inputs.requested_rps or inputs.offered_rps is None or not inputs.window_s:
+    offered, window_s = view.metrics.offered_rps, view.counts.window.length_s
+    pattern = _pattern(view)
+    requested = None if pattern is None else _requested_rps(view, pattern)
+    if pattern is None or not requested or offered is None:
         return None
-    off = abs(inputs.offered_rps - inputs.requested_rps)
-    chance = 4 * inputs.gap_variation * (inputs.requested_rps / inputs.window_s) ** 0.5
-    if off <= max(0.02 * inputs.requested_rps, chance, 1 / inputs.window_s):
+    chance = 4 * pattern.gap_variation * (requested / window_s) ** 0.5
+    if abs(offered - requested) <= max(0.02 * requested, chance, 1 / window_s):
         return None
     return VerdictReason(
         code="offered_rate_mismatch",
         severity="suspect",
-        text=f"{inputs.offered_rps:.4g} requests/s were due where {inputs.requested_rps:.4g} were asked for",
+        text=f"{offered:.4g} requests/s were due where {requested:.4g} were asked for",
         remedy="A lost worker or a low limit of `requests` causes this.",
     )
 
 
-def schedule_lag(inputs: CheckInputs) -> VerdictReason | None:
-    """The response time includes the client's own lateness, which the server did not cause."""
-    if inputs.saturated or inputs.lag_p99_s is None or inputs.service_tail_s is None:
+def _pattern(view: CheckedTrial) -> Pattern | None:
+    """Return the pattern of an open loop; None if the module of a user's own pattern is missing."""
+    profile = view.trial.load
+    if is_simulated_load(profile, view.load):  # its `limit_s` is in real time, not its length
+        virtual = {name: value for name, value in view.trial.settings.items() if name != "limit_s"}
+        profile = LoadProfile.of(virtual)
+    try:
+        return pattern_of(profile)
+    except ValueError:
         return None
-    if inputs.lag_p99_s <= max(LATE_S, LATE_RATIO * inputs.service_tail_s):
+
+
+def _requested_rps(view: CheckedTrial, pattern: Pattern) -> float | None:
+    """Return the rate of an open loop over the window; None if only a file knows it, or there is a limit.
+
+    The rate of a pattern with sessions is that of sessions: their later turns follow the replies.
+    """
+    profile, window = view.trial.load, view.counts.window
+    if profile.requests is not None or profile.turns > 1 or window.length_s <= 0:
+        return None
+    first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)
+    return None if first is None or last is None else (last - first) / window.length_s
+
+
+def schedule_lag(view: CheckedTrial) -> VerdictReason | None:
+    """The response time includes the client's own lateness, which the server did not cause."""
+    lag_s, service_s = _p99_s(view, "schedule_lag_ms"), _p99_s(view, "service_time_ms")
+    if view.metrics.saturated or lag_s is None or service_s is None or lag_s <= max(LATE_S, LATE_RATIO * service_s):
         return None
     return VerdictReason(
         code="schedule_lag",
         severity="suspect",
-        text=f"1 % of the requests were sent more than {in_time(inputs.lag_p99_s)} late, "
-        f"against a p99 of the service time of {in_time(inputs.service_tail_s)}",
+        text=f"1 % of the requests were sent more than {in_time(lag_s)} late, "
+        f"against a p99 of the service time of {in_time(service_s)}",
         remedy="Raise concurrency when all users were busy; else shards, or give the load more cores.",
     )
 
 
-def loop_lag(inputs: CheckInputs) -> VerdictReason | None:
+def loop_lag(view: CheckedTrial) -> VerdictReason | None:
     """A late event loop records arrivals late."""
-    if inputs.loop_lag_p99_s is None or inputs.service_tail_s is None:
-        return None
-    if inputs.loop_lag_p99_s <= max(LATE_S, LATE_RATIO * inputs.service_tail_s):
+    lags = [worker.loop_lag_ns.p99 or 0 for worker in view.load.workers if worker.loop_lag_ns is not None]
+    lag_s, service_s = max(lags, default=0) / 1e9, _p99_s(view, "service_time_ms")
+    if service_s is None or lag_s <= max(LATE_S, LATE_RATIO * service_s):
         return None
     return VerdictReason(
         code="loop_lag",
         severity="suspect",
-        text=f"the event loop of the load was late by {in_time(inputs.loop_lag_p99_s)} (p99), "
-        f"against a p99 of the service time of {in_time(inputs.service_tail_s)}",
+        text=f"the event loop of the load was late by {in_time(lag_s)} (p99), "
+        f"against a p99 of the service time of {in_time(service_s)}",
         remedy="Raise shards, or give the load cores of its own.",
     )
 
 
-def client_stalled(inputs: CheckInputs) -> VerdictReason | None:
+def _p99_s(view: CheckedTrial, times: str) -> float | None:
+    p99_ms = view.metrics.figure(f"{times}.p99")
+    return None if p99_ms is None else p99_ms / 1e3
+
+
+def client_stalled(view: CheckedTrial) -> VerdictReason | None:
     """A standing load sends and timestamps nothing, so its standstill is in the samples, however few."""
-    if inputs.client_is_server or inputs.longest_stall_s < STALL_S or not inputs.window_s:
+    window, total_s, longest_s = view.counts.window, 0.0, 0.0
+    for worker in view.load.workers:
+        inside_ns = (min(until, window.end_ns) - max(begin, window.start_ns) for begin, until in worker.stalls_ns)
+        stalls_s = [length_ns / 1e9 for length_ns in inside_ns if length_ns > 0]
+        total_s, longest_s = max((total_s, longest_s), (sum(stalls_s), max(stalls_s, default=0.0)))
+    if view.client_is_server or longest_s < STALL_S or not window.length_s:
         return None
-    share = inputs.stalled_s / inputs.window_s
+    share = total_s / window.length_s
     return VerdictReason(
         code="client_stalled",
         severity="suspect" if share >= STALL_RATIO else "note",
-        text=f"a worker of the load stood still for {inputs.longest_stall_s:.3g} s at once and for "
+        text=f"a worker of the load stood still for {longest_s:.3g} s at once and for "
         f"{in_percent(share, 2)} of the window: it sent and stamped late then",
         remedy="Give the load cores of its own; `bench doctor` lists what may use them.",
     )
 
 
-def clock_offset(inputs: CheckInputs) -> VerdictReason | None:
+def clock_offset(view: CheckedTrial) -> VerdictReason | None:
     """Workers on machines with an unknown clock difference do not send the common schedule."""
-    if inputs.clock_error_s is None or inputs.clock_error_s <= LATE_S:
+    errors_ns = [
+        worker.offset_error_ns + abs(worker.offset_drift_ns or 0)
+        for worker in view.load.workers
+        if worker.offset_error_ns is not None
+    ]
+    error_s = max(errors_ns, default=0) / 1e9
+    if error_s <= LATE_S:
         return None
     return VerdictReason(
         code="clock_offset",
-        severity="suspect" if inputs.open_loop else "note",
-        text=f"the clocks of the load's machines are known to each other within {in_time(inputs.clock_error_s)} "
+        severity="suspect" if not view.trial.load.closed else "note",
+        text=f"the clocks of the load's machines are known to each other within {in_time(error_s)} "
         "only: requests of different shards lie so far from the schedule",
         remedy="Synchronise all nodes with one time server (chrony), and choose nodes close to each other.",
     )
 
 
-def client_cpu(inputs: CheckInputs) -> VerdictReason | None:
+def client_cpu(view: CheckedTrial) -> VerdictReason | None:
     """A worker with a full core measures itself."""
-    if inputs.client_is_server or inputs.worker_cpu_ratio is None or inputs.worker_cpu_ratio <= 0.8:
+    used = [
+        (worker.cpu_s - (worker.spin_s or 0.0)) / worker.wall_s
+        for worker in view.load.workers
+        if worker.cpu_s and worker.wall_s
+    ]
+    most = max(used, default=0.0)
+    if view.client_is_server or most <= 0.8:
         return None
     return VerdictReason(
         code="client_cpu",
         severity="suspect",
-        text=f"a worker of the load used {in_percent(inputs.worker_cpu_ratio)} of a core",
+        text=f"a worker of the load used {in_percent(most)} of a core",
         remedy="Raise shards, or lower the load.",
     )
 
 
-def client_bound(inputs: CheckInputs) -> VerdictReason | None:
+def client_bound(view: CheckedTrial) -> VerdictReason | None:
     """The load is close to the ceiling of the same driver against the null server on this machine."""
-    if inputs.ceiling_rps is None or inputs.achieved_rps is None or inputs.achieved_rps < 0.8 * inputs.ceiling_rps:
+    counts, achieved = view.counts, view.metrics.achieved_rps
+    if view.ceiling is None or not counts.replies or achieved is None:
+        return None
+    exchanged = (counts.bytes_received, counts.reads, counts.chunks - counts.reads)
+    ceiling = view.ceiling.for_replies(*(count / counts.replies for count in exchanged))
+    if achieved < 0.8 * ceiling:
         return None
     return VerdictReason(
         code="client_bound",
         severity="suspect",
-        text=f"{inputs.achieved_rps:.4g} requests/s is {in_percent(inputs.achieved_rps / inputs.ceiling_rps)} of "
+        text=f"{achieved:.4g} requests/s is {in_percent(achieved / ceiling)} of "
         "what this driver reaches on this machine without a server's work",
         remedy="Raise shards, or load from more machines.",
     )
 
 
 @of_loads("requests")
-def littles_law(inputs: CheckInputs) -> VerdictReason | None:
+def littles_law(view: CheckedTrial) -> VerdictReason | None:
     """Concurrency = throughput x latency in any stable system; here from three separate counts of all sent requests,
     including failed ones."""
-    if inputs.concurrency_mean is None or inputs.ended_per_s is None or not inputs.stay_mean_s or not inputs.window_s:
+    counts, window_s, in_flight = view.counts, view.counts.window.length_s, view.metrics.concurrency_mean
+    if in_flight is None or window_s <= 0 or not counts.stay_ns or view.metrics.saturated:
         return None
-    if inputs.ended_per_s * inputs.window_s < 100 or inputs.stay_mean_s > inputs.window_s / 20 or inputs.saturated:
-        return None
-    expected = inputs.ended_per_s * inputs.stay_mean_s
-    if abs(expected - inputs.concurrency_mean) <= max(0.1 * inputs.concurrency_mean, 0.05):
+    stay_mean_s = counts.stay_ns / 1e9 / counts.stays
+    expected = counts.ended / window_s * stay_mean_s
+    if counts.ended < 100 or stay_mean_s > window_s / 20 or abs(expected - in_flight) <= max(0.1 * in_flight, 0.05):
         return None
     return VerdictReason(
         code="littles_law",
         severity="suspect",
-        text=f"{inputs.concurrency_mean:.3g} requests were in flight, but those that ended a second x their time in "
+        text=f"{in_flight:.3g} requests were in flight, but those that ended a second x their time in "
         f"flight is {expected:.3g}",
         remedy="The load was not stable over the window: raise duration_s or warmup_s.",
     )
 
 
 @of_loads("requests")
-def client_underdriven(inputs: CheckInputs) -> VerdictReason | None:
+def client_underdriven(view: CheckedTrial) -> VerdictReason | None:
     """A closed loop keeps every user's request in flight; otherwise time passes between a reply and the next
     request."""
-    if not _is_short_of_users(inputs) or _is_held_open(inputs):
+    if not _is_short_of_users(view) or _is_held_open(view):
         return None
     return VerdictReason(
         code="client_underdriven",
         severity="suspect",
-        text=f"{inputs.concurrency_mean:.3g} requests were in flight on average, of {inputs.requested_concurrency:g} "
-        f"asked for: the rest of the time lies between a reply and the next request{_held(inputs)}",
+        text=f"{view.metrics.concurrency_mean:.3g} requests were in flight on average, of "
+        f"{view.trial.load.concurrency:g} asked for: the rest of the time lies between a reply and the next "
+        f"request{_held(view)}",
         remedy="Raise shards, or give the load cores of its own; the service could do more than this.",
     )
 
 
 @of_loads("requests")
-def streams_held_open(inputs: CheckInputs) -> VerdictReason | None:
+def streams_held_open(view: CheckedTrial) -> VerdictReason | None:
     """A user waits until its stream is closed, but a reply ends with its last token: the wait is in no metric."""
-    if not _is_short_of_users(inputs) or not _is_held_open(inputs):
+    if not _is_short_of_users(view) or not _is_held_open(view):
         return None
     return VerdictReason(
         code="streams_held_open",
         severity="note",
-        text=f"{inputs.concurrency_mean:.3g} replies were under way on average, of {inputs.requested_concurrency:g} "
-        f"users{_held(inputs)}",
+        text=f"{view.metrics.concurrency_mean:.3g} replies were under way on average, of "
+        f"{view.trial.load.concurrency:g} users{_held(view)}",
         remedy="Check what the server does after its last token; a client that stops reading there sends sooner.",
     )
 
 
-def _is_short_of_users(inputs: CheckInputs) -> bool:
-    if inputs.open_loop or inputs.client_is_server or inputs.think_time_s or inputs.concurrency_mean is None:
+def _is_short_of_users(view: CheckedTrial) -> bool:
+    profile, in_flight = view.trial.load, view.metrics.concurrency_mean
+    if not profile.closed or view.client_is_server or profile.think_time_s or in_flight is None:
         return False
-    return bool(
-        inputs.requested_concurrency and inputs.concurrency_mean < ENOUGH_USERS * inputs.requested_concurrency
-    )
+    return in_flight < ENOUGH_USERS * profile.concurrency
 
 
-def _is_held_open(inputs: CheckInputs) -> bool:
+def _is_held_open(view: CheckedTrial) -> bool:
     """Whether streams held open by the server explain the missing users."""
-    return (inputs.concurrency_mean or 0) + inputs.held_open >= ENOUGH_USERS * (inputs.requested_concurrency or 0)
+    return (view.metrics.concurrency_mean or 0) + _held_open(view) >= ENOUGH_USERS * view.trial.load.concurrency
 
 
-def _held(inputs: CheckInputs) -> str:
-    if inputs.held_open < 0.01 * (inputs.requested_concurrency or 0) or inputs.held_open_mean_s is None:
+def _held_open(view: CheckedTrial) -> float:
+    """Return the mean number of streams that were open after their last content."""
+    return sum((worker.held_open_s or 0.0) / worker.wall_s for worker in view.load.workers if worker.wall_s)
+
+
+def _held(view: CheckedTrial) -> str:
+    completed = sum(worker.completed or 0 for worker in view.load.workers)
+    if _held_open(view) < 0.01 * view.trial.load.concurrency or not completed:
         return ""
+    mean_s = sum(worker.held_open_s or 0.0 for worker in view.load.workers) / completed
     return (
-        f"; the server held {inputs.held_open:.3g} streams open after their last token, each for "
-        f"{in_time(inputs.held_open_mean_s)} (mean)"
+        f"; the server held {_held_open(view):.3g} streams open after their last token, each for "
+        f"{in_time(mean_s)} (mean)"
     )

@@ -1,163 +1,172 @@
 """Checks of the result: whether it exists, is steady, and can be compared."""
 
-from seamark.analysis.checks.inputs import BUSY_GPU, CheckInputs, of_loads
+from seamark.analysis.checks.checked_trial import CheckedTrial, of_loads
+from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.analysis.metrics.energy import is_gpu
+from seamark.analysis.metrics.table import BOUNDED
 from seamark.model.failure_categories import FAILURE_CATEGORIES
-from seamark.model.plurals import counted, in_percent
-from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.plurals import counted, in_percent, unit_of_times
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import PartFigures, TrialMetrics, VerdictReason
+from seamark.patterns.table import has_rate
+from seamark.stats.quantiles import samples_needed
+from seamark.stats.range import Range
+
+BUSY_GPU = 0.5
+"""Utilisation from which on a GPU is expected to run at its highest clock."""
 
 MANY_OUTAGES = 5
 """More than this are typical of the service, like pauses of a garbage collector, and not an accident of one trial."""
 
 
-LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
-"""Ratios by which a time per token may be too low, without any reason and without doubt about it."""
-
-
-SHORT_REPLIES = 0.9
-"""Ratio of the units asked for below which replies are another load than the one that was asked for."""
-
-
-def trial_failed(inputs: CheckInputs) -> VerdictReason | None:
-    """There are no metrics at all."""
-    if inputs.status == "ok":
-        return None
-    category = inputs.category or "failed"
+def trial_failed(category: str, why: str, remedy: str | None = None) -> VerdictReason:
+    """Return the reason of a trial without figures, which no check looks at; `remedy` over that of its category."""
     known = FAILURE_CATEGORIES.get(category)
-    text = inputs.failure or f"the trial ended as {inputs.status}"
     return VerdictReason(
         code=category,
         severity="invalid",
-        text=text,
-        remedy=inputs.remedy or (known.remedy if known else "See the trial's log, then retry."),
+        text=why or "the trial ended as failed",
+        remedy=remedy or (known.remedy if known else "See the trial's log, then retry."),
     )
 
 
-def no_replies(inputs: CheckInputs) -> VerdictReason | None:
+def no_replies(view: CheckedTrial) -> VerdictReason | None:
     """No good reply arrived inside the window."""
-    if inputs.status != "ok" or inputs.ok:
+    if view.counts.ok:
         return None
     return VerdictReason(
         code="no_replies",
         severity="invalid",
-        text=f"none of the {counted(inputs.requests, 'request')} of the window has a good reply",
+        text=f"none of the {counted(view.counts.due, 'request')} of the window has a good reply",
         remedy="See errors.by_category; a duration_s shorter than one reply has the same effect, and so have as many "
         "warmup_items as items.",
     )
 
 
 @of_loads("requests", "finite")
-def too_few_samples(inputs: CheckInputs) -> VerdictReason | None:
+def too_few_samples(view: CheckedTrial) -> VerdictReason | None:
     """Even a median needs ten replies on each side."""
-    if inputs.status != "ok" or not 0 < inputs.ok < 20:
+    if not 0 < view.counts.ok < 20:
         return None
     return VerdictReason(
         code="too_few_samples",
         severity="suspect",
-        text=f"only {inputs.ok} good replies in the window",
+        text=f"only {view.counts.ok} good replies in the window",
         remedy="Raise duration_s, or give a finite load more items.",
     )
 
 
-def timestamp_order(inputs: CheckInputs) -> VerdictReason | None:
+def timestamp_order(view: CheckedTrial) -> VerdictReason | None:
     """A reply cannot end before its request was sent."""
-    if not inputs.disordered:
+    if not view.counts.disordered:
         return None
     return VerdictReason(
         code="timestamp_order",
         severity="invalid",
-        text=f"times out of order in {counted(inputs.disordered, 'sample')}: the end comes before the beginning",
+        text=f"times out of order in {counted(view.counts.disordered, 'sample')}: the end comes before the beginning",
         remedy="The driver or the machine's clock is faulty; report it with the samples.",
     )
 
 
-def error_rate(inputs: CheckInputs) -> VerdictReason | None:
+def error_rate(view: CheckedTrial) -> VerdictReason | None:
     """Failures have durations of their own: the good replies no longer represent the load."""
-    if inputs.error_rate is None or inputs.error_rate <= 0.01 or not inputs.ok:
+    rate, most = view.metrics.errors.rate, view.load.most_errors()
+    if rate is None or rate <= 0.01 or not view.counts.ok:
         return None
-    most = inputs.most_errors and f", most with {inputs.most_errors}"
     return VerdictReason(
         code="error_rate",
-        severity="invalid" if inputs.error_rate > 0.5 else "suspect",
-        text=f"{in_percent(inputs.error_rate, 1)} of the requests failed{most or ''}",
+        severity="invalid" if rate > 0.5 else "suspect",
+        text=f"{in_percent(rate, 1)} of the requests failed" + (f", most with {most}" if most else ""),
         remedy="See errors.by_category; lower the load or raise timeout_s.",
     )
 
 
-def incomplete_work(inputs: CheckInputs) -> VerdictReason | None:
+def incomplete_work(view: CheckedTrial) -> VerdictReason | None:
     """Figures of a part of the items cannot be compared with figures of all."""
-    if inputs.status != "ok" or not inputs.items_left:
+    items = view.load.items or 0
+    left = items - view.counts.rows
+    if left <= 0:
         return None
     return VerdictReason(
         code="incomplete_work",
         severity="invalid",
-        text=f"{inputs.items_left} of {counted(inputs.items, 'item')} were not done",
+        text=f"{left} of {counted(items, 'item')} were not done",
         remedy="See the trial's log. `bench retry` measures the trial again.",
     )
 
 
-def resumed(inputs: CheckInputs) -> VerdictReason | None:
+def resumed(view: CheckedTrial) -> VerdictReason | None:
     """Caches and clocks differ between sessions, and the last second before a kill was done twice."""
-    if inputs.status != "ok" or inputs.sessions <= 1:
+    sessions = len(view.load.sessions)
+    if sessions <= 1:
         return None
     return VerdictReason(
         code="resumed",
         severity="note",
-        text=f"the load was broken off and went on: it ran in {inputs.sessions} sessions, whose times stand in "
+        text=f"the load was broken off and went on: it ran in {sessions} sessions, whose times stand in "
         "load.json; throughput counts only time in which one ran",
         remedy="Where speed is compared, measure the trial again: `bench retry TRIAL`.",
     )
 
 
-def outage(inputs: CheckInputs) -> VerdictReason | None:
+def outage(view: CheckedTrial) -> VerdictReason | None:
     """The service was down for a part of the time; one trial cannot tell how often that happens."""
-    if inputs.status != "ok" or not inputs.outages or not inputs.ok:
+    outages = view.metrics.steady_state.outages if view.metrics.steady_state else ()
+    if not outages or not view.counts.ok:
         return None
-    more = len(inputs.outages) - 1
+    more = len(outages) - 1
     return VerdictReason(
         code="outage",
         severity="suspect" if more < MANY_OUTAGES else "note",
-        text=inputs.outages[0] + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
+        text=outages[0].text + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
         remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
     )
 
 
-def warmup_cut(inputs: CheckInputs) -> VerdictReason | None:
+def warmup_cut(view: CheckedTrial) -> VerdictReason | None:
     """The part that was cut is in no other metric."""
-    if not inputs.cut:
+    start_up = view.metrics.warmup_auto
+    if start_up is None or start_up.part is None:
         return None
     return VerdictReason(
         code="warmup_cut",
         severity="note",
-        text=inputs.cut,
+        text=f"warmup_s: auto cut off the first {start_up.cut_s:.3g} s, {start_up.reason}: {_of_part(start_up.part)}",
         remedy="Where trials are compared, give all of them the same warmup_s as a number.",
     )
 
 
 @of_loads("requests")
-def no_steady_state(inputs: CheckInputs) -> VerdictReason | None:
+def no_steady_state(view: CheckedTrial) -> VerdictReason | None:
     """The mean of a changing quantity depends on the observed interval."""
-    if inputs.status != "ok" or inputs.steady or not inputs.ok or (inputs.outages and not inputs.changing):
+    state, changing = view.metrics.steady_state, has_rate(view.trial.load.pattern, "changing")
+    if state is None or state.steady or not view.counts.ok or (state.outages and not changing):
         return None
-    warmup_s = inputs.advised_warmup_s
+    after = "" if state.part is None else f"; after it {_of_part(state.part)}"
+    warmup_s = state.advised_warmup_s
     return VerdictReason(
         code="no_steady_state",
-        severity="note" if inputs.steady is None else "suspect",
-        text=inputs.steady_reason or "no steady part was found",
+        severity="note" if state.steady is None else "suspect",
+        text=f"{state.reason or 'no steady part was found'}{after}",
         remedy="A load that changes is read from series.csv."
-        if inputs.changing
+        if changing
         else f"Raise warmup_s to {warmup_s:.3g}."
         if warmup_s is not None
         else "Raise duration_s, and see series.csv for when it changed.",
     )
 
 
-def gpu_throttled(inputs: CheckInputs) -> VerdictReason | None:
+def gpu_throttled(view: CheckedTrial) -> VerdictReason | None:
     """A busy GPU below its own clock is too hot or short of power."""
-    if inputs.gpu_clock_ratio is None or inputs.gpu_util_ratio is None:
+    busy_gpus = []
+    for path, clock_hz in view.metrics.telemetry.items():
+        source, _, name = path.rpartition(".")
+        used, highest_hz = view.metrics.telemetry.get(f"{source}.util_ratio"), max(view.gpu_hz or 0.0, clock_hz.max)
+        if name == "clock_hz" and is_gpu(source) and used is not None and used.mean >= BUSY_GPU and highest_hz > 0:
+            busy_gpus.append((clock_hz.mean / highest_hz, used.mean))
+    clock, busy = min(busy_gpus, default=(1.0, 0.0))
+    if clock >= 0.9:
         return None
-    if inputs.gpu_util_ratio < BUSY_GPU or inputs.gpu_clock_ratio >= 0.9:
-        return None
-    busy, clock = inputs.gpu_util_ratio, inputs.gpu_clock_ratio
     return VerdictReason(
         code="gpu_throttled",
         severity="suspect",
@@ -166,21 +175,22 @@ def gpu_throttled(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-def served_from_page_cache(inputs: CheckInputs) -> VerdictReason | None:
+def served_from_page_cache(view: CheckedTrial) -> VerdictReason | None:
     """Reads from memory are not reads from a disk."""
-    if inputs.page_cache_ratio is None or inputs.page_cache_ratio < 0.2:
+    ratio = view.metrics.quality.get("page_cache_ratio")
+    if ratio is None or ratio < 0.2:
         return None
     return VerdictReason(
         code="served_from_page_cache",
-        severity="note" if inputs.wants_cache else "suspect",
-        text=f"{in_percent(inputs.page_cache_ratio)} of the data lay in the page cache after the load",
+        severity="note" if view.trial.settings.get("direct") == "cached" else "suspect",
+        text=f"{in_percent(ratio)} of the data lay in the page cache after the load",
         remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
     )
 
 
-def speed_not_of_method(inputs: CheckInputs) -> VerdictReason | None:
+def speed_not_of_method(view: CheckedTrial) -> VerdictReason | None:
     """A mask over dense attention computes every key: its times are those of dense attention and of the mask."""
-    if not inputs.speed_not_of_method:
+    if not view.metrics.quality.get("speed_not_of_method"):
         return None
     return VerdictReason(
         code="speed_not_of_method",
@@ -190,182 +200,141 @@ def speed_not_of_method(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-def quality_floor(inputs: CheckInputs) -> VerdictReason | None:
+def quality_floor(view: CheckedTrial) -> VerdictReason | None:
     """Speeds are comparable only at equal quality."""
-    if not inputs.quality_missed:
+    missed = _missed(view.metrics, quality=True)
+    if not missed:
         return None
     return VerdictReason(
         code="quality_floor",
         severity="suspect",
-        text=f"quality objective missed: {'; '.join(inputs.quality_missed)}",
+        text=f"quality objective missed: {'; '.join(missed)}",
         remedy="Do not compare its speed with results of a better quality; change the search settings.",
     )
 
 
-def wrong_answers(inputs: CheckInputs) -> VerdictReason | None:
-    """The speed of wrong answers is meaningless."""
-    if not inputs.wrong_answers:
-        return None
-    return VerdictReason(
-        code="wrong_answers",
-        severity="invalid",
-        text=f"answers were wrong: {'; '.join(inputs.wrong_answers)}",
-        remedy="Do not use this number. Look for the cause in the server's log and in the driver.",
-    )
-
-
-def answers_not_scored(inputs: CheckInputs) -> VerdictReason | None:
-    """Speed without the quality that belongs to it."""
-    if inputs.not_scored is None:
-        return None
-    return VerdictReason(
-        code="answers_not_scored",
-        severity="suspect",
-        text=f"the replies could not be scored: {inputs.not_scored.splitlines()[0]}",
-        remedy="Correct the function `judge` of the recipe, then `bench submit`: nothing is measured again.",
-    )
-
-
-def answers_incomplete(inputs: CheckInputs) -> VerdictReason | None:
-    """Scores of a part of the items are those of another, mostly easier, task."""
-    if not inputs.unanswered:
-        return None
-    stated = ", ".join(f"{count} {code}" for code, count in inputs.stated_errors.items())
-    return VerdictReason(
-        code="answers_incomplete",
-        severity="suspect",
-        text=f"invalid for quality: {inputs.unanswered} of {counted(inputs.items, 'item')} have no answer"
-        f"{f' ({stated})' if stated else ''}, so its scores are withheld and in no average",
-        remedy="See the errors of the load. `bench retry` measures the trial again.",
-    )
-
-
-def extrapolated(inputs: CheckInputs) -> VerdictReason | None:
+def extrapolated(view: CheckedTrial) -> VerdictReason | None:
     """A fit knows nothing of loads and lengths that none of its trials had."""
-    if inputs.status != "ok" or not inputs.extrapolated:
+    outside = _told(view.load, "extrapolated_")
+    if not outside:
         return None
     return VerdictReason(
         code="extrapolated",
         severity="suspect",
-        text=f"outside of the trials of the fit: {', '.join(inputs.extrapolated)}",
+        text=f"outside of the trials of the fit: {', '.join(outside)}",
         remedy="Measure trials there and fit again, or simulate inside of the fit's ranges.",
     )
 
 
-def suspect_sources(inputs: CheckInputs) -> VerdictReason | None:
+def suspect_sources(view: CheckedTrial) -> VerdictReason | None:
     """A fit repeats what was wrong with its trials."""
-    if inputs.status != "ok" or not inputs.suspect_sources:
+    codes = _told(view.load, "suspect_sources_")
+    if not codes:
         return None
     return VerdictReason(
         code="suspect_sources",
         severity="suspect",
-        text=f"the model was fitted to SUSPECT trials: {', '.join(inputs.suspect_sources)}",
+        text=f"the model was fitted to SUSPECT trials: {', '.join(codes)}",
         remedy="Remove the cause, measure those trials again, and fit again.",
     )
 
 
-def server_restarted(inputs: CheckInputs) -> VerdictReason | None:
+def server_restarted(view: CheckedTrial) -> VerdictReason | None:
     """A server with cold caches differs from that of the other repetitions."""
-    if inputs.server_restarted is None:
+    if view.load.server_restarted is None:
         return None
     return VerdictReason(
         code="server_restarted",
         severity="suspect",
-        text=f"{inputs.server_restarted} and was started anew",
+        text=f"{view.load.server_restarted} and was started anew",
         remedy="Compare with the other repetitions, or measure the trial again: bench retry TRIAL.",
     )
 
 
-def slo_missed(inputs: CheckInputs) -> VerdictReason | None:
+def slo_missed(view: CheckedTrial) -> VerdictReason | None:
     """This is a result, not a fault of the measurement."""
-    if not inputs.slos_missed:
+    missed = _missed(view.metrics, quality=False)
+    if not missed:
         return None
     return VerdictReason(
         code="slo_missed",
         severity="note",
-        text=f"objective missed: {'; '.join(inputs.slos_missed)}",
+        text=f"objective missed: {'; '.join(missed)}",
         remedy="Lower the load, or change the deployment.",
     )
 
 
-def replies_short(inputs: CheckInputs) -> VerdictReason | None:
-    """Good replies with less than 90 % of the tokens asked for are a lighter load, unless `ignore_eos` is false."""
-    replies = inputs.replies - inputs.uncounted
-    if replies <= 0 or inputs.counted_units >= SHORT_REPLIES * inputs.asked_units:
-        return None
-    mean, asked = inputs.counted_units / replies, inputs.asked_units / replies
-    return VerdictReason(
-        code="replies_short",
-        severity="suspect",
-        text=f"good replies have {mean:.4g} {inputs.unit}s (mean), {in_percent(mean / asked)} of the {asked:.4g} "
-        "asked for",
-        remedy="Ask for what the server sends (gen_tokens), or set ignore_eos to false where replies may end by "
-        "themselves.",
-    )
-
-
-def tokens_not_counted(inputs: CheckInputs) -> VerdictReason | None:
-    """A chunk is not a token: servers join several in one, and send chunks without any."""
-    if not inputs.uncounted:
-        return None
-    seen = (
-        f"of {inputs.uncounted:,} of {inputs.replies:,} good replies the server does not say how many {inputs.unit}s"
-    )
-    kept = f"they count with one {inputs.unit} a chunk in throughput, and not at all in times per {inputs.unit}"
-    withheld = f"throughput is in chunks, and times per {inputs.unit} are withheld"
-    return VerdictReason(
-        code="tokens_not_counted",
-        severity="note" if inputs.counts_units else "suspect",
-        text=f"{seen} they have: {kept if inputs.counts_units else withheld}",
-        remedy="Have the server send its usage (stream_options.include_usage), or set tokenizer to the model's.",
-    )
-
-
-def first_chunk_not_counted(inputs: CheckInputs) -> VerdictReason | None:
-    """Time per token excludes the first chunk, which counts as one token if its tokens are unknown."""
-    if inputs.tpot_low_ratio < LOW_TPOT_NOTE or inputs.first_chunk_tokens is None or not inputs.counts_units:
-        return None
-    return VerdictReason(
-        code="first_chunk_not_counted",
-        severity="suspect" if inputs.tpot_low_ratio >= LOW_TPOT else "note",
-        text=f"chunks have {inputs.first_chunk_tokens:.3g} tokens (mean), and the server does not say how many the "
-        f"first has: it counts as one, so TPOT is about {in_percent(inputs.tpot_low_ratio)} too low",
-        remedy="Have the server list its tokens or count them in each chunk (extra_body: stream_options."
-        "continuous_usage_stats), or set tokenizer to the model's.",
-    )
-
-
-def percentile_lower_bound(inputs: CheckInputs) -> VerdictReason | None:
+def percentile_lower_bound(view: CheckedTrial) -> VerdictReason | None:
     """A request without an answer took at least as long as was waited, so percentiles are known as ranges."""
-    if not inputs.ranges:
+    counts = view.counts
+    ranges = [
+        f"{group.removesuffix('_ms').replace('_', ' ')} {name} {_in_time(found)}"
+        for group in BOUNDED
+        if (times := getattr(view.metrics, group)) and times.censored
+        for name in QUANTILES
+        if times.is_range(name) and (found := times.range_of(name))
+    ]
+    if not ranges:
         return None
     causes = [
-        (f"{count:,} of {counted(inputs.requests, 'request')} {what}", remedy)
+        (f"{count:,} of {counted(counts.due, 'request')} {what}", remedy)
         for count, what, remedy in (
-            (inputs.timeouts, "timed out", "Raise timeout_s above the times that matter."),
-            (inputs.cancelled, "had no answer when the load ended", "A longer duration_s makes their share smaller."),
-            (inputs.unsent, "were never sent", "Offer less load, or give the client more connections or workers."),
+            (counts.timeouts, "timed out", "Raise timeout_s above the times that matter."),
+            (counts.cancelled, "had no answer when the load ended", "A longer duration_s makes their share smaller."),
+            (counts.unsent, "were never sent", "Offer less load, or give the client more connections or workers."),
         )
         if count
     ]
     return VerdictReason(
         code="percentile_lower_bound",
         severity="note",
-        text=f"{', '.join(text for text, _ in causes)}, so percentiles are ranges: {'; '.join(inputs.ranges)}. Means "
+        text=f"{', '.join(text for text, _ in causes)}, so percentiles are ranges: {'; '.join(ranges)}. Means "
         "are of answered requests only",
         remedy=" ".join(remedy for _, remedy in causes),
     )
 
 
 @of_loads("requests", "finite")
-def percentile_withheld(inputs: CheckInputs) -> VerdictReason | None:
+def percentile_withheld(view: CheckedTrial) -> VerdictReason | None:
     """A percentile with fewer than ten samples beyond it depends on single samples."""
-    if not inputs.withheld or not inputs.ok:
+    samples = view.counts.response.count
+    needed = {name: samples_needed(quantile) for name, quantile in QUANTILES.items()}
+    needs = ", ".join(f"{name} needs {count:,}" for name, count in needed.items() if samples < count)
+    if not needs or not view.counts.ok:
         return None
-    needs = ", ".join(f"{name} needs {count:,}" for name, count in inputs.withheld.items())
     return VerdictReason(
         code="percentile_withheld",
         severity="note",
-        text=f"{counted(inputs.samples, 'sample')} give no number: {needs}",
+        text=f"{counted(samples, 'sample')} give no number: {needs}",
         remedy="Raise duration_s, or give a finite load more items; the summary pools the repetitions.",
     )
+
+
+def _of_part(part: PartFigures) -> str:
+    times = part.latency_ms
+    shown = [f"{name} {_in_time(found)}" for name in ("p50", "p99") if (found := times.range_of(name))]
+    rate = f"{part.requests_per_s:.4g}/s"
+    return ", ".join([counted(part.requests, "request"), f"{part.failed} failed", rate, *shown])
+
+
+def _in_time(found_ms: Range) -> str:
+    unit, factor = unit_of_times(found_ms.low)
+    return f"{found_ms.times(factor).text} {unit}"
+
+
+def _missed(metrics: TrialMetrics, *, quality: bool) -> list[str]:
+    """Return the missed objectives on a quality, or all others, each with the trial's value."""
+    return [
+        f"{slo.metric} {slo.op} {slo.limit:g}" + (f", is {slo.known.text}" if slo.known else "")
+        for slo in metrics.slos
+        if slo.met is False and (slo.metric in metrics.quality) is quality
+    ]
+
+
+def _told(load: LoadRecord, prefix: str) -> list[str]:
+    """Return the figures of a simulation that begin with `prefix`, each as the rest of its name and its value."""
+    return [
+        f"{name.removeprefix(prefix)} {value:.4g}"
+        for name, value in load.quality.items()
+        if load.origin == "simulated" and name.startswith(prefix) and value is not None
+    ]

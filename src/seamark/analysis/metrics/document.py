@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, TypeVar
 
-from seamark.analysis.checks import CheckInputs, gravest_first, judge, worst
-from seamark.analysis.metrics.check_inputs import check_inputs
+from seamark.analysis.checks import CheckedTrial, gravest_first, judge, worst
+from seamark.analysis.checks.result import trial_failed
 from seamark.analysis.metrics.distribution import QUANTILES, TimeDistribution
 from seamark.analysis.metrics.metric import MetricInputs, own_metrics
 from seamark.analysis.metrics.metric_inputs import Recorded, metric_inputs, series_of
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
+from seamark.analysis.metrics.processors import others_unknown, processors_of
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, error_ranges, goodput_ranges
@@ -117,14 +118,21 @@ def derive_metrics(
         return DerivedMetrics(metrics=_failed(identity, trial, load, str(damage)))
     metrics = _figures(identity, trial, load, inputs)
     metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics), schedule=figures)
-    facts = check_inputs(
-        trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling, gpu_hz=gpu_hz
+    if client_is_server is None:
+        client_is_server = bool(inputs.telemetry) and not any(source == "server" for source, _ in inputs.telemetry)
+    view = CheckedTrial(
+        trial=trial,
+        load=load,
+        metrics=metrics,
+        counts=inputs.counts,
+        processors=processors_of(inputs.telemetry, client_is_server=client_is_server),
+        others_unknown=others_unknown(inputs.telemetry, client_is_server=client_is_server),
+        client_is_server=client_is_server or trial.component == "null",
+        ceiling=ceiling,
+        gpu_hz=gpu_hz,
+        answers=answers,
     )
-    if answers is not None and answers.status == "failed":
-        facts = replace(facts, not_scored=answers.reason)
-    if answers is not None:
-        facts = replace(facts, unanswered=answers.unanswered(load.items), stated_errors=answers.errors)
-    verdict, reasons = judge(facts, trial.checks)
+    verdict, reasons = judge(view, trial.checks)
     counts = inputs.counts
     times = {
         "response_ns": counts.response,
@@ -214,7 +222,7 @@ def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage:
     else:
         category = load.category or ("timeout" if load.status == "timeout" else "client_died")
         reason = load.reason or damage or f"the load ended as {load.status}"
-    verdict, reasons = judge(CheckInputs(status="failed", category=category, failure=reason, remedy=load.remedy))
+    failure = trial_failed(category, reason, load.remedy)
     groups = _groups(None, load)
     counts, errors, failures = groups["counts"], groups["errors"], load.failures
     known = {name: count for name, count in failures.items() if name in errors.by_category or name in SELDOM}
@@ -230,8 +238,8 @@ def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage:
         reason=reason,
         slos=(),
         telemetry={},
-        verdict=verdict,
-        reasons=reasons,
+        verdict=failure.verdict,
+        reasons=(failure,),
         own=own_metrics(trial.metrics, None),
     )
 

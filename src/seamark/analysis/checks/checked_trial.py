@@ -1,0 +1,59 @@
+"""What a check looks at: a trial with figures. No check here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+
+from seamark.analysis.metrics.metric_inputs import is_simulated_load
+from seamark.analysis.metrics.processors import Processors
+from seamark.analysis.metrics.resources import Ceiling
+from seamark.analysis.metrics.window_counts import WindowCounts
+from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
+from seamark.model.service import LoadKind
+from seamark.model.trial import Trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedTrial:
+    """A trial with figures: what was asked for (`trial`), how its load went (`load`) and what it measured (`metrics`,
+    with objectives judged, without a verdict). The rest is in none of these.
+
+    `counts` are those of its samples. `processors` is the use of each node; `others_unknown`: why that by others is
+    not known. `client_is_server`: the service runs inside the client, as file I/O does. `ceiling` is the client's own
+    limit, `gpu_hz` the highest clock of the GPUs, `answers` says how its replies were scored; None: not known.
+    """
+
+    trial: Trial
+    load: LoadRecord
+    metrics: TrialMetrics
+    counts: WindowCounts
+    processors: tuple[Processors, ...] = ()
+    others_unknown: str | None = None
+    client_is_server: bool = False
+    ceiling: Ceiling | None = None
+    gpu_hz: float | None = None
+    answers: AnswersRecord | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of its load; an open load of a simulation is judged as one of requests."""
+        return "requests" if is_simulated_load(self.trial.load, self.load) else self.load.kind
+
+
+Check = Callable[[CheckedTrial], VerdictReason | None]
+
+
+def of_loads(*kinds: LoadKind) -> Callable[[Check], Check]:
+    """Limit a check to kinds of load: a finite load has no steady state, and ends with few users; a program is no
+    sample of many."""
+
+    def limit(check: Check) -> Check:
+        @wraps(check)
+        def limited(view: CheckedTrial) -> VerdictReason | None:
+            return check(view) if view.kind in kinds else None
+
+        return limited
+
+    return limit
