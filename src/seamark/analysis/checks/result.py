@@ -336,5 +336,5 @@ def _told(load: LoadRecord, prefix: str) -> list[str]:
     return [
         f"{name.removeprefix(prefix)} {value:.4g}"
         for name, value in load.quality.items()
-        if load.origin == "simulated" and name.startswith(prefix) and value is not None
+        if load.virtual_clock and name.startswith(prefix) and value is not None
     ]

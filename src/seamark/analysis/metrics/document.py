@@ -107,7 +107,7 @@ def derive_metrics(
     series: Sequence[Second] = ()
     try:
         samples = open_samples(folder.samples, trial.config_hash)
-        series = series_of(samples, trial, simulated=load.origin == "simulated")
+        series = series_of(samples, trial, simulated=load.virtual_clock)
         if not load.ok:
             return DerivedMetrics(metrics=_failed(identity, trial, _as_the_server_says(load, answers)), series=series)
         inputs = metric_inputs(trial, load, samples, folder, deployment)
