@@ -112,6 +112,7 @@ def test_a_replica_trial_has_the_times_of_the_engine_and_the_arrivals_of_a_measu
 @pytest.mark.covers("C14", "E-VAL")
 def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: StudyFolder) -> None:
     document = {
+        "schema_version": 1,
         "seed": 1,
         "stations": [
             {

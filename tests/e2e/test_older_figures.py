@@ -36,7 +36,7 @@ def aged(study):
 )
 def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(finished, words):
     trials, measured = aged(finished), finished.measurements()
-    run = finished.bench(*words, "-c", "config/scenarios/try.yaml")
+    run = finished.bench(*words, "-c", "config/scenarios/try.yaml", pages=True)
     assert run.returncode == 0, run.stdout + run.stderr
     found = [json.loads((trial / "metrics.json").read_text()) for trial in trials]
     assert [document["metrics_version"] for document in found] == [1, VERSION, VERSION, VERSION]

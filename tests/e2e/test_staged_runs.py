@@ -75,7 +75,7 @@ def test_without_events_there_are_no_stages_and_the_export_says_how_to_get_them(
         (trial.name[:-1] + "7",): f"Did you mean '{trial.name}'?",
         (trial.name, "--from", "2", "--to", "1"): "--to 1: must be after --from (2).",
         (trial.name, "--to", "-1"): "Invalid value for '--to'",
-        (trial.name, "--from", "nan"): "give seconds from the start of the load",
+        (trial.name, "--from", "nan"): "nan is no finite number",
     }.items():
         refused = study.ask("export", "perfetto", *scenario, *arguments)
         assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr
