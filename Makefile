@@ -5,6 +5,7 @@ SCENARIO ?= config/scenarios/quickstart.yaml
 WORKERS ?= 2
 SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 HERE := --ignore=tests/cluster
+SERIAL_FILES = $$(grep -rl 'mark\.serial' tests --include='test_*.py')
 SLOWEST := --durations=40 --durations-min=5
 QUICK := not services and not e2e and not cluster and not slow and not sweep and not serial
 UV_ALONE := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: -r envs/uv.lock
@@ -36,8 +37,8 @@ test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and w
 test-here: .venv/dev
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) $(SLOWEST) -m "$(PARALLEL.test)"
 
-test-serial: .venv/dev # what measures time runs while nothing else does
-	$(BIN)/pytest $(HERE) $(SLOWEST) -m "$(SERIAL.test)"
+test-serial: .venv/dev # what measures time runs while nothing else does; the other files are not read
+	$(BIN)/pytest $(SERIAL_FILES) $(SLOWEST) -m "$(SERIAL.test)"
 
 test-sweep: .venv/dev # the longest files have hundreds of cases, so cases are shared out, not files
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=load $(HERE) --ignore=tests/e2e -m "sweep and not serial"
