@@ -1,16 +1,16 @@
 """bench baseline: workflows on simulated GPUs under the baseline policy, with its fixed log and files."""
 
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.measured import measure_options, measured, require_measure, tell_failures
-from seamark.cli.options import require_unread, simulation_options
+from seamark.cli.measured import Inputs, MeasureOptions, measured, tell_failures
+from seamark.cli.options import option, options, require_unread
 
 if TYPE_CHECKING:
-    from seamark.simulation.machine import ColdLoad
     from seamark.simulation.workload import Arrivals
     from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
 
@@ -18,27 +18,27 @@ LOG = Path("baseline_scheduler.log")
 EXECUTION_LOG = Path("baseline_execution_log.json")
 
 
+@dataclass(frozen=True, kw_only=True)
+class BaselineInputs(Inputs):
+    """Inputs with the names and options of the baseline scheduler."""
+
+    gpus: int = option(type=click.IntRange(1, 100_000), required=True, help="Number of GPUs.")
+    system: Path = option("--config", default=Path("system_config.yaml"), help="Models and workflows.")
+    requests: Path = option(default=Path("workflow_requests.yaml"), help="Requests to the workflows.")
+    simulate: str = option(
+        type=click.Choice(["true", "false"], case_sensitive=False),
+        default="false",
+        help="true: call real models. false: estimate their times.",
+    )
+    mode: Literal["offline", "online"] = option(
+        default="offline", help="offline: all requests at time 0. online: at their time stamps."
+    )
+
+
 @click.command("baseline")
-@simulation_options(own_requests=True)
-@click.option(
-    "--simulate",
-    "calls",
-    type=click.Choice(["true", "false"], case_sensitive=False),
-    default="false",
-    show_default=True,
-    help="true: call real models. false: estimate their times.",
-)
-@click.option(
-    "--mode",
-    type=click.Choice(["offline", "online"]),
-    default="offline",
-    show_default=True,
-    help="offline: all requests at time 0. online: at their time stamps.",
-)
-@measure_options(own_servers=False)
-def command(
-    gpus: int, calls: str, mode: str, system: Path, requests: Path, cold_load: str, **asked: str | None
-) -> int:
+@options(BaselineInputs, "inputs")
+@options(MeasureOptions, without=("servers",))
+def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     """Run workflow requests on simulated GPUs under the baseline policy, and print its log and metrics.
 
     Writes baseline_scheduler.log and baseline_execution_log.json. Inputs are YAML or JSON. With --simulate true
@@ -52,26 +52,22 @@ def command(
     from seamark.storage.documents import replacing, write_rows
     from seamark.trials.simulation.quick_simulation import QuickSimulation, quick_simulations
 
-    require_measure(calls == "true", "--simulate true", **asked)
+    asked.require(inputs.simulate == "true", "--simulate true")
     for written in (LOG, EXECUTION_LOG):
         require_unread(written, "bench baseline")
-    arrivals: Arrivals = "all-at-zero" if mode == "offline" else "timestamps"
-    cold: ColdLoad = "charged" if cold_load == "charged" else "free"
+    arrivals: Arrivals = "all-at-zero" if inputs.mode == "offline" else "timestamps"
     run: QuickSimulation | MeasuredSimulation
-    if calls == "true":
-        run = measured(
-            system,
-            requests,
-            "baseline",
-            gpus=gpus,
-            arrivals=arrivals,
-            cold_load=cold,
-            model_server=asked["model_server"],
-            limit=asked["limit"],
-            call_limit=asked["call_limit"],
-        )
+    if inputs.simulate == "true":
+        run = measured(inputs, "baseline", arrivals, asked)
     else:
-        [run] = quick_simulations(system, requests, ["baseline"], gpus=gpus, arrivals=arrivals, cold_load=cold)
+        [run] = quick_simulations(
+            inputs.system,
+            inputs.requests,
+            ["baseline"],
+            gpus=inputs.gpus,
+            arrivals=arrivals,
+            cold_load=inputs.cold_load,
+        )
     for note in run.notes:
         click.echo(note, err=True)
     *block, last = [*outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]

@@ -1,69 +1,53 @@
 """bench capacity: how many servers a load needs, by models of `bench fit`, and how such a plan came out."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from seamark.cli.options import Number
+from seamark.cli.options import Number, option, options
 from seamark.errors import UserError
 from seamark.model.queueing import Router
 
-NEEDED = ("fit", "rate", "slo")
-OPTIONS = {"slos": "slo", "servers": "server"}
-"""Names of arguments whose options are called otherwise."""
-FORMATS = ("text", "json")
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """A plan: models, load and objectives, the layouts to choose from, and how they are simulated."""
+
+    fit: Path | None = option(metavar="FILE", help="Models, as `bench fit` writes them.")
+    rate: float | None = option(type=Number(1e-6, 1e7), metavar="RPS", help="Planned load in requests/s.")
+    slo: tuple[str, ...] = option(metavar="OBJECTIVE", help="Such as 'ttft_p99_s <= 0.5'. Repeatable.")
+    model: Path | None = option(metavar="DIR", help="Folder of a language model, for GPU memory.")
+    gpus: str | None = option(metavar="KINDS", help="Kinds of GPU: a100-40,h100-80. Default: the servers of the fit.")
+    server: tuple[str, ...] = option(metavar="NAME", help="Model of the fit. Default: all. Repeatable.")
+    most_gpus: int = option(type=click.IntRange(1, 4096), default=16, help="Most GPUs, or servers without GPUs.")
+    price: Path | None = option(metavar="FILE", help="Prices of an hour, by kind of GPU.")
+    confidence: float = option(type=Number(0.5, 0.999), default=0.95, help="Probability of meeting the objectives.")
+    prompt_tokens: int | None = option(
+        type=click.IntRange(1, 10_000_000), help="Tokens of a prompt. Default: the fit's."
+    )
+    reply_tokens: int | None = option(
+        type=click.IntRange(1, 1_000_000), help="Tokens of a reply. Default: the fit's."
+    )
+    max_model_len: int | None = option(type=click.IntRange(1), help="Longest request in tokens. Default: the fit's.")
+    router: Router | None = option(help="How requests are spread. Default: one-queue; least-loaded.")
+    duration_s: float | None = option(type=Number(1, 1e5), help="Length of a simulated trial. Default: 60 s or more.")
+    warmup_s: float = option(type=Number(0, 1e4), default=5.0, help="Warm-up of a trial, in s.")
+    trials: int = option(type=click.IntRange(20, 100_000), default=200, help="Simulated trials of a layout.")
+    seed: int = option(type=click.IntRange(0, 2**32 - 1), default=1, help="Seed of all trials.")
+    extrapolate: bool = option(help="Also plan beyond the measured loads, marked SUSPECT.")
+    verify: Path | None = option(metavar="FILE", help="Write the scenario that measures the answer.")
 
 
 @click.command("capacity")
-@click.option("--fit", type=click.Path(path_type=Path), metavar="FILE", help="Models, as `bench fit` writes them.")
-@click.option("--rate", type=Number(1e-6, 1e7), metavar="RPS", help="Planned load in requests/s.")
-@click.option("--slo", "slos", multiple=True, metavar="OBJECTIVE", help="Such as 'ttft_p99_s <= 0.5'. Repeatable.")
-@click.option(
-    "--model", type=click.Path(path_type=Path), metavar="DIR", help="Folder of a language model, for GPU memory."
-)
-@click.option("--gpus", metavar="KINDS", help="Kinds of GPU: a100-40,h100-80. Default: the servers of the fit.")
-@click.option(
-    "--server", "servers", multiple=True, metavar="NAME", help="Model of the fit. Default: all. Repeatable."
-)
-@click.option(
-    "--most-gpus",
-    type=click.IntRange(1, 4096),
-    default=16,
-    show_default=True,
-    help="Most GPUs, or servers without GPUs.",
-)
-@click.option("--price", type=click.Path(path_type=Path), metavar="FILE", help="Prices of an hour, by kind of GPU.")
-@click.option(
-    "--confidence",
-    type=Number(0.5, 0.999),
-    default=0.95,
-    show_default=True,
-    help="Probability of meeting the objectives.",
-)
-@click.option("--prompt-tokens", type=click.IntRange(1, 10_000_000), help="Tokens of a prompt. Default: the fit's.")
-@click.option("--reply-tokens", type=click.IntRange(1, 1_000_000), help="Tokens of a reply. Default: the fit's.")
-@click.option("--max-model-len", type=click.IntRange(1), help="Longest request in tokens. Default: the fit's.")
-@click.option(
-    "--router", type=click.Choice(get_args(Router)), help="How requests are spread. Default: one-queue; least-loaded."
-)
-@click.option("--duration-s", type=Number(1, 1e5), help="Length of a simulated trial. Default: 60 s or more.")
-@click.option("--warmup-s", type=Number(0, 1e4), default=5.0, show_default=True, help="Warm-up of a trial, in s.")
-@click.option(
-    "--trials", type=click.IntRange(20, 100_000), default=200, show_default=True, help="Simulated trials of a layout."
-)
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of all trials.")
-@click.option("--extrapolate", is_flag=True, help="Also plan beyond the measured loads, marked SUSPECT.")
-@click.option(
-    "--verify", type=click.Path(path_type=Path), metavar="FILE", help="Write the scenario that measures the answer."
-)
+@options(PlanOptions)
 @click.option("--score", metavar="SCENARIO", help="Measured scenario of --verify, or its results.")
 @click.option("--site", metavar="NAME", help="Site of that scenario. Default: the scenario's, or local.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="json: one document."
-)
-def command(form: str, score: str | None, site: str | None, **asked: Any) -> int:
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="json: one document.")
+def command(asked: PlanOptions, form: str, score: str | None, site: str | None) -> int:
     """Plan how many servers, or GPUs of which kind, meet objectives under a load.
 
     Every layout that fits is simulated with the models of a fit, many times with plausible parameters and seeds. The
@@ -79,35 +63,22 @@ def command(form: str, score: str | None, site: str | None, **asked: Any) -> int
     Exit code 1 if no layout is known.
     """
     if score is not None:
-        if mixed := [name for name in asked if _is_given(name)]:
-            option = f"--{OPTIONS.get(mixed[0], mixed[0]).replace('_', '-')}"
-            raise UserError(f"--score: cannot be used with {option}. Plan first, then score what was measured.")
+        context = click.get_current_context()
+        given = (name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+        if mixed := [f"--{name.replace('_', '-')}" for name in given if hasattr(asked, name)]:
+            raise UserError(f"--score: cannot be used with {mixed[0]}. Plan first, then score what was measured.")
         return _score(score, site, form)
     if site is not None:
         raise UserError("--site: is for --score. A plan needs no site; a scenario of --verify names the fit's.")
-    given = (asked["fit"], asked["rate"], asked["slos"])
-    if missing := [name for name, value in zip(NEEDED, given, strict=True) if not value]:
-        wanted = ", ".join(f"--{name}" for name in missing)
-        raise UserError(f"bench capacity: {wanted} missing. A plan needs --fit FILE, --rate RPS and --slo OBJECTIVE.")
-    return _plan(form, **asked)
+    if not (asked.fit and asked.rate and asked.slo):
+        missing = ", ".join(f"--{name}" for name in ("fit", "rate", "slo") if not getattr(asked, name))
+        raise UserError(
+            f"bench capacity: {missing} missing. A plan needs --fit FILE, --rate RPS and --slo OBJECTIVE."
+        )
+    return _plan(asked, asked.fit, asked.rate, form)
 
 
-def _is_given(name: str) -> bool:
-    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-
-
-def _plan(
-    form: str,
-    *,
-    fit: Path,
-    rate: float,
-    slos: tuple[str, ...],
-    model: Path | None,
-    gpus: str | None,
-    price: Path | None,
-    verify: Path | None,
-    **more: Any,
-) -> int:
+def _plan(asked: PlanOptions, fit: Path, rate: float, form: str) -> int:
     """Plan and print; return the exit code."""
     from seamark.config.price_file import read_prices
     from seamark.config.read import Recipes
@@ -118,17 +89,22 @@ def _plan(
     from seamark.trials.simulation.capacity_load import CapacityAsked
     from seamark.trials.simulation.capacity_verify import require_new_scenario
 
+    verify = asked.verify
     name = require_new_scenario(verify) if verify is not None else ""
-    asked = CapacityAsked(rate_rps=rate, slos=_objectives(slos), gpus=_kinds(gpus), **more)
-    folder = _folder(model) if model is not None else None
-    prices = read_prices(price) if price is not None else None
+    slos = _objectives(asked.slo)
+    same = {name: value for name, value in vars(asked).items() if name in CapacityAsked.__dataclass_fields__}
+    wanted = CapacityAsked(
+        **same | {"rate_rps": rate, "slos": slos, "gpus": _kinds(asked.gpus), "servers": asked.server}
+    )
+    folder = _folder(asked.model) if asked.model is not None else None
+    prices = read_prices(asked.price) if asked.price is not None else None
     recipes = Recipes(config_folder(Path.cwd(), "services"))
-    plan, load, planned = capacity_plan(asked, _fitted(fit), fit, recipes=recipes, folder=folder, prices=prices)
+    plan, load, planned = capacity_plan(wanted, _fitted(fit), fit, recipes=recipes, folder=folder, prices=prices)
     text = None
     if verify is not None and planned is not None:
         from seamark.trials.simulation.capacity_verify import verifying_scenario
 
-        text = verifying_scenario(name, verify, plan, load, planned, asked.slos, recipes)
+        text = verifying_scenario(name, verify, plan, load, planned, slos, recipes)
     click.echo(json.dumps(encode(plan), indent=1) if form == "json" else "\n".join(plan_lines(plan)))
     if verify is not None:
         from seamark.storage.documents import write_text

@@ -1,6 +1,5 @@
 """bench doctor: checks whether this machine can measure."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, scenario_option, terminal
+from seamark.cli.options import json_option, open_study, print_json, scenario_option, terminal
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
@@ -25,14 +24,9 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @click.command("doctor")
 @scenario_option
 @json_option
-@click.option(
-    "--calibrate",
-    is_flag=True,
-    help="Measure the limits of the load generator here (20 s).",
-)
+@click.option("--calibrate", is_flag=True, help="Measure the limits of the load generator here (20 s).")
 @click.option(
     "--self-test",
-    "self_test",
     is_flag=True,
     help="Check the load generator against the reference server, and known answers of a model.",
 )
@@ -64,7 +58,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, calibrate: bo
         measure(study.results, pinning=study.site.pinning)
     findings = examine(study)
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, "findings": [vars(finding) for finding in findings]}, indent=1))
+        print_json(findings=[vars(finding) for finding in findings])
     else:
         table = Table("", "", "seen", "remedy", box=None, pad_edge=False)
         for finding in findings:
@@ -85,7 +79,7 @@ def _self_test(as_json: bool, pinning: "Pinning | str", study: "Study | None") -
     if as_json:
         rows = [vars(errors) | {"right": errors.right, "well": errors.well} for errors in found]
         known = None if answers is None else [vars(each) for each in answers]
-        click.echo(json.dumps({"schema_version": 1, "loads": rows, "known_reader": known}, indent=1))
+        print_json(loads=rows, known_reader=known)
     else:
         console = terminal()
         console.print("Client's time minus server's time (p50 / p99), and schedule lag (p99):")

@@ -1,6 +1,5 @@
 """bench export: Slurm scripts, metrics for Prometheus, events for Perfetto, result trees of evaluations."""
 
-import json
 import math
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from seamark.cli.options import (
     json_option,
     open_study,
     output_file,
+    print_json,
     require_unread,
     scenario_among,
     scenario_option,
@@ -88,8 +88,7 @@ def slurm(
             }
             for name, job in export.jobs.items()
         ]
-        written = {"schema_version": 1, "folder": str(export.folder), "jobs": jobs, "notes": export.notes}
-        click.echo(json.dumps(written, indent=1))
+        print_json(folder=str(export.folder), jobs=jobs, notes=export.notes)
         return
     for script, job in export.jobs.items():
         click.echo(f"{shown / script}: {job.summary()}")
@@ -155,7 +154,9 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
     type=click.Path(path_type=Path, dir_okay=False),
     help="Default: TRIAL.trace.json.gz. Without .gz not compressed.",
 )
-@click.option("--from", "from_s", type=Number(min=0), default=0.0, metavar="S", help="Start of the part.")
+@click.option(
+    "--from", "from_s", type=Number(min=0), default=0.0, show_default=False, metavar="S", help="Start of the part."
+)
 @click.option("--to", "to_s", type=Number(min=0), metavar="S", help="End of the part.")
 def perfetto(
     trials: tuple[str, ...],
@@ -242,7 +243,6 @@ def _events_of(folder: TrialFolder) -> list[Path]:
     "form",
     type=click.Choice(["tree", "harness"]),
     default="tree",
-    show_default=True,
     help="tree: MODEL/METHOD/TASK/. harness: files of lm-evaluation-harness.",
 )
 def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) -> None:

@@ -1,31 +1,36 @@
 """bench fit: models of servers from measured trials, with what they would have predicted of trials left out."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from seamark.cli.options import names_argument, output_file, require_unread
+from seamark.cli.options import (
+    names_argument,
+    option,
+    options,
+    output_file,
+    require_unread,
+    scenario_site_option,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """Where models are written, and how they are fitted."""
+
+    output: Path = option("-o", "--output", required=True, metavar="FILE", help="File of the models (JSON).")
+    servers: int | None = option(
+        type=click.IntRange(1, 4096), metavar="N", help="Servers behind the queue. Default: the most likely number."
+    )
+    seed: int = option(type=click.IntRange(0), default=1, help="Seed of resampling.")
 
 
 @click.command("fit")
 @names_argument("[SCENARIO]...", needed="a scenario or a folder of results")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="File of the models (JSON).",
-)
-@click.option(
-    "--servers",
-    type=click.IntRange(1, 4096),
-    metavar="N",
-    help="Servers behind the queue. Default: the most likely number.",
-)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of resampling.")
-@click.option("--site", metavar="NAME", help="Site. Default: the scenario's, or local.")
-def command(names: tuple[str, ...], output: Path, servers: int | None, seed: int, site: str | None) -> None:
+@options(FitOptions)
+@scenario_site_option
+def command(names: tuple[str, ...], asked: FitOptions, site: str | None) -> None:
     """Fit a queueing model to each server that open loads were measured on, and say how wrong it is.
 
     A model is equal servers behind one queue, first come, first served, with a distribution of service times. Every
@@ -43,10 +48,11 @@ def command(names: tuple[str, ...], output: Path, servers: int | None, seed: int
     from seamark.trials.simulation.fit_inputs import fit_inputs
     from seamark.trials.simulation.fitting import fitted_models
 
-    output_file(output, "-o", "models.fit.json")
+    output_file(asked.output, "-o", "models.fit.json")
     results = [results_named(Path.cwd(), name, site) for name in names]
     for each in results:
-        require_unread(output, "-o", *each.folder.inputs())
-    found = fitted_models(fit_inputs((each.plan, each.folder) for each in results), servers=servers, seed=seed)
-    write(output, found)
-    click.echo("\n".join([*fitted_lines(found), f"Models: {output}"]))
+        require_unread(asked.output, "-o", *each.folder.inputs())
+    inputs = fit_inputs((each.plan, each.folder) for each in results)
+    found = fitted_models(inputs, servers=asked.servers, seed=asked.seed)
+    write(asked.output, found)
+    click.echo("\n".join([*fitted_lines(found), f"Models: {asked.output}"]))

@@ -1,15 +1,15 @@
 """bench history: the runs of scenarios over time, their change points, and a gate for the latest one."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import Number, moment, names_argument, share_of
+from seamark.cli.options import Number, moment, names_argument, option, options, share_of, site_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
@@ -25,52 +25,35 @@ PRESENT = "present"
 """Name of the runs that are not kept."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions:
+    """Which runs are shown, how the latest is judged, and how they are written."""
+
+    metric: tuple[str, ...] = option(metavar="METRIC", help="Path, as latency_ms.p99. Repeatable.")
+    treatment: str | None = option(metavar="T", help="Its id, its workload, or levels as concurrency=1.")
+    since: str | None = option(metavar="TIME", help="Only runs since 2026-01-31T12:00, or 30d ago.")
+    others: tuple[str, ...] = option("--from", metavar="FOLDER", help="Another results folder too. Repeatable.")
+    baseline: str | None = option(metavar="RUN", help="Judge the latest run against this run or commit.")
+    threshold: tuple[str, ...] = option(
+        metavar="[METRIC=]SHARE",
+        help="Largest change that counts as none: 5% (default), or throughput=5%. Repeatable.",
+    )
+    fail_on: Literal["worse", "change"] | None = option(
+        help="Exit code 1 if the latest run is past a threshold: worse, or in any direction."
+    )
+    significance: float = option(
+        type=Number(0.002, 0.5), default=0.01, metavar="P", help="Largest p of a change point."
+    )
+    runs: bool = option(help="List every run.")
+    form: Literal["text", "markdown", "json"] = option("--format", default="text")
+    rebuild: bool = option(help="Rebuild the index from the results.")
+
+
 @click.command("history")
 @names_argument("[SCENARIO]", most=1)
-@click.option("--metric", "metrics", multiple=True, metavar="METRIC", help="Path, as latency_ms.p99. Repeatable.")
-@click.option("--treatment", metavar="T", help="Its id, its workload, or levels as concurrency=1.")
-@click.option("--since", metavar="TIME", help="Only runs since 2026-01-31T12:00, or 30d ago.")
-@click.option("--from", "others", multiple=True, metavar="FOLDER", help="Another results folder too. Repeatable.")
-@click.option("--baseline", metavar="RUN", help="Judge the latest run against this run or commit.")
-@click.option(
-    "--threshold",
-    "thresholds",
-    multiple=True,
-    metavar="[METRIC=]SHARE",
-    help="Largest change that counts as none: 5% (default), or throughput=5%. Repeatable.",
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(["worse", "change"]),
-    help="Exit code 1 if the latest run is past a threshold: worse, or in any direction.",
-)
-@click.option(
-    "--significance",
-    type=Number(0.002, 0.5),
-    default=0.01,
-    show_default=True,
-    metavar="P",
-    help="Largest p of a change point.",
-)
-@click.option("--runs", "every_run", is_flag=True, help="List every run.")
-@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
-@click.option("--rebuild", is_flag=True, help="Rebuild the index from the results.")
-@click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
-def command(
-    names: tuple[str, ...],
-    metrics: tuple[str, ...],
-    treatment: str | None,
-    since: str | None,
-    others: tuple[str, ...],
-    baseline: str | None,
-    thresholds: tuple[str, ...],
-    fail_on: str | None,
-    significance: float,
-    every_run: bool,
-    form: str,
-    rebuild: bool,
-    site: str,
-) -> int:
+@options(HistoryOptions)
+@site_option
+def command(names: tuple[str, ...], asked: HistoryOptions, site: str) -> int:
     """Show each treatment's runs over time, where their level changed, and how the latest run compares.
 
     Runs are the present one, runs that `bench keep` set aside, and runs of other results folders. The value of a run
@@ -85,34 +68,40 @@ def command(
       bench history null --from ../other-study/results --since 30d --format markdown
     """
     from seamark.history.index import open_index, roots_of
-    from seamark.history.series import judge, metric_named, require_baseline
+    from seamark.history.series import THRESHOLD_RATIO, judge, metric_named, require_baseline
     from seamark.history.text import as_text, document, failures, notes
 
     scenario = scenario_name(Path.cwd(), names[0]) if names else None
-    results, start = results_of(Path.cwd(), site), moment("since", since)
-    roots = roots_of(results, others, PRESENT)
-    with open_index(results, rebuild=rebuild) as index:
+    results, start = results_of(Path.cwd(), site), moment("since", asked.since)
+    roots = roots_of(results, asked.others, PRESENT)
+    with open_index(results, rebuild=asked.rebuild) as index:
         scanned = index.update(roots)
         _require_scenario(index, scenario, notes(scanned))
         limits = {
-            None if name is None else metric_named(index, name): limit for name, limit in map(_threshold, thresholds)
+            None if name is None else metric_named(index, name): limit
+            for name, limit in map(_threshold, asked.threshold)
         }
-        named = tuple(dict.fromkeys(metric_named(index, name) for name in metrics))
-        found = _found(index, named, scenario, treatment, start)
-    if baseline is not None:
-        require_baseline(found, baseline)
+        named = tuple(dict.fromkeys(metric_named(index, name) for name in asked.metric))
+        found = _found(index, named, scenario, asked.treatment, start)
+    if asked.baseline is not None:
+        require_baseline(found, asked.baseline)
     judgements = [
-        judge(series, baseline=baseline, threshold_ratio=_limit(limits, series.metric), significance=significance)
+        judge(
+            series,
+            baseline=asked.baseline,
+            threshold_ratio=limits.get(series.metric, limits.get(None, THRESHOLD_RATIO)),
+            significance=asked.significance,
+        )
         for series in found
     ]
-    if form == "json":
+    if asked.form == "json":
         click.echo(json.dumps(document(judgements, scanned), indent=1, allow_nan=False))
     else:
-        click.echo(as_text(judgements, scanned, every_run=every_run, markdown=form == "markdown"))
-    failed = failures(judgements, fail_on) if fail_on else []
+        click.echo(as_text(judgements, scanned, every_run=asked.runs, markdown=asked.form == "markdown"))
+    failed = failures(judgements, asked.fail_on) if asked.fail_on else []
     for line in failed:
         click.echo(line, err=True)
-    if fail_on and all(each.judged in ("no reference", "not in latest run") for each in judgements):
+    if asked.fail_on and all(each.judged in ("no reference", "not in latest run") for each in judgements):
         click.echo(NOTHING_JUDGED, err=True)
     return 1 if failed else 0
 
@@ -154,9 +143,3 @@ def _threshold(text: str) -> tuple[str | None, float]:
     if limit is None or limit > 10 or (mark and not name):
         raise UserError(f"--threshold {text}: give a share such as 5% or 0.05, or METRIC=SHARE as throughput=5%.")
     return (name if mark else None), limit
-
-
-def _limit(limits: Mapping[str | None, float], metric: str) -> float:
-    from seamark.history.series import THRESHOLD_RATIO
-
-    return limits.get(metric, limits.get(None, THRESHOLD_RATIO))

@@ -1,10 +1,8 @@
 """bench keep: sets a measured run aside, so that the next one of the same scenario lies beside it."""
 
-import json
-
 import click
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, open_study, print_json, scenario_option
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -45,8 +43,7 @@ def command(scenario: str | None, site: str | None, name: str | None, commit: st
     trials = sum(1 for _ in run.trials())
     shown = run.folder.root.relative_to(study.root) if run.folder.root.is_relative_to(study.root) else run.folder.root
     if as_json:
-        kept = {"schema_version": 1, "run": run.name, "folder": str(run.folder.root), "trials": trials}
-        click.echo(json.dumps(kept | {"not_measured": missing}, indent=1))
+        print_json(run=run.name, folder=str(run.folder.root), trials=trials, not_measured=missing)
         return
     left = f"; {counted(missing, 'planned trial')} not measured" if missing else ""
     click.echo(

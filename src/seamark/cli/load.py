@@ -40,9 +40,7 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.command("load")
 @click.argument("address")
 @load_options
-@click.option(
-    "--carrier", default="local", show_default=True, help="Launcher of the workers: local, srun, dask or spark."
-)
+@click.option("--carrier", default="local", help="Launcher of the workers: local, srun, dask or spark.")
 @click.option("--carrier-address", help="Cluster of the launcher: tcp://HOST:8786, spark://HOST:7077 or local[4].")
 @click.option("--carrier-python", type=click.Path(path_type=Path), help="Python interpreter with Dask or Spark.")
 @click.option("--method", help="HTTP method. Default: GET, or POST with --body.")
@@ -56,10 +54,12 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 )
 @click.option("--insecure", is_flag=True, help="https: skip certificate verification.")
 @click.option("--cacert", type=click.Path(), help="https: PEM file of the certificate authority.")
-@click.option("--stream/--no-stream", default=True, help="OpenAI API: streamed replies, or whole ones.")
+@click.option(
+    "--stream/--no-stream", default=True, show_default=False, help="OpenAI API: streamed replies, or whole ones."
+)
 @click.option("--model", help="OpenAI API: model. Default: the first in the server's list.")
-@click.option("--prompt-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a prompt.")
-@click.option("--output-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a reply.")
+@click.option("--prompt-tokens", type=int, default=128, help="OpenAI API: length of a prompt.")
+@click.option("--output-tokens", type=int, default=128, help="OpenAI API: length of a reply.")
 @click.option("--extra-body", metavar="JSON", help="OpenAI API: changed fields of every request.")
 @click.option("--mix", help="OpenAI API: classes, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
 @click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting.")

@@ -65,7 +65,7 @@ def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
             own["metavar"] = "|".join([*PATTERNS, "MODULE:NAME"])
         elif name == "warmup_s":
             own = {"callback": _warmup, "metavar": f"FLOAT|{AUTO}", "default": NO_WARMUP}
-        add = click.option(option, name, show_default=own["default"] is not None, help=settings[name].help, **own)
+        add = click.option(option, name, help=settings[name].help, **own)
         function = add(function)
     return function
 

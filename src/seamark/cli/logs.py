@@ -1,12 +1,11 @@
 """bench logs: collects the logs of a scenario's servers, loads and jobs in one archive."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option, moment, names_argument, output_file
+from seamark.cli.options import json_option, moment, names_argument, output_file, print_json, site_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
@@ -30,7 +29,7 @@ def command() -> None:
 @click.option("--since", metavar="TIME", help="Start: 2026-01-31T12:00, or 2h for two hours ago.")
 @click.option("--until", metavar="TIME", help="End, in the same forms.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Archive. Default: SCENARIO-logs.tar.gz.")
-@click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
+@site_option
 @json_option
 def get(
     names: tuple[str, ...],
@@ -64,7 +63,7 @@ def get(
     )
     done = collect(found, chosen, archive, short)
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, "archive": str(done.path), "lines": done.lines}, indent=1))
+        print_json(archive=str(done.path), lines=done.lines)
     else:
         counts = ", ".join(f"{component} {count:,}" for component, count in sorted(done.lines.items()))
         click.echo(f"{done.path}: {counts or 'no line'}")

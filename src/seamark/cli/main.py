@@ -116,7 +116,7 @@ def _note(
 
 @click.group(
     cls=Verbs,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="Exit codes: 0 done, 1 some trials failed or a gate was not passed, 2 usage error, 3 the site lacks"
     " something.",
 )

@@ -1,13 +1,13 @@
 """What `bench simulate --execution measure` and `bench baseline --simulate true` share: options, and the run."""
 
 import signal
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import DURATION_FORMS, duration_s, terminal, warn_of_machine
+from seamark.cli.options import DURATION_FORMS, duration_s, option, terminal, warn_of_machine
 from seamark.errors import UserError
 from seamark.platform.process_tree import exit_on_signals
 from seamark.storage.redaction import redacted_text
@@ -18,63 +18,43 @@ if TYPE_CHECKING:
 
 MODEL_SERVER = "http://localhost:8000"
 LIMIT, CALL_LIMIT = "1h", "10m"
-OPTIONS = ("model_server", "servers", "limit", "call_limit")
 
 
-def measure_options(*, own_servers: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds --model-server, --limit and --call-limit, and with `own_servers` --servers. All
-    are None where they are not given."""
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The GPUs, files and requests of a simulation."""
 
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        options = [
-            click.option(
-                "--limit", metavar="SPAN", help=f"Measure: time limit of the whole run.  [default: {LIMIT}]"
-            ),
-            click.option(
-                "--call-limit", metavar="SPAN", help=f"Measure: time limit of a call.  [default: {CALL_LIMIT}]"
-            ),
-        ]
-        if own_servers:
-            options.append(
-                click.option(
-                    "--servers",
-                    type=click.Path(path_type=Path),
-                    help="Measure: file with a recipe for each model's server.",
-                )
-            )
-        options.append(
-            click.option(
-                "--model-server",
-                metavar="URL",
-                help=f"Measure: server with the standalone API.  [default: {MODEL_SERVER}]",
-            )
-        )
-        for option in options:
-            function = option(function)
-        return function
-
-    return add
+    gpus: int | None = option(type=click.IntRange(1, 100_000), help="Number of GPUs. Or give --machine.")
+    system: Path | None = option("--config", help="Models and workflows. Some other formats bring their own.")
+    requests: Path = option(
+        required=True,
+        help="Requests to the workflows. Also WfCommons, SWF, traces of tokens, samples.parquet.",
+    )
+    cold_load: Literal["charged", "free"] = option(
+        default="charged", help="Whether the first model of an empty GPU takes its load time."
+    )
 
 
-def require_measure(measures: bool, how: str, **given: object) -> None:
-    """Raise UserError for options of measured runs that are given for another run; `how` says what would measure."""
-    for name, value in given.items():
-        if not measures and value is not None:
-            raise UserError(f"--{name.replace('_', '-')}: is for measured runs. Add {how}, or leave it out.")
+@dataclass(frozen=True, kw_only=True)
+class MeasureOptions:
+    """Options of measured runs alone, None where they are not given."""
+
+    model_server: str | None = option(
+        metavar="URL", help=f"Measure: server with the standalone API.  [default: {MODEL_SERVER}]"
+    )
+    servers: Path | None = option(help="Measure: file with a recipe for each model's server.")
+    call_limit: str | None = option(metavar="SPAN", help=f"Measure: time limit of a call.  [default: {CALL_LIMIT}]")
+    limit: str | None = option(metavar="SPAN", help=f"Measure: time limit of the whole run.  [default: {LIMIT}]")
+
+    def require(self, measures: bool, how: str) -> None:
+        """Raise UserError for options that are given for another run; `how` says what would measure."""
+        for name, value in vars(self).items():
+            if not measures and value is not None:
+                raise UserError(f"--{name.replace('_', '-')}: is for measured runs. Add {how}, or leave it out.")
 
 
 def measured(
-    system: Path | None,
-    requests: Path,
-    policy: str,
-    *,
-    gpus: int,
-    arrivals: Literal["all-at-zero", "timestamps"],
-    cold_load: str,
-    model_server: str | None,
-    limit: str | None,
-    call_limit: str | None,
-    servers: Path | None = None,
+    inputs: Inputs, policy: str, arrivals: Literal["all-at-zero", "timestamps"], asked: MeasureOptions
 ) -> "MeasuredSimulation":
     """Measure the requests of two files. Raises UserError for wrong options and files, and where no server is.
 
@@ -83,13 +63,14 @@ def measured(
     from seamark.trials.load_lock import exclusive_run
     from seamark.trials.simulation.measured.measured_run import measured_simulation, measured_work
 
-    if servers is not None and model_server is not None:
+    if asked.servers is not None and asked.model_server is not None:
         raise UserError("--servers and --model-server: two places for the same models. Give one of them.")
-    limit_s, call_limit_s = _span("--limit", limit or LIMIT), _span("--call-limit", call_limit or CALL_LIMIT)
+    limit_s = _span("--limit", asked.limit or LIMIT)
+    call_limit_s = _span("--call-limit", asked.call_limit or CALL_LIMIT)
     work = measured_work(
-        system, requests, gpus=gpus, arrivals=arrivals, cold_load="free" if cold_load == "free" else "charged"
+        inputs.system, inputs.requests, gpus=inputs.gpus or 0, arrivals=arrivals, cold_load=inputs.cold_load
     )
-    called = _servers(servers, model_server or MODEL_SERVER, work.models, work.used)
+    called = _servers(asked.servers, asked.model_server or MODEL_SERVER, work.models, work.used)
     console = terminal(stderr=True)
     try:
         with (

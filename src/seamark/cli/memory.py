@@ -1,14 +1,13 @@
 """bench memory: the memory of each GPU under a server of a language model, before one is started."""
 
-import json
 from collections.abc import Iterator
-from math import isnan
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import Number, json_option
+from seamark.cli.options import Number, json_option, option, options, print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 
@@ -16,41 +15,30 @@ if TYPE_CHECKING:
     from seamark.simulation.gpu_memory import MemoryEstimate, Refusal, ServerMemory
 
 
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """A server of a language model, and the GPUs that it is for."""
+
+    model: Path = option(required=True, help="Folder of the model.")
+    gpu: str = option(required=True, help="Kind of GPU, such as a100-40, or its GB.")
+    tensor_parallel: int = option(type=click.IntRange(1, 1024), default=1, help="GPUs of a layer.")
+    pipeline_parallel: int = option(type=click.IntRange(1, 1024), default=1, help="Stages.")
+    data_parallel: int = option(type=click.IntRange(1, 1024), default=1, help="Replicas.")
+    max_model_len: int | None = option(
+        type=click.IntRange(1), help="Longest request in tokens. Default: the model's."
+    )
+    gpu_memory_utilization: float = option(
+        type=Number(0, 1, min_open=True), default=0.9, help="Share of each GPU for the server."
+    )
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = option(
+        default="auto", help="Type of weights and activations."
+    )
+
+
 @click.command("memory")
-@click.option("--model", type=click.Path(path_type=Path), required=True, help="Folder of the model.")
-@click.option("--gpu", required=True, help="Kind of GPU, such as a100-40, or its GB.")
-@click.option(
-    "--tensor-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs of a layer."
-)
-@click.option("--pipeline-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="Stages.")
-@click.option("--data-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="Replicas.")
-@click.option("--max-model-len", type=click.IntRange(1), help="Longest request in tokens. Default: the model's.")
-@click.option(
-    "--gpu-memory-utilization",
-    type=Number(0, 1, min_open=True),
-    default=0.9,
-    show_default=True,
-    help="Share of each GPU for the server.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["auto", "bfloat16", "float16", "float32"]),
-    default="auto",
-    show_default=True,
-    help="Type of weights and activations.",
-)
+@options(MemoryOptions)
 @json_option
-def command(
-    model: Path,
-    gpu: str,
-    tensor_parallel: int,
-    pipeline_parallel: int,
-    data_parallel: int,
-    max_model_len: int | None,
-    gpu_memory_utilization: float,
-    dtype: str,
-    as_json: bool,
-) -> None:
+def command(asked: MemoryOptions, as_json: bool) -> None:
     """Show what a language model needs of each GPU: weights, activations, room for keys and values.
 
     Only config.json and the headers of the safetensors files are read.
@@ -67,29 +55,30 @@ def command(
     from seamark.simulation.model_architecture import UnsizedError
     from seamark.storage.codec import encode
 
-    if isnan(gpu_memory_utilization):  # a range lets it pass
-        raise UserError("--gpu-memory-utilization nan: is no number. Give a share above 0, such as 0.9.")
-    layout = Layout(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, data_parallel=data_parallel)
-    asked = ServerMemory(
+    layout = Layout(
+        tensor_parallel=asked.tensor_parallel,
+        pipeline_parallel=asked.pipeline_parallel,
+        data_parallel=asked.data_parallel,
+    )
+    server = ServerMemory(
         layout=layout,
-        gpu_gb=_gpu_gb(gpu),
-        gpu_memory_utilization=gpu_memory_utilization,
-        max_model_len=max_model_len,
-        dtype=dtype,
+        gpu_gb=_gpu_gb(asked.gpu),
+        gpu_memory_utilization=asked.gpu_memory_utilization,
+        max_model_len=asked.max_model_len,
+        dtype=asked.dtype,
     )
     try:
-        folder = read_model_folder(model)
+        folder = read_model_folder(asked.model)
     except UnsizedError as error:
         raise UserError(f"{error}. Name the folder of a language model in the form of Hugging Face.") from None
-    found = refusals(folder.architecture, folder.weights, asked, gpus=layout.gpus)
+    found = refusals(folder.architecture, folder.weights, server, gpus=layout.gpus)
     if found:
-        raise UserError(*(f"{model}: {each.kind}: {each.why}. {_remedy(each)}." for each in found))
-    memory = estimate_memory(folder.architecture, folder.weights, asked)
+        raise UserError(*(f"{asked.model}: {each.kind}: {each.why}. {_remedy(each)}." for each in found))
+    memory = estimate_memory(folder.architecture, folder.weights, server)
     if as_json:
-        document = {"architecture": encode(folder.architecture), "memory": encode(memory), "asked": encode(asked)}
-        click.echo(json.dumps({"schema_version": 1, **document}, indent=1))
+        print_json(architecture=encode(folder.architecture), memory=encode(memory), asked=encode(server))
     else:
-        click.echo("\n".join(_table(folder.architecture.name, asked, memory)))
+        click.echo("\n".join(_table(folder.architecture.name, server, memory)))
 
 
 def _gpu_gb(gpu: str) -> float:

@@ -9,12 +9,14 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import field, fields
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args, get_origin, get_type_hints
 
 import click
 
@@ -58,6 +60,64 @@ class Number(Finite, click.FloatRange):
 
 Command = Callable[..., Any]
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+site_option = click.option("--site", default="local", metavar="NAME", help="Site.")
+scenario_site_option = click.option("--site", metavar="NAME", help="Site. Default: the scenario's, or local.")
+strict_option = click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit code 1 if a trial failed or is INVALID, or an objective is not known to be met.",
+)
+measure_anew_option = click.option(
+    "--measure-anew",
+    is_flag=True,
+    help="Measure trials of another server or configuration again; old files go to `attempts`.",
+)
+
+
+def option(*names: str, **settings: Any) -> Any:
+    """Return a field of a dataclass of options, with names and settings as of `click.option`; see `options`."""
+    return field(default=settings.get("default"), metadata={"names": names, **settings})
+
+
+def options(
+    form: type[Any], argument: str = "asked", *, without: Container[str] = ()
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds an option for each field of a dataclass, except `without`. The function has all of
+    them in one argument, an instance of the dataclass.
+
+    The name and the type of a field say what is not given: `most_gpus` is --most-gpus, a bool is a flag, a Literal a
+    choice, and a tuple an option that can be repeated.
+    """
+    types = get_type_hints(form)
+    declared = [entry for entry in fields(form) if entry.name not in without]
+
+    def add(function: Command) -> Command:
+        @wraps(function)
+        def command(**given: Any) -> Any:
+            return function(**{argument: form(**{entry.name: given.pop(entry.name) for entry in declared})}, **given)
+
+        for entry in reversed(declared):
+            settings = {**_of_type(types[entry.name]), **entry.metadata}
+            names = settings.pop("names") or (f"--{entry.name.replace('_', '-')}",)
+            command = click.option(*names, entry.name, **settings)(command)
+        return command
+
+    return add
+
+
+def _of_type(kind: Any) -> dict[str, Any]:
+    """Return the settings of an option for values of a type, or for one or None."""
+    if NoneType in get_args(kind):
+        [kind] = (one for one in get_args(kind) if one is not NoneType)
+    if get_origin(kind) is Literal:
+        return {"type": click.Choice(get_args(kind))}
+    if get_origin(kind) is tuple:
+        return {"multiple": True}
+    if kind is bool:
+        return {"is_flag": True}
+    return {"type": {Path: click.Path(path_type=Path), float: Finite()}.get(kind, kind)}
+
 
 def scenario_option(function: Command) -> Command:
     """Add the argument SCENARIO, -c SCENARIO and --site NAME, as in `scenario_among`."""
@@ -85,11 +145,7 @@ def scenario_among(words: str) -> Callable[[Command], Command]:
             return function(**given, **({} if words == "named" else {words: tuple(rest)}))
 
         return click.option("-c", "--config", "scenario", metavar="SCENARIO", help="Scenario: its name or file.")(
-            click.option(
-                "--site",
-                metavar="NAME",
-                help="Site. Default: the scenario's, or local.",
-            )(command)
+            scenario_site_option(command)
         )
 
     return add
@@ -121,9 +177,9 @@ def _names_scenario(word: str) -> bool:
     return not word.startswith("-") and ("--" not in word or word.endswith((".yaml", ".yml")))
 
 
-def json_option(function: Command) -> Command:
-    """Add --json."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
+def print_json(**document: object) -> None:
+    """Print the document of --json, with the version of its form."""
+    click.echo(json.dumps({"schema_version": 1, **document}, indent=1))
 
 
 @contextmanager
@@ -145,15 +201,6 @@ def said_beside() -> Iterator[Callable[[str], None]]:
         yield say
 
 
-def strict_option(function: Command) -> Command:
-    """Add --strict, the gate of a pipeline of tests."""
-    return click.option(
-        "--strict",
-        is_flag=True,
-        help="Exit code 1 if a trial failed or is INVALID, or an objective is not known to be met.",
-    )(function)
-
-
 def lane_options(function: Command) -> Command:
     """Add --parallel, --gpus, --cpus, --per-device and --claim; their values come as keyword arguments of these
     names."""
@@ -173,52 +220,6 @@ def lane_options(function: Command) -> Command:
 def lane_words(lanes: Mapping[str, object]) -> list[str]:
     """Return the values of `lane_options` as words of a command line."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
-
-
-def simulation_options(*, own_requests: bool) -> Callable[[Command], Command]:
-    """Return a decorator that adds --gpus, --config, --requests and --cold-load.
-
-    Their values come as `gpus`, `system`, `requests` and `cold_load`. With `own_requests` only requests of our own
-    are read, and both files have default names.
-    """
-    formats = "" if own_requests else " Also WfCommons, SWF, traces of tokens, samples.parquet."
-    without = "" if own_requests else " Some other formats bring their own."
-
-    def add(function: Command) -> Command:
-        for option in (
-            click.option(
-                "--cold-load",
-                type=click.Choice(["charged", "free"]),
-                default="charged",
-                show_default=True,
-                help="Whether the first model of an empty GPU takes its load time.",
-            ),
-            click.option(
-                "--requests",
-                type=click.Path(path_type=Path),
-                **({"default": Path("workflow_requests.yaml")} if own_requests else {"required": True}),
-                show_default=True,
-                help=f"Requests to the workflows.{formats}",
-            ),
-            click.option(
-                "--config",
-                "system",
-                type=click.Path(path_type=Path),
-                default=Path("system_config.yaml") if own_requests else None,
-                show_default=True,
-                help=f"Models and workflows.{without}",
-            ),
-            click.option(
-                "--gpus",
-                type=click.IntRange(1, 100_000),
-                required=own_requests,
-                help="Number of GPUs." + ("" if own_requests else " Or give --machine."),
-            ),
-        ):
-            function = option(function)
-        return function
-
-    return add
 
 
 def output_file(given: str | Path, option: str, example: str, *read: Path) -> Path:
@@ -261,15 +262,6 @@ def require_unread(path: Path, option: str, *read: Path) -> None:
             if path.samefile(other) or (not name and path.resolve().is_relative_to(Path(other).resolve())):
                 where = f"the file of {name}" if name.startswith("-") else "a file that this command reads"
                 raise UserError(f"{option} {path}: is {where}, and would be overwritten. Name another file.")
-
-
-def measure_anew_option(function: Command) -> Command:
-    """Add --measure-anew, for results of another server or configuration."""
-    return click.option(
-        "--measure-anew",
-        is_flag=True,
-        help="Measure trials of another server or configuration again; old files go to `attempts`.",
-    )(function)
 
 
 def open_study(scenario: str | None, site: str | None, lanes: Mapping[str, object] | None = None) -> Study:

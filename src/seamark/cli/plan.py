@@ -12,7 +12,7 @@ from seamark.planning.study import Study
 @click.command("plan")
 @scenario_option
 @json_option
-@click.option("--write/--no-write", default=True, show_default=True, help="Write results/<scenario>/plan.json.")
+@click.option("--write/--no-write", default=True, help="Write results/<scenario>/plan.json.")
 def command(scenario: str | None, site: str | None, as_json: bool, write: bool) -> None:
     """Show factors, trials, deployments, time, and the statistical power of the design.
 

@@ -1,6 +1,5 @@
 """bench prepare: prepares the images and environments of a scenario, here or in a batch job."""
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, scenario_option, terminal
+from seamark.cli.options import json_option, open_study, print_json, scenario_option, terminal
 
 if TYPE_CHECKING:
     from seamark.planning.study import Study
@@ -52,7 +51,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, dry_run: bool
     else:
         steps = prepare(study, verify=verify, say=lambda what: console.print(f"{what} ...", markup=False))
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, "steps": encode(steps)}, indent=1))
+        print_json(steps=encode(steps))
     else:
         _show(steps, console)
     return 3 if any(step.state == "failed" for step in steps) else 0

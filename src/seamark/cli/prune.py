@@ -1,13 +1,12 @@
 """bench prune: frees disk space; samples, the basis of published figures, only on request."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from seamark.cli.options import Number, json_option, names_argument
+from seamark.cli.options import Number, json_option, names_argument, print_json, site_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name, site_of
 from seamark.storage.paths import HISTORY
@@ -20,7 +19,7 @@ from seamark.storage.paths import HISTORY
 @click.option("--standing-days", type=Number(0), metavar="N", help="Keep ended persistent servers for N days.")
 @click.option("--samples-days", type=Number(0), metavar="N", help="Keep raw samples for N days only.")
 @click.option("--apply", "really", is_flag=True, help="Remove them.")
-@click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
+@site_option
 @json_option
 def command(names: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
     """List files older than the site's `retention`, also of kept runs; with --apply, remove them.
@@ -61,7 +60,7 @@ def command(names: tuple[str, ...], really: bool, site: str, as_json: bool, **da
             {"kind": each.kind, "path": str(each.path), "bytes": each.size_bytes, "changed": each.changed.isoformat()}
             for each in removables
         ]
-        click.echo(json.dumps({"schema_version": 1, "removed": really, "bytes": sizes, "found": rows}, indent=1))
+        print_json(removed=really, bytes=sizes, found=rows)
         return
     if not removables:
         click.echo("Nothing is old enough to be removed.")

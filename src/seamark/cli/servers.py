@@ -1,6 +1,5 @@
 """bench servers: lists services; starts, lists, checks and stops persistent servers."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import Number, duration_s, json_option, terminal
+from seamark.cli.options import Number, duration_s, json_option, print_json, site_option, terminal
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
 from seamark.storage.documents import read_or_none
@@ -24,7 +23,6 @@ TABLE = ("id", "service", "state", "endpoint", "node", "job", "since")
 WIDE = 140
 """Columns of a terminal on which no licence is wrapped."""
 STYLE = {"running": "green", "pending": "yellow", "starting": "yellow", "failed": "bold red", "ended": "dim"}
-site_option = click.option("--site", default="local", show_default=True, metavar="NAME", help="Site.")
 
 
 @click.group("servers")
@@ -68,7 +66,7 @@ def listing(as_json: bool) -> None:
         for service in services.values()
     ]
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, "services": rows}, indent=1))
+        print_json(services=rows)
         return
     table, console = Table(box=None, padding=(0, 1), pad_edge=False), terminal()
     keys = ("name", "component", "version", "licence", "runs", "state")
@@ -100,7 +98,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
 
     rows = list_servers(results_of(Path.cwd(), site), ended=ended)
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, "servers": [vars(row) for row in rows]}, indent=1))
+        print_json(servers=[vars(row) for row in rows])
         return
     if not rows:
         click.echo("No server of this study is running.")
@@ -125,7 +123,6 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
     "--timeout",
     type=Number(min=0, min_open=True),
     default=10.0,
-    show_default=True,
     help="Longest wait, in seconds.",
 )
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
@@ -148,14 +145,8 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     well = lives and is_healthy(endpoint, service_named(Path.cwd(), str(endpoint.service)), timeout)
     where = endpoint_text(endpoint) if lives else None
     if as_json:
-        document = {
-            "schema_version": 1,
-            "id": server,
-            "healthy": well,
-            "endpoint": where,
-            "ports": dict(endpoint.ports) if endpoint.status else None,
-        }
-        click.echo(json.dumps(document, indent=1))
+        ports = dict(endpoint.ports) if endpoint.status else None
+        print_json(id=server, healthy=well, endpoint=where, ports=ports)
     elif well:
         click.echo(f"{server}: healthy at {where}")
     elif lives:
@@ -175,11 +166,11 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
 @site_option
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting of the server.")
 @click.option("--name", metavar="ID", help="Id. Default: the service's name and a number.")
-@click.option("--time", default="1h", show_default=True, metavar="SPAN", help="Time until it ends: 45s, 30m, 2h, 1d.")
-@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
-@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of all nodes together.")
-@click.option("--cpus", "cpus_per_task", type=click.IntRange(1), default=1, show_default=True, help="CPUs per node.")
-@click.option("--mem-gb", type=click.IntRange(1), default=1, show_default=True, help="Memory per node in GB.")
+@click.option("--time", default="1h", metavar="SPAN", help="Time until it ends: 45s, 30m, 2h, 1d.")
+@click.option("--nodes", type=click.IntRange(1), default=1, help="Nodes.")
+@click.option("--gpus", type=click.IntRange(0), default=0, help="GPUs of all nodes together.")
+@click.option("--cpus", "cpus_per_task", type=click.IntRange(1), default=1, help="CPUs per node.")
+@click.option("--mem-gb", type=click.IntRange(1), default=1, help="Memory per node in GB.")
 @click.option("--partition", help="Batch job: partition.")
 @click.option("--account", help="Batch job: account.")
 @click.option("--qos", help="Batch job: quality of service.")
@@ -297,11 +288,7 @@ def _tell(instance: "Instance", wanted: "ValidatedRequest", answer: "ServerRun",
     if as_json:
         keys = ("status", "category", "reason", "host", "ports", "node", "server_nodes")
         facts = {key: getattr(answer, key) for key in keys}
-        click.echo(
-            json.dumps(
-                {"schema_version": 1, "id": instance.id, "job": instance.job, **facts, "tunnel": tunnel}, indent=1
-            )
-        )
+        print_json(id=instance.id, job=instance.job, **facts, tunnel=tunnel)
     elif well:
         nodes = " ".join(answer.server_nodes or [str(answer.node)])
         job = f", job {instance.job} on {nodes}" if instance.job else ""

@@ -1,13 +1,14 @@
 """bench simulate: workflows on simulated GPUs under one or several policies, from files."""
 
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.measured import OPTIONS, measure_options, measured, require_measure, tell_failures
-from seamark.cli.options import output_file, require_unread, simulation_options
+from seamark.cli.measured import Inputs, MeasureOptions, measured, tell_failures
+from seamark.cli.options import option, options, output_file, require_unread
 from seamark.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -17,70 +18,35 @@ EXECUTION_LOG = "execution_log.json"
 TRACE = "trace.json.gz"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimulateOptions(Inputs):
+    """A simulation: its inputs, policies and draws, and the files that it writes."""
+
+    machine: Path | None = option(help="Machine file in place of --gpus: hosts, unlike GPUs, failures.")
+    execution: Literal["estimate", "measure"] = option(
+        default="estimate", help="Estimated times of models, or calls of real ones."
+    )
+    arrivals: Literal["all-at-zero", "timestamps"] = option(default="all-at-zero", help="When requests arrive.")
+    policy: str = option(default="baseline", metavar="NAME[,NAME]", help="Placement policies, or 'all'.")
+    draw: bool = option(help="Draw missing node times, by mean and deviation.")
+    seed: int = option(type=click.IntRange(0), default=1, help="Seed of the draws.")
+    blocks: int = option(
+        type=click.IntRange(1, 1000),
+        default=1,
+        help="With --draw: this many seeds from --seed on; each policy is compared with the first.",
+    )
+    log: str = option(
+        type=click.Path(), default=EXECUTION_LOG, help="Execution log. Several policies write LOG-POLICY.json."
+    )
+    trace: str | None = option(
+        type=click.Path(), metavar="FILE", help="Write the schedule for ui.perfetto.dev, such as trace.json.gz."
+    )
+
+
 @click.command("simulate")
-@simulation_options(own_requests=False)
-@click.option(
-    "--machine",
-    "machine_file",
-    type=click.Path(path_type=Path),
-    help="Machine file in place of --gpus: hosts, unlike GPUs, failures.",
-)
-@click.option(
-    "--execution",
-    type=click.Choice(["estimate", "measure"]),
-    default="estimate",
-    show_default=True,
-    help="Estimated times of models, or calls of real ones.",
-)
-@click.option(
-    "--arrivals",
-    type=click.Choice(["all-at-zero", "timestamps"]),
-    default="all-at-zero",
-    show_default=True,
-    help="When requests arrive.",
-)
-@click.option(
-    "--policy",
-    "policies",
-    default="baseline",
-    show_default=True,
-    metavar="NAME[,NAME]",
-    help="Placement policies, or 'all'.",
-)
-@click.option("--draw", is_flag=True, help="Draw missing node times, by mean and deviation.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the draws.")
-@click.option(
-    "--blocks",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    help="With --draw: this many seeds from --seed on; each policy is compared with the first.",
-)
-@click.option(
-    "--log",
-    type=click.Path(),
-    default=EXECUTION_LOG,
-    show_default=True,
-    help="Execution log. Several policies write LOG-POLICY.json.",
-)
-@click.option(
-    "--trace",
-    type=click.Path(),
-    metavar="FILE",
-    help="Write the schedule for ui.perfetto.dev, such as trace.json.gz.",
-)
-@measure_options(own_servers=True)
-def command(
-    gpus: int | None,
-    machine_file: Path | None,
-    system: Path | None,
-    requests: Path,
-    execution: str,
-    policies: str,
-    log: str,
-    trace: str | None,
-    **settings: Any,
-) -> int:
+@options(SimulateOptions)
+@options(MeasureOptions, "measure")
+def command(asked: SimulateOptions, measure: MeasureOptions) -> int:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
     Every policy sees the same requests and the same times. `bench check` checks the execution logs.
@@ -102,37 +68,34 @@ def command(
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
-    asked = {name: settings[name] for name in OPTIONS}
-    require_measure(execution == "measure", "--execution measure", **asked)
-    names, blocks, seed = _policies(policies), settings["blocks"], settings["seed"]
-    machine = _machine(gpus, machine_file, settings["cold_load"])
-    if blocks > 1 and not ((settings["draw"] or machine.may_fail) and len(names) > 1):
+    measure.require(asked.execution == "measure", "--execution measure")
+    names, blocks, trace = _policies(asked.policy), asked.blocks, asked.trace
+    machine = _machine(asked)
+    if blocks > 1 and not ((asked.draw or machine.may_fail) and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
-    path, traced = _file(log, "--log", EXECUTION_LOG), None if trace is None else _file(trace, "--trace", TRACE)
+    path, traced = _file(asked.log, "--log", EXECUTION_LOG), None if trace is None else _file(trace, "--trace", TRACE)
     if traced is not None and traced.resolve() == path.resolve():
         raise UserError(f"--trace {trace}: is the file of --log. Name another, such as {TRACE}.")
     for name in names if len(names) > 1 else ():
-        for file, option in ((path, "--log"), (traced, "--trace")):
+        for file, written_by in ((path, "--log"), (traced, "--trace")):
             if file is not None:
-                require_unread(_of_policy(file, name), option)
-    arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
-    if execution == "measure":
+                require_unread(_of_policy(file, name), written_by)
+    if asked.execution == "measure":
         given = {
-            "draw": settings["draw"],
-            f"policy {policies}": len(names) > 1,
-            "machine": machine_file is not None,
+            "draw": asked.draw,
+            f"policy {asked.policy}": len(names) > 1,
+            "machine": asked.machine is not None,
             "trace": traced is not None,
         }
-        for option in (name for name, wrong in given.items() if wrong):
+        for name in (name for name, wrong in given.items() if wrong):
             raise UserError(
-                f"--{option}: is for estimates. Measure one policy at a time, on --gpus, without drawn times."
+                f"--{name}: is for estimates. Measure one policy at a time, on --gpus, without drawn times."
             )
-        cold_load = settings["cold_load"]
-        return _measure(
-            system, requests, names[0], path, gpus=machine.gpus, arrivals=arrivals, cold_load=cold_load, **asked
-        )
-    seeds = range(seed, seed + blocks) if settings["draw"] or machine.may_fail else None
-    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds, draw_times=settings["draw"])
+        return _measure(asked, measure, names[0], path)
+    seeds = range(asked.seed, asked.seed + blocks) if asked.draw or machine.may_fail else None
+    simulated = simulated_blocks(
+        asked.system, asked.requests, names, machine, asked.arrivals, seeds, draw_times=asked.draw
+    )
     runs = next(simulated)
     for note in runs[0].notes:
         click.echo(note, err=True)
@@ -157,18 +120,18 @@ def command(
     for others in simulated:
         for run in others:
             figures[run.policy].append(run.figures)
-    compared = compare_policies(figures, "makespan" if arrivals == "all-at-zero" else "mean completion")
+    compared = compare_policies(figures, "makespan" if asked.arrivals == "all-at-zero" else "mean completion")
     click.echo("\n".join([*compared.lines, f"{written}, of the first block"]))
     return 0
 
 
-def _measure(system: Path | None, requests: Path, policy: str, path: Path, **asked: Any) -> int:
+def _measure(asked: SimulateOptions, measure: MeasureOptions, policy: str, path: Path) -> int:
     """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
     from seamark.simulation.log_text import metrics_block, switch_lines
     from seamark.storage.documents import write_rows
     from seamark.trials.simulation.measured.beside import beside_lines
 
-    run = measured(system, requests, policy, **asked)
+    run = measured(asked, policy, asked.arrivals, measure)
     for note in run.notes:
         click.echo(note, err=True)
     *block, written = metrics_block(run.figures, path.name, [*switch_lines(run.figures), *beside_lines(run)])
@@ -179,15 +142,18 @@ def _measure(system: Path | None, requests: Path, policy: str, path: Path, **ask
     return 1 if run.failed else 0
 
 
-def _machine(gpus: int | None, path: Path | None, cold_load: Literal["charged", "free"]) -> "Machine":
+def _machine(asked: SimulateOptions) -> "Machine":
     """Return the machine of --gpus or --machine. Raises UserError for both, for neither, and for a wrong file."""
     from seamark.config.machine_files import read_machine
     from seamark.simulation.machine import Machine
 
-    if (gpus is None) == (path is None):
+    path = asked.machine
+    if (asked.gpus is None) == (path is None):
         each = "are both given" if path else "are both missing"
         raise UserError(f"--gpus and --machine {each}. Give a number of GPUs, or a file of a machine.")
-    return read_machine(path, cold_load) if path is not None else Machine(gpus=gpus or 0, cold_load=cold_load)
+    if path is not None:
+        return read_machine(path, asked.cold_load)
+    return Machine(gpus=asked.gpus or 0, cold_load=asked.cold_load)
 
 
 def _file(given: str, option: str, example: str) -> Path:

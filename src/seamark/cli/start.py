@@ -1,6 +1,5 @@
 """bench start: `bench submit` in the background."""
 
-import json
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from seamark.cli.options import (
     lane_words,
     measure_anew_option,
     open_study,
+    print_json,
     scenario_option,
 )
 from seamark.cli.submit import require_what_it_needs
@@ -67,7 +67,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, measure_anew:
         raise (UserError if code == 2 else SiteError)(tail or f"The run ended at once; its output is {log}.")
     facts = {"scenario": study.scenario.name, "pid": run.pid, "log": str(log), "running": code is None}
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, **facts}, indent=1))
+        print_json(**facts)
     elif code is None:
         click.echo(f"{study.scenario.name}: runs in the background (process {run.pid}); its output: {log}")
         click.echo(f"`bench status {study.scenario_path} --watch` shows its progress, `bench stop` ends it.")
