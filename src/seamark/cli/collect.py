@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import open_study, said_beside, scenario_option, terminal
+from seamark.cli.options import StudyOptions, said_beside, scenario_option, terminal
 from seamark.cli.report import show_summary
 from seamark.errors import UserError
 from seamark.model.plurals import counted
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     type=click.Choice(["here", "there"]),
     help="Which measurement of a trial to use if both exist. Default: refuse.",
 )
-def command(scenario: str | None, site: str | None, source: str | None, prefer: "Prefer | None") -> int:
+def command(where: StudyOptions, source: str | None, prefer: "Prefer | None") -> int:
     """Derive metrics, summary and report from the measured trials; measure nothing.
 
     With --from, finished trials of another results folder or machine are imported first; trials finished here stay.
@@ -42,7 +42,7 @@ def command(scenario: str | None, site: str | None, source: str | None, prefer: 
 
     if prefer and not source:
         raise UserError(f"bench collect --prefer {prefer}: it needs --from, which imports other trials.")
-    study = open_study(scenario, site)
+    study = where.open()
     release(study.root)
     if source:
         _import(study, source, prefer)

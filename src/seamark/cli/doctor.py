@@ -1,13 +1,12 @@
 """bench doctor: checks whether this machine can measure."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, print_json, scenario_option, terminal
+from seamark.cli.options import StudyOptions, json_option, print_json, scenario_option, terminal
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
@@ -30,7 +29,7 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
     is_flag=True,
     help="Check the load generator against the reference server, and known answers of a model.",
 )
-def command(scenario: str | None, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
+def command(where: StudyOptions, as_json: bool, calibrate: bool, self_test: bool) -> int:
     """Check the machine and the site: missing parts, sources of distortion, and their remedies.
 
     \b
@@ -42,16 +41,13 @@ def command(scenario: str | None, site: str | None, as_json: bool, calibrate: bo
     """
     from seamark.housekeeping.doctor import examine
 
-    def opened() -> "Study":
-        return Study.without_scenario(Path.cwd(), site) if scenario is None else open_study(scenario, site)
-
     if self_test:
         try:
-            study = opened()
+            study = where.open_any()
         except UserError:  # what is tested is the generator: no study is needed for that
             return _self_test(as_json, "auto", None)
         return _self_test(as_json, study.site.pinning, study)
-    study = opened()
+    study = where.open_any()
     if calibrate:
         from seamark.trials.calibration import calibrate as measure
 

@@ -7,8 +7,8 @@ import click
 
 from seamark.cli.options import (
     Number,
+    StudyOptions,
     json_option,
-    open_study,
     output_file,
     print_json,
     require_unread,
@@ -52,8 +52,7 @@ def command() -> None:
     help="Array tasks at a time. Default: `jobs` of the site's profile.",
 )
 def slurm(
-    scenario: str | None,
-    site: str | None,
+    where: StudyOptions,
     as_json: bool,
     folder: Path | None,
     python: str | None,
@@ -72,7 +71,7 @@ def slurm(
     from seamark.planning.study_paths import require_paths
     from seamark.workflow.export_slurm import export_slurm
 
-    study = open_study(scenario, site)
+    study = where.open()
     study.require_no_dataset()
     require_gpu_memory(study)
     require_paths(study)
@@ -110,7 +109,7 @@ def slurm(
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     help="One file for all trials; - for standard output. Default: files in the site's `metrics` folder.",
 )
-def prometheus(scenario: str | None, site: str | None, file: Path | None) -> None:
+def prometheus(where: StudyOptions, file: Path | None) -> None:
     """Write the metrics of finished trials in Prometheus's text format, for its textfile collector.
 
     A site with `paths: {metrics: FOLDER}` gets a trial's files as soon as it is measured.
@@ -123,7 +122,7 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
     from seamark.analysis.prometheus_text import text_of, write_figures
     from seamark.workflow.derive import measured_trials, write_expositions
 
-    study = open_study(scenario, site)
+    study = where.open()
     name = study.scenario.name
     if file is None and study.metrics is None:
         raise UserError(
@@ -160,8 +159,7 @@ def prometheus(scenario: str | None, site: str | None, file: Path | None) -> Non
 @click.option("--to", "to_s", type=Number(min=0), metavar="S", help="End of the part.")
 def perfetto(
     trials: tuple[str, ...],
-    scenario: str | None,
-    site: str | None,
+    where: StudyOptions,
     file: Path | None,
     from_s: float,
     to_s: float | None,
@@ -181,7 +179,7 @@ def perfetto(
     from seamark.analysis.schedule.execution_rows import read_execution_table
     from seamark.analysis.schedule.trace import write_schedule_trace
 
-    study = open_study(scenario, site)
+    study = where.open()
     if len(trials) != 1:
         raise UserError(f"bench export perfetto: name one trial. `bench status -c {study.scenario_path}` lists them.")
     [trial_id] = trials
@@ -245,7 +243,7 @@ def _events_of(folder: TrialFolder) -> list[Path]:
     default="tree",
     help="tree: MODEL/METHOD/TASK/. harness: files of lm-evaluation-harness.",
 )
-def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) -> None:
+def evaluation(where: StudyOptions, folder: Path, form: str) -> None:
     """Write the answers of an evaluation as MODEL/METHOD/TASK/, or in the files of lm-evaluation-harness.
 
     Trials with an unanswered question are left out. Files of an earlier export are replaced.
@@ -258,7 +256,7 @@ def evaluation(scenario: str | None, site: str | None, folder: Path, form: str) 
     from seamark.evaluation.harness_files import write_harness_files
     from seamark.evaluation.result_tree import folders_of, write_summary, write_tree
 
-    study = open_study(scenario, site)
+    study = where.open()
     name = study.scenario.name
     asked = [trial for trial in study.plan.trials if trial.settings.get("task")]
     if not asked:

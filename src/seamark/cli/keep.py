@@ -2,7 +2,7 @@
 
 import click
 
-from seamark.cli.options import json_option, open_study, print_json, scenario_option
+from seamark.cli.options import StudyOptions, json_option, print_json, scenario_option
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -13,7 +13,7 @@ from seamark.planning.study import Study
 @click.option("--name", metavar="RUN", help="Name. Default: time of its first load, and --commit.")
 @click.option("--commit", metavar="COMMIT", help="Commit of the measured service. Default: the study's.")
 @json_option
-def command(scenario: str | None, site: str | None, name: str | None, commit: str | None, as_json: bool) -> None:
+def command(where: StudyOptions, name: str | None, commit: str | None, as_json: bool) -> None:
     """Move the measured run of a scenario to results/history/SCENARIO/RUN, with its samples and its report.
 
     `bench submit` then measures all of it again, and `bench history` compares the runs.
@@ -26,7 +26,7 @@ def command(scenario: str | None, site: str | None, name: str | None, commit: st
     from seamark.history.runs import keep
     from seamark.workflow.snakemake_cli import release, the_only_run
 
-    study = open_study(scenario, site)
+    study = where.open()
     with the_only_run(study.root):
         release(study.root)
         _require_no_server(study)

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -119,6 +119,27 @@ def _of_type(kind: Any) -> dict[str, Any]:
     return {"type": {Path: click.Path(path_type=Path), float: Finite()}.get(kind, kind)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """The scenario, the site and the lanes that a command line names: None and nothing for the default."""
+
+    scenario: str | None
+    site: str | None
+    lanes: Mapping[str, object]
+    """Those of `lane_options` that are given."""
+
+    def open(self) -> Study:
+        """Read the study in the working folder. Raises UserError also when the results folder cannot be used."""
+        lanes = json.dumps(self.lanes) if self.lanes else ""
+        study = Study.at(Path.cwd(), scenario=self.scenario, site=self.site, lanes=lanes)
+        require_folder(study.folder(study.scenario.name).root)
+        return study
+
+    def open_any(self) -> Study:
+        """Read the study; without a scenario, if none is named."""
+        return Study.without_scenario(Path.cwd(), self.site) if self.scenario is None else self.open()
+
+
 def scenario_option(function: Command) -> Command:
     """Add the argument SCENARIO, -c SCENARIO and --site NAME, as in `scenario_among`."""
     return click.argument("named", metavar="[SCENARIO]", nargs=-1)(scenario_among("named")(function))
@@ -128,7 +149,7 @@ def scenario_among(words: str) -> Callable[[Command], Command]:
     """Return a decorator that adds -c SCENARIO and --site NAME. Without -c the first of the arguments `words` names
     the scenario, unless it is an option or has the `--` of a trial.
 
-    The function has the word as `scenario`, None for none: see `scenario_file`.
+    The function has both as `where`, with the values of `lane_options`. For the word see `scenario_file`.
     """
 
     def add(function: Command) -> Command:
@@ -142,7 +163,10 @@ def scenario_among(words: str) -> Callable[[Command], Command]:
                 given["scenario"], *rest = rest
             if words == "named" and rest:
                 raise UserError(Mistake(code="unknown_name", path=str(rest[0]), text="is no argument of this verb."))
-            return function(**given, **({} if words == "named" else {words: tuple(rest)}))
+            lanes = {name: given.pop(name) for name in [*given] if name in LANES}
+            chosen = {name: value for name, value in lanes.items() if value is not None}
+            where = StudyOptions(scenario=given.pop("scenario"), site=given.pop("site"), lanes=chosen)
+            return function(where=where, **given, **({} if words == "named" else {words: tuple(rest)}))
 
         return click.option("-c", "--config", "scenario", metavar="SCENARIO", help="Scenario: its name or file.")(
             scenario_site_option(command)
@@ -201,25 +225,27 @@ def said_beside() -> Iterator[Callable[[str], None]]:
         yield say
 
 
+LANES = {
+    "parallel": click.option("--parallel", type=int, metavar="N", help="Lanes: deployments at a time. Default: 1."),
+    "gpus": click.option("--gpus", metavar="IDS", help="GPUs of the lanes: 0,1 or auto."),
+    "cpus": click.option("--cpus", metavar="IDS", help="CPUs of the lanes: 0,1 or auto."),
+    "per_device": click.option(
+        "--per-device", "--per-gpu", type=int, metavar="N", help="Most lanes on one device. Default: 1."
+    ),
+    "claim": click.option("--claim", metavar="POLICY", help=f"Order of deployments: {', '.join(FORMS)}."),
+}
+
+
 def lane_options(function: Command) -> Command:
-    """Add --parallel, --gpus, --cpus, --per-device and --claim; their values come as keyword arguments of these
-    names."""
-    for option in (
-        click.option("--claim", metavar="POLICY", help=f"Order of deployments: {', '.join(FORMS)}."),
-        click.option(
-            "--per-device", "--per-gpu", type=int, metavar="N", help="Most lanes on one device. Default: 1."
-        ),
-        click.option("--cpus", metavar="IDS", help="CPUs of the lanes: 0,1 or auto."),
-        click.option("--gpus", metavar="IDS", help="GPUs of the lanes: 0,1 or auto."),
-        click.option("--parallel", type=int, metavar="N", help="Lanes: deployments at a time. Default: 1."),
-    ):
-        function = option(function)
+    """Add the options of LANES; `StudyOptions` has their values."""
+    for add in reversed(LANES.values()):
+        function = add(function)
     return function
 
 
 def lane_words(lanes: Mapping[str, object]) -> list[str]:
-    """Return the values of `lane_options` as words of a command line."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
+    """Return given options of lanes as words of a command line."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items()]
 
 
 def output_file(given: str | Path, option: str, example: str, *read: Path) -> Path:
@@ -262,15 +288,6 @@ def require_unread(path: Path, option: str, *read: Path) -> None:
             if path.samefile(other) or (not name and path.resolve().is_relative_to(Path(other).resolve())):
                 where = f"the file of {name}" if name.startswith("-") else "a file that this command reads"
                 raise UserError(f"{option} {path}: is {where}, and would be overwritten. Name another file.")
-
-
-def open_study(scenario: str | None, site: str | None, lanes: Mapping[str, object] | None = None) -> Study:
-    """Read the study in the working folder; `lanes` are the values of `lane_options`. Raises UserError also when the
-    results folder cannot be used."""
-    given = {name: value for name, value in (lanes or {}).items() if value is not None}
-    study = Study.at(Path.cwd(), scenario=scenario, site=site, lanes=json.dumps(given) if given else "")
-    require_folder(study.folder(study.scenario.name).root)
-    return study
 
 
 def warn_of_machine(

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import StudyOptions, json_option, scenario_option
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
@@ -13,7 +13,7 @@ from seamark.planning.study import Study
 @scenario_option
 @json_option
 @click.option("--write/--no-write", default=True, help="Write results/<scenario>/plan.json.")
-def command(scenario: str | None, site: str | None, as_json: bool, write: bool) -> None:
+def command(where: StudyOptions, as_json: bool, write: bool) -> None:
     """Show factors, trials, deployments, time, and the statistical power of the design.
 
     \b
@@ -29,7 +29,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, write: bool) 
     from seamark.trials.conflicts import conflicts, refusal
     from seamark.trials.trial_files import finite_lengths_s
 
-    study = open_study(scenario, site)
+    study = where.open()
     study.require_drivers()
     require_paths(study)
     if missing := missing_here(study):

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, print_json, scenario_option, terminal
+from seamark.cli.options import StudyOptions, json_option, print_json, scenario_option, terminal
 
 if TYPE_CHECKING:
     from seamark.planning.study import Study
@@ -25,7 +25,7 @@ JOB = "seamark-prepare"
 @click.option("-n", "--dry-run", is_flag=True, help="Only list what is missing.")
 @click.option("--verify", is_flag=True, help="Check existing images against their digests.")
 @click.option("--here", is_flag=True, help="Prepare here, not in a batch job of the site.")
-def command(scenario: str | None, site: str | None, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
+def command(where: StudyOptions, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
     """Pull or build the images of a scenario, and build the environments of its clients.
 
     What exists is kept. Digests are recorded in containers/images.lock.yaml. The flags of each engine are checked in
@@ -40,7 +40,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, dry_run: bool
     from seamark.services.images.prepare import missing, prepare
     from seamark.storage.codec import encode
 
-    study = open_study(scenario, site)
+    study = where.open()
     require_paths(study)
     study.require_variables()
     console = terminal(stderr=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from seamark.cli.options import open_study, said_beside, scenario_option
+from seamark.cli.options import StudyOptions, said_beside, scenario_option
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @scenario_option
-def command(scenario: str | None, site: str | None) -> None:
+def command(where: StudyOptions) -> None:
     """Write a scenario's report again. Metrics of an older version are derived again.
 
     \b
@@ -30,7 +30,7 @@ def command(scenario: str | None, site: str | None) -> None:
     from seamark.workflow.derive import derive, has_older_figures
     from seamark.workflow.snakemake_cli import release
 
-    study = open_study(scenario, site)
+    study = where.open()
     folder = study.folder(study.scenario.name)
     if not folder.summary.exists():
         raise UserError(

@@ -2,7 +2,7 @@
 
 import click
 
-from seamark.cli.options import json_option, lane_options, open_study, scenario_among
+from seamark.cli.options import StudyOptions, json_option, lane_options, scenario_among
 from seamark.errors import UserError, did_you_mean
 from seamark.model.trial import whole_of
 from seamark.trials.progress import progress
@@ -14,7 +14,7 @@ from seamark.trials.trial_files import put_aside
 @json_option
 @lane_options
 @click.argument("trials", metavar="[SCENARIO] [TRIAL]...", nargs=-1)
-def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
+def command(where: StudyOptions, as_json: bool, trials: tuple[str, ...]) -> int:
     """Measure failed trials again, or only TRIALS, and missing ones. Earlier attempts are kept.
 
     \b
@@ -27,7 +27,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, trials: tuple
     from seamark.trials.permissions import require_ours
     from seamark.workflow.lanes import require_lanes
 
-    study = open_study(scenario, site, lanes)
+    study = where.open()
     require_lanes(study)
     study.require_no_dataset()
     folder = study.folder(study.scenario.name)

@@ -11,11 +11,11 @@ import click
 import psutil
 
 from seamark.cli.options import (
+    StudyOptions,
     json_option,
     lane_options,
     lane_words,
     measure_anew_option,
-    open_study,
     print_json,
     scenario_option,
 )
@@ -37,7 +37,7 @@ TAIL_LINES = 20
 @json_option
 @measure_anew_option
 @lane_options
-def command(scenario: str | None, site: str | None, as_json: bool, measure_anew: bool, **lanes: object) -> int:
+def command(where: StudyOptions, as_json: bool, measure_anew: bool) -> int:
     """Submit a scenario in the background.
 
     It continues after you log out. `bench status` shows its progress, `bench stop` ends it. `bench servers start`
@@ -47,7 +47,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, measure_anew:
     Examples:
       bench start quickstart
     """
-    study = open_study(scenario, site, lanes)
+    study = where.open()
     require_paths(study)
     require_lanes(study)
     study.require_environments()
@@ -60,7 +60,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, measure_anew:
     release(study.root)
     log = study.results / study.scenario.name / "logs" / f"start-{time.strftime('%Y%m%dT%H%M%S')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    run = _detached(study, log, [*(["--measure-anew"] if measure_anew else []), *lane_words(lanes)])
+    run = _detached(study, log, [*(["--measure-anew"] if measure_anew else []), *lane_words(where.lanes)])
     code = _begun(run, study.root)
     if code not in (None, 0):
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])

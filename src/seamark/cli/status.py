@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option, open_study, scenario_option, terminal
+from seamark.cli.options import StudyOptions, json_option, scenario_option, terminal
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
@@ -25,7 +25,7 @@ from seamark.workflow.run_inventory import Component, components, devices_of
 @scenario_option
 @json_option
 @click.option("-w", "--watch", is_flag=True, help="Update until the run ends.")
-def command(scenario: str | None, site: str | None, as_json: bool, watch: bool) -> int:
+def command(where: StudyOptions, as_json: bool, watch: bool) -> int:
     """Show the trials measured, running and failed, the server of each deployment, and what runs where.
 
     \b
@@ -34,7 +34,7 @@ def command(scenario: str | None, site: str | None, as_json: bool, watch: bool) 
       bench status -c config/scenarios/quickstart.yaml --watch
       bench status quickstart --json | jq '.states[] | select(.state == "failed")'
     """
-    study = open_study(scenario, site)
+    study = where.open()
     now = progress_of(study)
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import open_study, scenario_option
+from seamark.cli.options import StudyOptions, scenario_option
 from seamark.errors import SiteError
 from seamark.planning.study import Study, require_study
 from seamark.workflow.run_end import end_run
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("stop")
 @scenario_option
 @click.option("--all", "every", is_flag=True, help="Stop persistent servers too.")
-def command(scenario: str | None, site: str | None, every: bool) -> int:
+def command(where: StudyOptions, every: bool) -> int:
     """Stop the run of this study, its servers and its batch jobs. Measured trials are kept.
 
     Exit code 1 when a job or a server is left after a minute.
@@ -31,7 +31,7 @@ def command(scenario: str | None, site: str | None, every: bool) -> int:
     from seamark.services.persistent.instance import instances
 
     require_study(Path.cwd())
-    study = Study.without_scenario(Path.cwd(), site) if scenario is None else open_study(scenario, site)
+    study = where.open_any()
     require_our_run(study.root)
     running = runs_in(Path.cwd())
     batch = _jobs(study)

@@ -19,11 +19,11 @@ from rich.progress import Progress as Bar
 
 from seamark.cli.options import (
     LINE_S,
+    StudyOptions,
     json_option,
     lane_options,
     lane_words,
     measure_anew_option,
-    open_study,
     scenario_among,
     strict_option,
     terminal,
@@ -72,14 +72,12 @@ SIGNAL_S = 0.1
 @lane_options
 @click.argument("snakemake_options", metavar="[SCENARIO] [-- SNAKEMAKE_OPTIONS...]", nargs=-1, type=click.UNPROCESSED)
 def command(
-    scenario: str | None,
-    site: str | None,
+    where: StudyOptions,
     as_json: bool,
     dry_run: bool,
     strict: bool,
     measure_anew: bool,
     snakemake_options: tuple[str, ...],
-    **lanes: object,
 ) -> int:
     """Measure the missing trials and write the report. Arguments after `--` go to Snakemake.
 
@@ -95,7 +93,7 @@ def command(
     """
     if strict and dry_run:
         raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
-    study = open_study(scenario, site, lanes)
+    study = where.open()
     require_paths(study)
     require_lanes(study)
     study.require_nodes()
