@@ -9,7 +9,7 @@ import pytest
 from report.make_results import SERVICES, make_results
 
 from seamark.cli.main import VERBS
-from seamark.cli.options import nearest
+from seamark.cli.output import nearest
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +78,7 @@ def test_a_summary_with_withheld_percentiles_is_printed_and_its_report_is_utf8(s
     make_results(study / "results", scenario="letters", services=SERVICES[4:], repetitions=1)
     code = (
         "from rich.console import Console; from pathlib import Path; import sys\n"
-        "from seamark.cli.options import print_in_any_locale\n"
+        "from seamark.cli.output import print_in_any_locale\n"
         "from seamark.model.results.summary import Summary; from seamark.storage.documents import read\n"
         "from seamark.report.terminal import summary_table\n"
         "from seamark.report.page.render import write_report\n"
@@ -106,7 +106,7 @@ def test_a_terminal_obeys_no_text_of_others_and_keeps_the_colours_of_its_tables(
     code = (
         "import click, os, sys\n"
         "from rich.table import Table; from rich.text import Text\n"
-        "from seamark.cli.options import print_in_any_locale, terminal\n"
+        "from seamark.cli.output import print_in_any_locale, terminal\n"
         "print_in_any_locale()\n"
         "click.echo('a\\x1b\\tb\\r\\n\\x07\\x9b\\x7f')\n"
         "os.environ.update(FORCE_COLOR='1', TERM='xterm-256color', COLUMNS='40')\n"

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import StudyOptions, said_beside, scenario_option, terminal
+from seamark.cli.options import StudyOptions, scenario_option
+from seamark.cli.output import said_beside, terminal
 from seamark.cli.report import show_summary
 from seamark.errors import UserError
 from seamark.model.plurals import counted

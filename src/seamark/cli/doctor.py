@@ -6,7 +6,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import StudyOptions, json_option, print_json, scenario_option, terminal
+from seamark.cli.options import StudyOptions, json_option, scenario_option
+from seamark.cli.output import print_json, terminal
 from seamark.errors import UserError
 from seamark.planning.study import Study
 

@@ -10,11 +10,11 @@ from seamark.cli.options import (
     StudyOptions,
     json_option,
     output_file,
-    print_json,
     require_unread,
     scenario_among,
     scenario_option,
 )
+from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 from seamark.storage.paths import TrialFolder

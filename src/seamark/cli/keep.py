@@ -2,7 +2,8 @@
 
 import click
 
-from seamark.cli.options import StudyOptions, json_option, print_json, scenario_option
+from seamark.cli.options import StudyOptions, json_option, scenario_option
+from seamark.cli.output import print_json
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study

@@ -22,7 +22,8 @@ from seamark.cli.load_settings import (
     require_said_once,
     settings_from,
 )
-from seamark.cli.options import json_option, output_file, strict_option, terminal, warn_of_machine
+from seamark.cli.options import json_option, output_file, strict_option
+from seamark.cli.output import terminal, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport

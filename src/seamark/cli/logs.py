@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option, moment, names_argument, output_file, print_json, site_option
+from seamark.cli.options import json_option, moment, names_argument, output_file, site_option
+from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 

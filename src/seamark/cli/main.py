@@ -12,7 +12,7 @@ from typing import TextIO
 import click
 
 from seamark import __version__
-from seamark.cli.options import print_in_any_locale
+from seamark.cli.output import print_in_any_locale
 from seamark.errors import SiteError, UserError
 from seamark.model.dotted import search_in, tell_imports
 from seamark.storage.redaction import redacted_text

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import DURATION_FORMS, duration_s, option, terminal, warn_of_machine
+from seamark.cli.options import DURATION_FORMS, duration_s, option
+from seamark.cli.output import terminal, warn_of_machine
 from seamark.errors import UserError
 from seamark.platform.process_tree import exit_on_signals
 from seamark.storage.redaction import redacted_text

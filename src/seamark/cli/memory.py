@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import Number, json_option, option, options, print_json
+from seamark.cli.options import Number, json_option, option, options
+from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 

@@ -1,22 +1,18 @@
-"""Options shared by several verbs, the syntax of durations, and output in any locale."""
+"""Options shared by several verbs, dataclasses of options, and the syntax of durations and shares."""
 
-import codecs
 import json
-import locale
 import math
-import os
 import re
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
@@ -25,16 +21,13 @@ from seamark.errors import Mistake, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study, scenarios_named
 from seamark.storage.documents import require_folder
-from seamark.storage.redaction import visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 SHARE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(%?)")
-LINE_S = 2.0
-"""Least time between two lines of progress without a terminal."""
 DURATION_FORMS = "45s, 30m, 2h, 1d or 02:00:00"
 
 
@@ -201,30 +194,6 @@ def _names_scenario(word: str) -> bool:
     return not word.startswith("-") and ("--" not in word or word.endswith((".yaml", ".yml")))
 
 
-def print_json(**document: object) -> None:
-    """Print the document of --json, with the version of its form."""
-    click.echo(json.dumps({"schema_version": 1, **document}, indent=1))
-
-
-@contextmanager
-def said_beside() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows what a report has come to, on standard error: in one place of a terminal, else a
-    line every two seconds."""
-    console = terminal(stderr=True)
-    last_s = time.monotonic()
-
-    def say(text: str) -> None:
-        nonlocal last_s
-        if console.is_terminal:
-            status.update(f"report: {text}")
-        elif time.monotonic() - last_s >= LINE_S:
-            last_s = time.monotonic()
-            click.echo(f"report: {text}", err=True)
-
-    with console.status("report") as status:
-        yield say
-
-
 LANES = {
     "parallel": click.option("--parallel", type=int, metavar="N", help="Lanes: deployments at a time. Default: 1."),
     "gpus": click.option("--gpus", metavar="IDS", help="GPUs of the lanes: 0,1 or auto."),
@@ -290,20 +259,6 @@ def require_unread(path: Path, option: str, *read: Path) -> None:
                 raise UserError(f"{option} {path}: is {where}, and would be overwritten. Name another file.")
 
 
-def warn_of_machine(
-    *, several_machines: bool = False, results: Path | None = None, own: int | None = None, quiet: bool = False
-) -> float | None:
-    """Print a line on standard error for each thing that would spoil the numbers of a load here, unless `quiet`;
-    return the ratio of its processors that others use. The process `own` and those below it are no others."""
-    from seamark.housekeeping.machine_state import SHORT_S, state_of, warnings_before_load
-
-    state = state_of(interval_s=SHORT_S, own=(own,))
-    for line in warnings_before_load(state, several_machines=several_machines, results=results):
-        if not quiet:
-            click.echo(line, err=True)
-    return state.others_ratio
-
-
 def duration_s(text: str) -> float:
     """Return a duration in seconds; a bare number is seconds. ValueError unless it is above 0."""
     words = text.split(":")
@@ -333,70 +288,3 @@ def moment(option: str, text: str | None) -> datetime | None:
         raise UserError(
             f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {DURATION_FORMS}."
         ) from None
-
-
-NEAREST = {
-    **dict.fromkeys("–—−", "-"),
-    **dict.fromkeys("‘’", "'"),
-    **dict.fromkeys("“”", '"'),
-    "…": "...",
-    "×": "x",
-    "≥": ">=",
-    "≤": "<=",
-    "±": "+/-",
-    "µ": "u",
-    "†": "+",
-    "→": "->",
-    "·": ".",
-    "✓": "+",
-    **dict(zip("▁▂▃▄▅▆▇█", "_.,-=+*#", strict=True)),
-}
-HANDLER = "seamark.nearest"
-
-
-def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return the replacement of characters that cannot be encoded, for `codecs.register_error`."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    letters = error.object[error.start : error.end]
-    return "".join(NEAREST.get(letter, "?") for letter in letters), error.end
-
-
-class Shown:
-    """Standard output or error, with control characters of what is written as symbols."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # Rich writes there: colours are its own, and `terminal` shows the rest
-
-    def write(self, text: str) -> int:
-        return self.rich_proxied_file.write(visible(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
-
-
-def terminal(*, stderr: bool = False) -> "Console":
-    """Return a console of Rich, with control characters of what it prints as symbols."""
-    from rich.console import Console
-    from rich.segment import Segment
-
-    class Terminal(Console):
-        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
-            for part in super().render(renderable, options):
-                yield part if part.control else Segment(visible(part.text), part.style)
-
-    return Terminal(stderr=stderr)
-
-
-def print_in_any_locale() -> None:
-    """Make standard output and error accept any text and obey none, whatever the locale, and child processes use
-    UTF-8, as files do."""
-    codecs.register_error(HANDLER, nearest)
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=HANDLER)
-        if stream is not None and not isinstance(stream, Shown):
-            setattr(sys, name, Shown(stream))
-    if codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8":
-        os.environ.setdefault("PYTHONUTF8", "1")

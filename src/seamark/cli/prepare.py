@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import StudyOptions, json_option, print_json, scenario_option, terminal
+from seamark.cli.options import StudyOptions, json_option, scenario_option
+from seamark.cli.output import print_json, terminal
 
 if TYPE_CHECKING:
     from seamark.planning.study import Study

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import Number, json_option, names_argument, print_json, site_option
+from seamark.cli.options import Number, json_option, names_argument, site_option
+from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name, site_of
 from seamark.storage.paths import HISTORY

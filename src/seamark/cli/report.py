@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from seamark.cli.options import StudyOptions, said_beside, scenario_option
+from seamark.cli.options import StudyOptions, scenario_option
+from seamark.cli.output import said_beside
 from seamark.errors import UserError
 from seamark.planning.study import Study
 

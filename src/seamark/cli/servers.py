@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import Number, duration_s, json_option, print_json, site_option, terminal
+from seamark.cli.options import Number, duration_s, json_option, site_option
+from seamark.cli.output import print_json, terminal
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
 from seamark.storage.documents import read_or_none

@@ -16,9 +16,9 @@ from seamark.cli.options import (
     lane_options,
     lane_words,
     measure_anew_option,
-    print_json,
     scenario_option,
 )
+from seamark.cli.output import print_json
 from seamark.cli.submit import require_what_it_needs
 from seamark.errors import SiteError, UserError
 from seamark.planning.gpu_memory_check import require_gpu_memory

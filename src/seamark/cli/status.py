@@ -10,7 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import StudyOptions, json_option, scenario_option, terminal
+from seamark.cli.options import StudyOptions, json_option, scenario_option
+from seamark.cli.output import terminal
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.codec import encode

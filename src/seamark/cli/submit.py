@@ -18,7 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from seamark.cli.options import (
-    LINE_S,
     StudyOptions,
     json_option,
     lane_options,
@@ -26,9 +25,8 @@ from seamark.cli.options import (
     measure_anew_option,
     scenario_among,
     strict_option,
-    terminal,
-    warn_of_machine,
 )
+from seamark.cli.output import LINE_S, terminal, warn_of_machine
 from seamark.cli.report import show_summary, shown
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
