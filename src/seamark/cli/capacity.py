@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from seamark.cli.options import Number, option, options
+from seamark.cli.options import Number, given_options, option, options
 from seamark.errors import UserError
 from seamark.model.queueing import Router
 
@@ -63,9 +62,7 @@ def command(asked: PlanOptions, form: str, score: str | None, site: str | None) 
     Exit code 1 if no layout is known.
     """
     if score is not None:
-        context = click.get_current_context()
-        given = (name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
-        if mixed := [f"--{name.replace('_', '-')}" for name in given if hasattr(asked, name)]:
+        if mixed := [word for name, word in given_options().items() if hasattr(asked, name)]:
             raise UserError(f"--score: cannot be used with {mixed[0]}. Plan first, then score what was measured.")
         return _score(score, site, form)
     if site is not None:
@@ -80,26 +77,32 @@ def command(asked: PlanOptions, form: str, score: str | None, site: str | None) 
 
 def _plan(asked: PlanOptions, fit: Path, rate: float, form: str) -> int:
     """Plan and print; return the exit code."""
+    from seamark.cli.memory import read_model
+    from seamark.config.fitted_file import read_models
     from seamark.config.price_file import read_prices
     from seamark.config.read import Recipes
     from seamark.planning.study import config_folder
     from seamark.report.capacity import plan_lines
     from seamark.storage.codec import encode
     from seamark.trials.simulation.capacity import capacity_plan
+    from seamark.trials.simulation.capacity_layouts import gpu_gb
     from seamark.trials.simulation.capacity_load import CapacityAsked
     from seamark.trials.simulation.capacity_verify import require_new_scenario
 
     verify = asked.verify
     name = require_new_scenario(verify) if verify is not None else ""
     slos = _objectives(asked.slo)
+    gpus = tuple(dict.fromkeys(word.strip() for word in asked.gpus.split(","))) if asked.gpus is not None else ()
+    for kind in gpus:
+        gpu_gb(kind)  # raises for one that is not known
     same = {name: value for name, value in vars(asked).items() if name in CapacityAsked.__dataclass_fields__}
-    wanted = CapacityAsked(
-        **same | {"rate_rps": rate, "slos": slos, "gpus": _kinds(asked.gpus), "servers": asked.server}
-    )
-    folder = _folder(asked.model) if asked.model is not None else None
+    wanted = CapacityAsked(**same | {"rate_rps": rate, "slos": slos, "gpus": gpus, "servers": asked.server})
+    folder = read_model(asked.model) if asked.model is not None else None
     prices = read_prices(asked.price) if asked.price is not None else None
     recipes = Recipes(config_folder(Path.cwd(), "services"))
-    plan, load, planned = capacity_plan(wanted, _fitted(fit), fit, recipes=recipes, folder=folder, prices=prices)
+    if not fit.exists():
+        raise UserError(f"--fit {fit}: no such file. `bench fit -c SCENARIO -o {fit}` makes one.")
+    plan, load, planned = capacity_plan(wanted, read_models(fit), fit, recipes=recipes, folder=folder, prices=prices)
     text = None
     if verify is not None and planned is not None:
         from seamark.trials.simulation.capacity_verify import verifying_scenario
@@ -137,36 +140,6 @@ def _objectives(texts: tuple[str, ...]) -> tuple[Any, ...]:
     if mistakes:
         raise UserError(*mistakes)
     return tuple(found)
-
-
-def _kinds(text: str | None) -> tuple[str, ...]:
-    """Return kinds of GPU. Raises UserError for unknown ones."""
-    from seamark.trials.simulation.capacity_layouts import gpu_gb
-
-    if text is None:
-        return ()
-    kinds = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    for kind in kinds:
-        gpu_gb(kind)
-    return kinds
-
-
-def _folder(model: Path) -> Any:
-    from seamark.config.model_folder import read_model_folder
-    from seamark.simulation.model_architecture import UnsizedError
-
-    try:
-        return read_model_folder(model)
-    except UnsizedError as error:
-        raise UserError(f"{error}. Name the folder of a language model in the form of Hugging Face.") from None
-
-
-def _fitted(fit: Path) -> Any:
-    from seamark.config.fitted_file import read_models
-
-    if not fit.exists():
-        raise UserError(f"--fit {fit}: no such file. `bench fit -c SCENARIO -o {fit}` makes one.")
-    return read_models(fit)
 
 
 def _score(scenario: str, site: str | None, form: str) -> int:

@@ -1,5 +1,6 @@
 """bench doctor: checks whether this machine can measure."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,6 @@ from seamark.planning.study import Study
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamark.model.site import Pinning
     from seamark.trials.reader_self_test import KnownAnswers
     from seamark.trials.self_test import Errors
 
@@ -43,11 +43,10 @@ def command(where: StudyOptions, as_json: bool, calibrate: bool, self_test: bool
     from seamark.housekeeping.doctor import examine
 
     if self_test:
-        try:
-            study = where.open_any()
-        except UserError:  # what is tested is the generator: no study is needed for that
-            return _self_test(as_json, "auto", None)
-        return _self_test(as_json, study.site.pinning, study)
+        tested = None
+        with suppress(UserError):  # what is tested is the generator: no study is needed for that
+            tested = where.open_any()
+        return _self_test(as_json, tested)
     study = where.open_any()
     if calibrate:
         from seamark.trials.calibration import calibrate as measure
@@ -67,11 +66,11 @@ def command(where: StudyOptions, as_json: bool, calibrate: bool, self_test: bool
     return 3 if any(finding.level == "problem" for finding in findings) else 0
 
 
-def _self_test(as_json: bool, pinning: "Pinning | str", study: "Study | None") -> int:
+def _self_test(as_json: bool, study: Study | None) -> int:
     from seamark.trials.reader_self_test import reader_self_test
     from seamark.trials.self_test import self_test
 
-    found = self_test(pinning=pinning)
+    found = self_test(pinning="auto" if study is None else study.site.pinning)
     answers = reader_self_test(study)
     if as_json:
         rows = [vars(errors) | {"right": errors.right, "well": errors.well} for errors in found]

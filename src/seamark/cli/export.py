@@ -1,11 +1,11 @@
 """bench export: Slurm scripts, metrics for Prometheus, events for Perfetto, result trees of evaluations."""
 
-import math
 from pathlib import Path
 
 import click
 
 from seamark.cli.options import (
+    Command,
     Number,
     StudyOptions,
     json_option,
@@ -17,7 +17,12 @@ from seamark.cli.options import (
 from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
-from seamark.storage.paths import TrialFolder
+
+
+def output_option(name: str, text: str | None = None, *, required: bool = False, **kind: bool) -> Command:
+    """Return a decorator that adds -o for a file or a folder; `kind` are settings of `click.Path`."""
+    path = click.Path(path_type=Path, **kind)
+    return click.option("-o", "--output", name, metavar=name.upper(), type=path, required=required, help=text)
 
 
 @click.group("export")
@@ -36,14 +41,7 @@ def command() -> None:
 @command.command("slurm")
 @scenario_option
 @json_option
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path),
-    help="Folder. Default: slurm/<scenario>.",
-)
+@output_option("folder", "Folder. Default: slurm/<scenario>.")
 @click.option("--python", metavar="FILE", help="Interpreter of the jobs. Default: the study's, else python3.")
 @click.option(
     "--at-once",
@@ -51,13 +49,7 @@ def command() -> None:
     metavar="N",
     help="Array tasks at a time. Default: `jobs` of the site's profile.",
 )
-def slurm(
-    where: StudyOptions,
-    as_json: bool,
-    folder: Path | None,
-    python: str | None,
-    at_once: int | None,
-) -> None:
+def slurm(where: StudyOptions, as_json: bool, folder: Path | None, python: str | None, at_once: int | None) -> None:
     """Write plain sbatch scripts that fill the same results folder, without Snakemake.
 
     Each deployment is a task of an array: it starts its server, measures the missing trials and ends.
@@ -101,13 +93,11 @@ def slurm(
 
 @command.command("prometheus")
 @scenario_option
-@click.option(
-    "-o",
-    "--output",
+@output_option(
     "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="One file for all trials; - for standard output. Default: files in the site's `metrics` folder.",
+    "One file for all trials; - for standard output. Default: files in the site's `metrics` folder.",
+    dir_okay=False,
+    allow_dash=True,
 )
 def prometheus(where: StudyOptions, file: Path | None) -> None:
     """Write the metrics of finished trials in Prometheus's text format, for its textfile collector.
@@ -145,24 +135,13 @@ def prometheus(where: StudyOptions, file: Path | None) -> None:
 @command.command("perfetto")
 @click.argument("trials", metavar="[SCENARIO] TRIAL", nargs=-1)
 @scenario_among("trials")
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Default: TRIAL.trace.json.gz. Without .gz not compressed.",
-)
+@output_option("file", "Default: TRIAL.trace.json.gz. Without .gz not compressed.", dir_okay=False)
 @click.option(
     "--from", "from_s", type=Number(min=0), default=0.0, show_default=False, metavar="S", help="Start of the part."
 )
 @click.option("--to", "to_s", type=Number(min=0), metavar="S", help="End of the part.")
 def perfetto(
-    trials: tuple[str, ...],
-    where: StudyOptions,
-    file: Path | None,
-    from_s: float,
-    to_s: float | None,
+    trials: tuple[str, ...], where: StudyOptions, file: Path | None, from_s: float, to_s: float | None
 ) -> None:
     """Write the events of a trial as a trace, for ui.perfetto.dev or chrome://tracing.
 
@@ -189,12 +168,11 @@ def perfetto(
         guess = did_you_mean(trial_id, known)
         listing = f"`bench status -c {study.scenario_path} --json` lists them"
         raise UserError(f"{trial_id}: no trial of {study.scenario.name}. {listing}.{guess}")
-    if not math.isfinite(from_s) or (to_s is not None and not math.isfinite(to_s)):
-        raise UserError("--from, --to: give seconds from the start of the load, such as 12.5.")
     if to_s is not None and to_s <= from_s:
         raise UserError(f"--to {to_s:g}: must be after --from ({from_s:g}).")
     folder = study.folder(study.scenario.name)
-    names = [name for name in known[trial_id] if _events_of(folder.trial(name))]
+    folders = {name: folder.trial(name) for name in known[trial_id]}
+    names = [name for name, files in folders.items() if files.events.exists() or files.executions.exists()]
     if not names:
         raise UserError(
             f"{trial_id}: it has no events. Set `keep_events: true` in the workload, for a service whose driver has"
@@ -208,7 +186,7 @@ def perfetto(
         if not target.name or target.name == "-" or (target.exists() and not target.is_file()):
             raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
         output_file(target, "--output", "trace.json.gz", study.scenario_path, *folder.inputs())
-        events, executions = folder.trial(name).events, folder.trial(name).executions
+        events, executions = folders[name].events, folders[name].executions
         what = "execution" if executions.exists() else "event"
         try:
             if executions.exists():
@@ -227,15 +205,9 @@ def perfetto(
             click.echo(f"{target}: {counted(count, what)}. Open it at ui.perfetto.dev; nothing is uploaded.")
 
 
-def _events_of(folder: TrialFolder) -> list[Path]:
-    return [path for path in (folder.events, folder.executions) if path.exists()]
-
-
 @command.command("evaluation")
 @scenario_option
-@click.option(
-    "-o", "--output", "folder", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False), required=True
-)
+@output_option("folder", required=True, file_okay=False)
 @click.option(
     "--format",
     "form",

@@ -72,7 +72,7 @@ def command(names: tuple[str, ...], asked: HistoryOptions, site: str) -> int:
     from seamark.history.text import as_text, document, failures, notes
 
     scenario = scenario_name(Path.cwd(), names[0]) if names else None
-    results, start = results_of(Path.cwd(), site), moment("since", asked.since)
+    results, start = results_of(Path.cwd(), site), moment("--since", asked.since)
     roots = roots_of(results, asked.others, PRESENT)
     with open_index(results, rebuild=asked.rebuild) as index:
         scanned = index.update(roots)

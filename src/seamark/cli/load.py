@@ -4,16 +4,16 @@ import base64
 import json
 import re
 import secrets
+import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import click
-from click.core import ParameterSource
 
-from seamark.cli.load_ends import LiveLine, ended_by_signals, write_output
 from seamark.cli.load_settings import (
     known_settings,
     load_options,
@@ -22,13 +22,17 @@ from seamark.cli.load_settings import (
     require_said_once,
     settings_from,
 )
-from seamark.cli.options import json_option, output_file, strict_option
-from seamark.cli.output import terminal, warn_of_machine
+from seamark.cli.options import given_options, json_option, output_file, strict_option
+from seamark.cli.output import ended_by_signals, terminal, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
+from seamark.model.plurals import counted
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
+from seamark.report.numbers import number
+from seamark.stats.live_rate import LiveRate
+from seamark.storage.documents import replacing
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 OF_THE_API = ("stream", "model", "prompt_tokens", "output_tokens", "extra_body", "mix", "prompt_seed")
@@ -36,6 +40,9 @@ BASE = re.compile(r"v\d+(alpha|beta)?|openai")
 """The last part of the path before the endpoints of an OpenAI API."""
 IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 """Characters that are not quoted in the path or query of an address, besides letters, digits and '_.-'."""
+SHOW_EVERY_S = 0.5
+"""Least time between two changes of the progress line."""
+STOPPED = " of the load: there are no metrics, and no samples were kept."
 
 
 @click.command("load")
@@ -105,7 +112,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     address = _of_standing(address)
     url, api = _endpoint(address, arguments)
     slos = tuple(map(_slo, arguments["slos"]))
-    require_said_once(_given(), arguments["more"], None if api else OF_THE_API)
+    require_said_once(given_options(), arguments["more"], None if api else OF_THE_API)
     known = known_settings(arguments["pattern"], api=api)
     given = arguments["output"]
     output = None if given is None else output_file(given, "--output", "samples.parquet")
@@ -145,7 +152,7 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
         workers=(WorkerReport(carrier=arguments["carrier"]),),
     )
     unwritten: OSError | None = None
-    with ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
+    with ended_by_signals(STOPPED), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
         folder = TrialFolder(root=Path(name))
         try:
             with console.status("connecting") as line:
@@ -203,16 +210,6 @@ def _of_standing(address: str) -> str:
     name, _, path = address.removeprefix(PERSISTENT_PREFIX).partition("/")
     endpoint = persistent_endpoint(Path("results"), f"{PERSISTENT_PREFIX}{name}")
     return f"http://{in_url(endpoint.host or '')}:{next(iter(endpoint.ports.values()))}/{path}"
-
-
-def _given() -> dict[str, str]:
-    """Return the parameters that the command line sets, each with its option."""
-    context = click.get_current_context()
-    return {
-        str(each.name): each.opts[0]
-        for each in context.command.params
-        if context.get_parameter_source(str(each.name)) == ParameterSource.COMMANDLINE
-    }
 
 
 def _endpoint(address: str, arguments: Mapping[str, Any]) -> tuple[SplitResult, bool]:
@@ -324,3 +321,31 @@ def _slo(text: str) -> Slo:
     if not is_objective(metric):
         raise UserError(f"--slo {text}: no objective '{name}'.{did_you_mean(name, OBJECTIVES)}")
     return Slo(metric=metric, op=">=" if op == ">=" else "<=", limit=limit)
+
+
+class LiveLine:
+    """Shows the number of recorded requests and their rate on the progress line."""
+
+    def __init__(self, line: Any) -> None:
+        self._line = line
+        self._rate = LiveRate()
+        self._shown_at_s = time.monotonic()
+        self.text = ""
+
+    def __call__(self, recorded: Mapping[str, int]) -> None:
+        now_s = time.monotonic()
+        rate = self._rate.update(now_s, recorded)
+        live = "" if rate is None else f", {number(rate)}/s"
+        self.text = counted(sum(recorded.values()), "request") + live
+        if now_s - self._shown_at_s >= SHOW_EVERY_S:
+            self._shown_at_s = now_s
+            self._line.update(self.text)
+
+
+def write_output(samples: Path, output: Path) -> None:
+    """Write the samples atomically; into a pipe or device, as a stream."""
+    if output.exists() and not output.is_file():
+        shutil.copyfile(samples, output)
+        return
+    with replacing(output) as temporary:
+        shutil.copyfile(samples, temporary)

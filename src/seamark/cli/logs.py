@@ -57,7 +57,7 @@ def get(
     results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
     found = _sources(results, name)
     check_components(components, found)
-    chosen = LogFilter(components=components, since=moment("since", since), until=moment("until", until))
+    chosen = LogFilter(components=components, since=moment("--since", since), until=moment("--until", until))
     short = name.removeprefix("standing/")
     archive = output_file(
         output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(each.path for each in found)

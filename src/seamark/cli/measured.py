@@ -1,16 +1,14 @@
 """What `bench simulate --execution measure` and `bench baseline --simulate true` share: options, and the run."""
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import DURATION_FORMS, duration_s, option
-from seamark.cli.output import terminal, warn_of_machine
+from seamark.cli.options import duration_s, option
+from seamark.cli.output import ended_by_signals, terminal, warn_of_machine
 from seamark.errors import UserError
-from seamark.platform.process_tree import exit_on_signals
 from seamark.storage.redaction import redacted_text
 
 if TYPE_CHECKING:
@@ -66,38 +64,34 @@ def measured(
 
     if asked.servers is not None and asked.model_server is not None:
         raise UserError("--servers and --model-server: two places for the same models. Give one of them.")
-    limit_s = _span("--limit", asked.limit or LIMIT)
-    call_limit_s = _span("--call-limit", asked.call_limit or CALL_LIMIT)
+    limit_s = duration_s("--limit", asked.limit or LIMIT)
+    call_limit_s = duration_s("--call-limit", asked.call_limit or CALL_LIMIT)
     work = measured_work(
         inputs.system, inputs.requests, gpus=inputs.gpus or 0, arrivals=arrivals, cold_load=inputs.cold_load
     )
     called = _servers(asked.servers, asked.model_server or MODEL_SERVER, work.models, work.used)
     console = terminal(stderr=True)
-    try:
-        with (
-            exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT),
-            console.status("models are prepared") as line,
-            exclusive_run(Path.cwd(), lambda holder: line.update(f"waits for another load on this node: {holder}")),
-        ):
-            line.update("models are prepared")
-            return measured_simulation(
-                work,
-                policy,
-                called,
-                limit_s=limit_s,
-                call_limit_s=call_limit_s,
-                on_begin=warn_of_machine,
-                on_progress=lambda done, running: line.update(
-                    f"{done:,} of {work.work.nodes:,} nodes done, {running} running"
-                ),
-            )
-    except SystemExit:
-        click.echo("Stopped before the end: all servers that were started have ended, no log was written.", err=True)
-        raise
+    with (
+        ended_by_signals(": all servers that were started have ended, no log was written."),
+        console.status("models are prepared") as line,
+        exclusive_run(Path.cwd(), lambda holder: line.update(f"waits for another load on this node: {holder}")),
+    ):
+        line.update("models are prepared")
+        return measured_simulation(
+            work,
+            policy,
+            called,
+            limit_s=limit_s,
+            call_limit_s=call_limit_s,
+            on_begin=warn_of_machine,
+            on_progress=lambda done, running: line.update(
+                f"{done:,} of {work.work.nodes:,} nodes done, {running} running"
+            ),
+        )
 
 
-def tell_failures(run: "MeasuredSimulation") -> None:
-    """Print on standard error why executions failed, each reason once."""
+def tell_failures(run: "MeasuredSimulation") -> int:
+    """Print on standard error why executions failed, each reason once; return the exit code."""
     names = run.measured.work.name_of
     shown: set[str] = set()
     for execution, reason in sorted(run.reasons.items()):
@@ -106,6 +100,7 @@ def tell_failures(run: "MeasuredSimulation") -> None:
             request, node = names(int(run.measured.node[execution]))
             line = f"{request.id}/{node}: {run.measured.outcome[execution]}: {reason}"
             click.echo(redacted_text(line), err=True)
+    return 1 if run.failed else 0
 
 
 def _servers(file: Path | None, url: str, models: tuple[str, ...], used: tuple[str, ...]) -> "ModelServers":
@@ -119,10 +114,3 @@ def _servers(file: Path | None, url: str, models: tuple[str, ...], used: tuple[s
 
     found = read_model_servers(file, models, used)
     return SlotServers(served_models(Path.cwd(), found, file))
-
-
-def _span(option: str, text: str) -> float:
-    try:
-        return duration_s(text)
-    except (ValueError, OverflowError):
-        raise UserError(f"{option} {text}: not a duration. Give one as {DURATION_FORMS}.") from None

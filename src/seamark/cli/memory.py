@@ -13,6 +13,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 
 if TYPE_CHECKING:
+    from seamark.config.model_folder import ModelFolder
     from seamark.simulation.gpu_memory import MemoryEstimate, Refusal, ServerMemory
 
 
@@ -51,9 +52,7 @@ def command(asked: MemoryOptions, as_json: bool) -> None:
 
     Exit code 2 for a layout that does not fit, and for files that cannot be read.
     """
-    from seamark.config.model_folder import read_model_folder
     from seamark.simulation.gpu_memory import Layout, ServerMemory, estimate_memory, refusals
-    from seamark.simulation.model_architecture import UnsizedError
     from seamark.storage.codec import encode
 
     layout = Layout(
@@ -68,10 +67,7 @@ def command(asked: MemoryOptions, as_json: bool) -> None:
         max_model_len=asked.max_model_len,
         dtype=asked.dtype,
     )
-    try:
-        folder = read_model_folder(asked.model)
-    except UnsizedError as error:
-        raise UserError(f"{error}. Name the folder of a language model in the form of Hugging Face.") from None
+    folder = read_model(asked.model)
     found = refusals(folder.architecture, folder.weights, server, gpus=layout.gpus)
     if found:
         raise UserError(*(f"{asked.model}: {each.kind}: {each.why}. {_remedy(each)}." for each in found))
@@ -80,6 +76,17 @@ def command(asked: MemoryOptions, as_json: bool) -> None:
         print_json(architecture=encode(folder.architecture), memory=encode(memory), asked=encode(server))
     else:
         click.echo("\n".join(_table(folder.architecture.name, server, memory)))
+
+
+def read_model(folder: Path) -> "ModelFolder":
+    """Return the model of a folder. Raises UserError for one whose size is not known."""
+    from seamark.config.model_folder import read_model_folder
+    from seamark.simulation.model_architecture import UnsizedError
+
+    try:
+        return read_model_folder(folder)
+    except UnsizedError as error:
+        raise UserError(f"{error}. Name the folder of a language model in the form of Hugging Face.") from None
 
 
 def _gpu_gb(gpu: str) -> float:

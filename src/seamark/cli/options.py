@@ -15,6 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
+from click.core import ParameterSource
 
 from seamark.dispatch.claim_policies import FORMS
 from seamark.errors import Mistake, UserError
@@ -149,7 +150,8 @@ def scenario_among(words: str) -> Callable[[Command], Command]:
         @wraps(function)
         def command(**given: Any) -> Any:
             rest = given.pop(words)
-            if rest and _names_scenario(rest[0]) and (given["scenario"] is None or words == "named"):
+            word = rest[0] if rest and (given["scenario"] is None or words == "named") else "-"
+            if not word.startswith("-") and ("--" not in word or word.endswith((".yaml", ".yml"))):
                 if given["scenario"] is not None:
                     text = f"the scenario is given twice: {given['scenario']} and {rest[0]}. Give it once."
                     raise UserError(Mistake(code="written_twice", path="--config", text=text))
@@ -190,10 +192,6 @@ def names_argument(metavar: str, *, most: int = sys.maxsize, needed: str = "") -
     return add
 
 
-def _names_scenario(word: str) -> bool:
-    return not word.startswith("-") and ("--" not in word or word.endswith((".yaml", ".yml")))
-
-
 LANES = {
     "parallel": click.option("--parallel", type=int, metavar="N", help="Lanes: deployments at a time. Default: 1."),
     "gpus": click.option("--gpus", metavar="IDS", help="GPUs of the lanes: 0,1 or auto."),
@@ -215,6 +213,14 @@ def lane_options(function: Command) -> Command:
 def lane_words(lanes: Mapping[str, object]) -> list[str]:
     """Return given options of lanes as words of a command line."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items()]
+
+
+def given_options() -> dict[str, str]:
+    """Return the parameters that the command line sets, in its order, each with its option."""
+    context = click.get_current_context()
+    named = {str(parameter.name): parameter.opts[0] for parameter in context.command.params}
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    return {name: named[name] for name in given}
 
 
 def output_file(given: str | Path, option: str, example: str, *read: Path) -> Path:
@@ -259,18 +265,17 @@ def require_unread(path: Path, option: str, *read: Path) -> None:
                 raise UserError(f"{option} {path}: is {where}, and would be overwritten. Name another file.")
 
 
-def duration_s(text: str) -> float:
-    """Return a duration in seconds; a bare number is seconds. ValueError unless it is above 0."""
-    words = text.split(":")
-    if len(words) == 3 and all(word.isdigit() for word in words):
-        hours, minutes, seconds = map(int, words)
-        seconds_total = hours * 3600.0 + minutes * 60.0 + seconds
-    else:
-        match = DURATION.fullmatch(text)
-        seconds_total = float(match[1]) * SECONDS[match[2] or "s"] if match else 0.0
-    if seconds_total <= 0:
-        raise ValueError(f"{text}: not a duration. Give one as {DURATION_FORMS}.")
-    return seconds_total
+def duration_s(option: str, text: str) -> float:
+    """Return the seconds of an option; a bare number is seconds. Raises UserError unless they are above 0."""
+    words, seconds = text.split(":"), 0.0
+    with suppress(ValueError, OverflowError):
+        if len(words) == 3 and all(word.isdigit() for word in words):
+            seconds = sum(int(word) * unit_s for word, unit_s in zip(words, (3600.0, 60.0, 1.0), strict=True))
+        elif match := DURATION.fullmatch(text):
+            seconds = float(match[1]) * SECONDS[match[2] or "s"]
+    if seconds <= 0:
+        raise UserError(f"{option} {text}: not a duration. Give one as {DURATION_FORMS}.")
+    return seconds
 
 
 def moment(option: str, text: str | None) -> datetime | None:
@@ -278,13 +283,10 @@ def moment(option: str, text: str | None) -> datetime | None:
     Raises UserError."""
     if text is None:
         return None
-    try:
+    with suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return datetime.now(UTC) - timedelta(seconds=duration_s(text))
-    except (ValueError, OverflowError):
-        raise UserError(
-            f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {DURATION_FORMS}."
-        ) from None
+    with suppress(UserError, OverflowError):
+        return datetime.now(UTC) - timedelta(seconds=duration_s(option, text))
+    raise UserError(
+        f"{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {DURATION_FORMS}."
+    )

@@ -4,6 +4,7 @@ import codecs
 import json
 import locale
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +47,19 @@ def said_beside() -> Iterator[Callable[[str], None]]:
         yield say
 
 
+@contextmanager
+def ended_by_signals(said: str) -> Iterator[None]:
+    """Exit on SIGTERM, SIGHUP and SIGINT, after what was started is ended and removed, and say so."""
+    from seamark.platform.process_tree import exit_on_signals
+
+    try:
+        with exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            yield
+    except SystemExit:
+        click.echo(f"Stopped before the end{said}", err=True)
+        raise
+
+
 def warn_of_machine(
     *, several_machines: bool = False, results: Path | None = None, own: int | None = None, quiet: bool = False
 ) -> float | None:
@@ -58,6 +72,11 @@ def warn_of_machine(
         if not quiet:
             click.echo(line, err=True)
     return state.others_ratio
+
+
+def shown(path: Path, root: Path) -> Path:
+    """Return a path as a user in the study's folder names it."""
+    return path.relative_to(root) if path.is_relative_to(root) else path
 
 
 NEAREST = {

@@ -1,19 +1,12 @@
 """bench report: writes a scenario's report from its summary. What a terminal shows of it after other verbs."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 from rich.console import Console
 
 from seamark.cli.options import StudyOptions, scenario_option
-from seamark.cli.output import said_beside
+from seamark.cli.output import said_beside, shown
 from seamark.errors import UserError
 from seamark.planning.study import Study
-
-if TYPE_CHECKING:
-    from seamark.model.results.prediction_score import PredictionScore
-    from seamark.storage.paths import ScenarioFolder
 
 
 @click.command("report")
@@ -62,8 +55,12 @@ def show_summary(study: Study, console: Console) -> None:
     folder = study.folder(study.scenario.name)
     page = study.reports / study.scenario.name / "index.html"
     if folder.summary.exists():
-        summary = read(folder.summary, Summary)
-        headline = headline_of(study.plan, summary, _score(study, folder))
+        summary, score = read(folder.summary, Summary), None
+        if study.plan.prediction is not None:  # what derives figures takes longer to import than a table to print
+            from seamark.analysis.comparison.predicted import score_of
+
+            score = score_of(study.plan, folder)
+        headline = headline_of(study.plan, summary, score)
         console.print(headline.answer, style="bold", soft_wrap=True, markup=False, highlight=False)
         console.print(headline.certainty, soft_wrap=True, markup=False, highlight=False)
         console.print(summary_table(summary))
@@ -71,16 +68,3 @@ def show_summary(study: Study, console: Console) -> None:
             console.print(line, soft_wrap=True, markup=False, highlight=False)
     if page.exists():
         console.print(f"Report: {shown(page, study.root)}", soft_wrap=True, markup=False)
-
-
-def _score(study: Study, folder: "ScenarioFolder") -> "PredictionScore | None":
-    if study.plan.prediction is None:  # what derives figures takes longer to import than a table to print
-        return None
-    from seamark.analysis.comparison.predicted import score_of
-
-    return score_of(study.plan, folder)
-
-
-def shown(path: Path, root: Path) -> Path:
-    """Return a path as a user in the study's folder names it."""
-    return path.relative_to(root) if path.is_relative_to(root) else path

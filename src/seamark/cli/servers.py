@@ -120,12 +120,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
 @click.argument("server", metavar="ID")
 @site_option
 @json_option
-@click.option(
-    "--timeout",
-    type=Number(min=0, min_open=True),
-    default=10.0,
-    help="Longest wait, in seconds.",
-)
+@click.option("--timeout", type=Number(min=0, min_open=True), default=10.0, help="Longest wait, in seconds.")
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     """Probe a server as its recipe defines (HTTP 2xx or a TCP connection) and print its address.
 
@@ -196,15 +191,11 @@ def start(
     from seamark.services.persistent.request import new_instance, service_named, settings_from
 
     root = Path.cwd()
-    try:
-        time_s = duration_s(time)
-    except ValueError as mistake:
-        raise UserError(f"--time {mistake}") from None
     request = Request(
         service=service,
         site=site,
         settings=settings_from(settings, service_named(root, service)),
-        time_s=time_s,
+        time_s=duration_s("--time", time),
         **asked,
     )
     machine = site_of(root, site)

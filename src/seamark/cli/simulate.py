@@ -138,8 +138,7 @@ def _measure(asked: SimulateOptions, measure: MeasureOptions, policy: str, path:
     click.echo("\n".join([*run.lines, *block]))  # first: a disk that is full costs the log, not the figures
     write_rows(path, run.log, "executions")
     click.echo(written)
-    tell_failures(run)
-    return 1 if run.failed else 0
+    return tell_failures(run)
 
 
 def _machine(asked: SimulateOptions) -> "Machine":

@@ -19,13 +19,10 @@ from seamark.cli.options import (
     scenario_option,
 )
 from seamark.cli.output import print_json
-from seamark.cli.submit import require_what_it_needs
+from seamark.cli.submit import require_runnable, require_what_it_needs
 from seamark.errors import SiteError, UserError
-from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
-from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import require_no_conflicts
-from seamark.workflow.lanes import require_lanes
 from seamark.workflow.snakemake_cli import release, runs_in
 
 SOON_S = 30.0
@@ -48,12 +45,7 @@ def command(where: StudyOptions, as_json: bool, measure_anew: bool) -> int:
       bench start quickstart
     """
     study = where.open()
-    require_paths(study)
-    require_lanes(study)
-    study.require_environments()
-    study.require_drivers()
-    study.require_no_dataset()
-    require_gpu_memory(study)
+    require_runnable(study)
     require_what_it_needs(study)
     if not measure_anew:
         require_no_conflicts(study)
@@ -90,15 +82,12 @@ def _detached(study: Study, log: Path, options: Sequence[str]) -> "subprocess.Po
 
 
 def _begun(run: "subprocess.Popen[bytes]", root: Path) -> int | None:
-    """Wait until Snakemake runs or the run has ended; return the exit code, None while it continues."""
+    """Wait until Snakemake runs as a child of this run, and not of a concurrent one, or the run has ended; return the
+    exit code, None while it continues."""
     limit_s = time.monotonic() + SOON_S
-    while time.monotonic() < limit_s and run.poll() is None and not _ours(run, root):
+    while time.monotonic() < limit_s and run.poll() is None:
+        with suppress(psutil.Error):
+            if any(process.ppid() == run.pid for process in runs_in(root)):
+                break
         time.sleep(0.1)
     return run.poll()
-
-
-def _ours(run: "subprocess.Popen[bytes]", root: Path) -> bool:
-    """Return whether Snakemake runs in the study as a child of this run, and not of a concurrent one."""
-    with suppress(psutil.Error):
-        return any(process.ppid() == run.pid for process in runs_in(root))
-    return False

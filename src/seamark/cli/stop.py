@@ -1,18 +1,15 @@
 """bench stop: ends a run with its servers and jobs."""
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seamark.cli.options import StudyOptions, scenario_option
 from seamark.errors import SiteError
-from seamark.planning.study import Study, require_study
+from seamark.planning.study import require_study
 from seamark.workflow.run_end import end_run
 from seamark.workflow.snakemake_cli import require_our_run, runs_in
-
-if TYPE_CHECKING:
-    from seamark.dispatch.job import Job
 
 
 @click.command("stop")
@@ -29,12 +26,15 @@ def command(where: StudyOptions, every: bool) -> int:
       bench stop --all --site meluxina
     """
     from seamark.services.persistent.instance import instances
+    from seamark.workflow.run_inventory import unfinished_jobs
 
     require_study(Path.cwd())
     study = where.open_any()
     require_our_run(study.root)
     running = runs_in(Path.cwd())
-    batch = _jobs(study)
+    batch = []
+    with suppress(SiteError):  # the batch system does not answer, which ending the jobs reports
+        batch = unfinished_jobs(study)
     left = end_run(study, running)
     jobs = f", {len(batch)} batch job(s)" if batch else ""
     click.echo(f"Stopped {len(running)} run(s){jobs} and their servers. `bench submit` resumes.")
@@ -51,13 +51,3 @@ def command(where: StudyOptions, every: bool) -> int:
             f"Still running: persistent server {names}. `bench stop --all` or `bench servers stop ID` ends them."
         )
     return 1 if stay else 0
-
-
-def _jobs(study: "Study") -> "list[Job]":
-    """Return the study's batch jobs; none when the batch system does not answer, which ending them reports."""
-    from seamark.workflow.run_inventory import unfinished_jobs
-
-    try:
-        return unfinished_jobs(study)
-    except SiteError:
-        return []

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import psutil
@@ -26,8 +25,8 @@ from seamark.cli.options import (
     scenario_among,
     strict_option,
 )
-from seamark.cli.output import LINE_S, terminal, warn_of_machine
-from seamark.cli.report import show_summary, shown
+from seamark.cli.output import LINE_S, shown, terminal, warn_of_machine
+from seamark.cli.report import show_summary
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.failure_categories import INTERRUPTED
@@ -50,9 +49,6 @@ from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
 from seamark.workflow.run_log import broken_jobs
 from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
-
-if TYPE_CHECKING:
-    from seamark.analysis.gate import Gate
 
 NEARLY_FULL_BYTES = 1 << 16
 LOCKED = "LockException"
@@ -92,14 +88,7 @@ def command(
     if strict and dry_run:
         raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
     study = where.open()
-    require_paths(study)
-    require_lanes(study)
-    study.require_nodes()
-    study.require_environments()
-    study.require_drivers()
-    study.require_no_dataset()
-    require_room(study)
-    notes = (*map(str, missing_here(study)), *require_gpu_memory(study).notes)
+    notes = require_runnable(study)
     if dry_run and measure_anew and (found := conflicts(study)):
         for each in found:
             click.echo(f"{each.text()} They would be set aside and measured again.")
@@ -125,6 +114,19 @@ def command(
 def _put_aside(study: Study) -> None:
     if names := put_conflicts_aside(study):
         click.echo(f"{counted(len(names), 'trial')} measured before: moved into `attempts` of each.", err=True)
+
+
+def require_runnable(study: Study) -> tuple[str, ...]:
+    """Raise UserError for a plan that can't be run on its site; return notes on what is missing here."""
+    require_paths(study)
+    require_lanes(study)
+    study.require_nodes()
+    study.require_environments()
+    study.require_drivers()
+    study.require_no_dataset()
+    if why := dispatcher_of(study.site).misfit(study.plan, study.site):
+        raise UserError(why)
+    return (*map(str, missing_here(study)), *require_gpu_memory(study).notes)
 
 
 def require_what_it_needs(study: Study) -> None:
@@ -153,12 +155,6 @@ def _plan_notes(study: Study) -> tuple[str, ...]:
 def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"Note: {note}", err=True)
-
-
-def require_room(study: Study) -> None:
-    """Raise UserError when the site can never start a job of the scenario."""
-    if why := dispatcher_of(study.site).misfit(study.plan, study.site):
-        raise UserError(why)
 
 
 def submit(
@@ -191,7 +187,12 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
     code = _run(study, console, log, extra)
     after = progress_of(study)
     _notify(study, "end", after, log)
-    gate = _gate(study, after) if strict and code == 0 else None
+    gate, unmeasured = None, len(after.states) - after.count("ok") - len(after.failed)
+    if strict and code == 0:
+        from seamark.analysis.gate import gate_of_summary
+        from seamark.analysis.summary import summarise
+
+        gate = gate_of_summary(summarise(study.plan, study.folder(study.scenario.name)), unmeasured)
     if as_json:
         judged = {} if gate is None else {"gate": {"passed": gate.passed, "reasons": gate.reasons}}
         click.echo(json.dumps({**after.document(), **judged}, indent=1))
@@ -207,7 +208,7 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
         console.print(_retry_command(study), markup=False, highlight=False, soft_wrap=True)
     if code != 0:
         raise SiteError(*_causes(study, log, after))
-    if not extra and after.count("ok") + len(after.failed) < len(after.states):
+    if unmeasured and not extra:
         raise SiteError(_kept(after))
     return 1 if after.failed or (gate is not None and not gate.passed) else 0
 
@@ -217,15 +218,6 @@ def _retry_command(study: Study) -> str:
     site = [] if study.site_name == (study.scenario.site or "local") else ["--site", study.site_name]
     lanes = lane_words(json.loads(study.lanes)) if study.lanes else []
     return shlex.join(["bench", "retry", "-c", str(study.scenario_path), *site, *lanes])
-
-
-def _gate(study: Study, after: Progress) -> "Gate":
-    """Return the gate of a scenario whose run has ended, by its summary."""
-    from seamark.analysis.gate import gate_of_summary
-    from seamark.analysis.summary import summarise
-
-    unmeasured = len(after.states) - after.count("ok") - len(after.failed)
-    return gate_of_summary(summarise(study.plan, study.folder(study.scenario.name)), unmeasured)
 
 
 def take_over(study: Study) -> None:
@@ -301,7 +293,8 @@ def _follow(
                 notified = True
                 _notify(study, "failure", now, log)
             if now.done > done and (done == before.done or now.done * 10 // len(now.states) > tenths):
-                tenths, left = now.done * 10 // len(now.states), _left(study, now)
+                tenths, known = now.done * 10 // len(now.states), time_left(study, now)
+                left = "" if known is None else f"; {known.text(hours=False)}"
                 say("done", f"{now.done} of {counted(len(now.states), 'trial')} done{left}")
             done = max(done, now.done)
             shown = max(shown, now.done + now.part)  # a trial that ends may be in no file for a moment
@@ -309,16 +302,11 @@ def _follow(
             if beside is None and done == len(now.states):
                 beside = _drawn(study, began_s)
             say("waiting", now.waiting)
-            say("probe", _searching(now))
+            probes = (state for state in now.states if state.state == "running" and state.detail)
+            say("probe", next((f"{state.trial}: {state.detail}" for state in probes), None))
             say("beside", beside)
             bar.update(task, completed=shown, now=(beside or _now(now, len(study.plan.trials))) + left)
             _wait(process, look_s, signals)
-
-
-def _left(study: Study, now: Progress) -> str:
-    """Return the time that is left, by what this run has measured; "" when no trial is."""
-    left = time_left(study, now)
-    return "" if left is None else f"; {left.text(hours=False)}"
 
 
 def _drawn(study: Study, since_unix_s: float) -> str | None:
@@ -347,12 +335,6 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignal
 def _notify(study: Study, event: NotifyEvent, now: Progress, log: Path) -> None:
     if why := notify(study.scenario.notify, event, now, log):
         click.echo(why, err=True)
-
-
-def _searching(now: Progress) -> str | None:
-    """Return the present probe of a running search; None without one."""
-    running = (state for state in now.states if state.state == "running" and state.detail)
-    return next((f"{state.trial}: {state.detail}" for state in running), None)
 
 
 def _now(now: Progress, planned: int) -> str:
