@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from seamark.cli.options import (
-    Command,
     Number,
     StudyOptions,
     json_option,
     output_file,
+    output_option,
     require_unread,
     scenario_among,
     scenario_option,
@@ -17,12 +17,6 @@ from seamark.cli.options import (
 from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
-
-
-def output_option(name: str, text: str | None = None, *, required: bool = False, **kind: bool) -> Command:
-    """Return a decorator that adds -o for a file or a folder; `kind` are settings of `click.Path`."""
-    path = click.Path(path_type=Path, **kind)
-    return click.option("-o", "--output", name, metavar=name.upper(), type=path, required=required, help=text)
 
 
 @click.group("export")

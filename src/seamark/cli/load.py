@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -22,7 +23,7 @@ from seamark.cli.load_settings import (
     require_said_once,
     settings_from,
 )
-from seamark.cli.options import given_options, json_option, output_file, strict_option
+from seamark.cli.options import given_options, json_option, option, options, output_file, strict_option
 from seamark.cli.output import ended_by_signals, terminal, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
@@ -45,39 +46,44 @@ SHOW_EVERY_S = 0.5
 STOPPED = " of the load: there are no metrics, and no samples were kept."
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """What is sent and from where, beside the settings of the load."""
+
+    carrier: str = option(default="local", help="Launcher of the workers: local, srun, dask or spark.")
+    carrier_address: str | None = option(
+        help="Cluster of the launcher: tcp://HOST:8786, spark://HOST:7077 or local[4]."
+    )
+    carrier_python: Path | None = option(help="Python interpreter with Dask or Spark.")
+    method: str | None = option(help="HTTP method. Default: GET, or POST with --body.")
+    body: str | None = option(type=click.Path(), help="File with the body of every request.")
+    header: tuple[str, ...] = option(
+        metavar="NAME:VALUE", help="Header of every request; a value may be env:NAME or file:PATH."
+    )
+    insecure: bool = option(help="https: skip certificate verification.")
+    cacert: str | None = option(type=click.Path(), help="https: PEM file of the certificate authority.")
+    stream: bool = option(
+        "--stream/--no-stream", default=True, show_default=False, help="OpenAI API: streamed replies, or whole ones."
+    )
+    model: str | None = option(help="OpenAI API: model. Default: the first in the server's list.")
+    prompt_tokens: int = option(default=128, help="OpenAI API: length of a prompt.")
+    output_tokens: int = option(default=128, help="OpenAI API: length of a reply.")
+    extra_body: str | None = option(metavar="JSON", help="OpenAI API: changed fields of every request.")
+    mix: str | None = option(help="OpenAI API: classes, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
+    more: tuple[str, ...] = option("--set", metavar="NAME=VALUE", help="Any other setting.")
+    slo: tuple[str, ...] = option(metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
+    seed: int | None = option(help="Seed of arrivals and bodies. Default: 1, and new prompts each time.")
+    prompt_seed: int | None = option(help="OpenAI API: seed of the prompts.")
+    output: str | None = option(type=click.Path(), help="Parquet file for the raw samples.")
+
+
 @click.command("load")
 @click.argument("address")
 @load_options
-@click.option("--carrier", default="local", help="Launcher of the workers: local, srun, dask or spark.")
-@click.option("--carrier-address", help="Cluster of the launcher: tcp://HOST:8786, spark://HOST:7077 or local[4].")
-@click.option("--carrier-python", type=click.Path(path_type=Path), help="Python interpreter with Dask or Spark.")
-@click.option("--method", help="HTTP method. Default: GET, or POST with --body.")
-@click.option("--body", type=click.Path(), help="File with the body of every request.")
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME:VALUE",
-    help="Header of every request; a value may be env:NAME or file:PATH.",
-)
-@click.option("--insecure", is_flag=True, help="https: skip certificate verification.")
-@click.option("--cacert", type=click.Path(), help="https: PEM file of the certificate authority.")
-@click.option(
-    "--stream/--no-stream", default=True, show_default=False, help="OpenAI API: streamed replies, or whole ones."
-)
-@click.option("--model", help="OpenAI API: model. Default: the first in the server's list.")
-@click.option("--prompt-tokens", type=int, default=128, help="OpenAI API: length of a prompt.")
-@click.option("--output-tokens", type=int, default=128, help="OpenAI API: length of a reply.")
-@click.option("--extra-body", metavar="JSON", help="OpenAI API: changed fields of every request.")
-@click.option("--mix", help="OpenAI API: classes, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
-@click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting.")
-@click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
-@click.option("--seed", type=int, help="Seed of arrivals and bodies. Default: 1, and new prompts each time.")
-@click.option("--prompt-seed", type=int, help="OpenAI API: seed of the prompts.")
-@click.option("--output", type=click.Path(), help="Parquet file for the raw samples.")
+@options(LoadOptions)
 @strict_option
 @json_option
-def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
+def command(address: str, asked: LoadOptions, as_json: bool, strict: bool, **given: Any) -> int:
     """Load one address and print the metrics: the engine of a trial, without a scenario.
 
     \b
@@ -110,24 +116,23 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     from seamark.trials.quick_load import Address, first_request, run_quick_load, statuses_of
 
     address = _of_standing(address)
-    url, api = _endpoint(address, arguments)
-    slos = tuple(map(_slo, arguments["slos"]))
-    require_said_once(given_options(), arguments["more"], None if api else OF_THE_API)
-    known = known_settings(arguments["pattern"], api=api)
-    given = arguments["output"]
-    output = None if given is None else output_file(given, "--output", "samples.parquet")
-    settings = load_settings(arguments, known)
-    secure = _secure(url, arguments)
+    url, api = _endpoint(address, asked)
+    slos = tuple(map(_slo, asked.slo))
+    require_said_once(given_options(), asked.more, None if api else OF_THE_API)
+    known = known_settings(given["pattern"], api=api)
+    output = None if asked.output is None else output_file(asked.output, "--output", "samples.parquet")
+    settings = load_settings(given, asked.mix, asked.more, known)
+    secure = _secure(url, asked)
     tls = tls_context(secure)
-    launcher = launcher_of(arguments["carrier"], arguments["carrier_address"], arguments["carrier_python"])
-    asks = _prompts(url, arguments, known) if api else _request(url, arguments)
-    here = arguments["carrier"] == "local"
+    launcher = launcher_of(asked.carrier, asked.carrier_address, asked.carrier_python)
+    asks = _prompts(url, asked, known) if api else _request(url, asked)
+    here = asked.carrier == "local"
     if api and asks["model"] is None:
         from seamark.drivers.openai.driver import first_model
 
         if here:
-            look(url, tls, arguments["timeout_s"])
-        asks["model"] = first_model(url, asks, tls, arguments["timeout_s"])
+            look(url, tls, given["timeout_s"])
+        asks["model"] = first_model(url, asks, tls, given["timeout_s"])
     target = Address(
         driver="seamark.drivers.openai:OpenAi" if api else "seamark.drivers.http:Http",
         settings={**asks, **secure},
@@ -135,21 +140,21 @@ def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
         port=port_of(url),
         service="openai" if api else "http",
     )
-    seed = 1 if arguments["seed"] is None else arguments["seed"]
-    prompt_seed = arguments["seed"] if arguments["prompt_seed"] is None else arguments["prompt_seed"]
+    seed = 1 if asked.seed is None else asked.seed
+    prompt_seed = asked.seed if asked.prompt_seed is None else asked.prompt_seed
     if api and prompt_seed is None:  # those of the load before would be in the server's prefix cache
         prompt_seed = secrets.randbelow(1_000_000_000) + 1
         click.echo(f"Prompts of seed {prompt_seed}: --prompt-seed {prompt_seed} sends them again.", err=True)
     request, others = first_request(target, seed if prompt_seed is None else prompt_seed), None
     if here:
-        look(url, tls, arguments["timeout_s"])
+        look(url, tls, given["timeout_s"])
         others = warn_of_machine(own=listener(target.host, [target.port]), quiet=as_json)
     console = terminal(stderr=True)
     client = LoadRecord(
         status="ok",
         node=node(),
-        client=ClientRecord(workers="wire", processes=arguments["shards"]),
-        workers=(WorkerReport(carrier=arguments["carrier"]),),
+        client=ClientRecord(workers="wire", processes=given["shards"]),
+        workers=(WorkerReport(carrier=asked.carrier),),
     )
     unwritten: OSError | None = None
     with ended_by_signals(STOPPED), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
@@ -212,12 +217,12 @@ def _of_standing(address: str) -> str:
     return f"http://{in_url(endpoint.host or '')}:{next(iter(endpoint.ports.values()))}/{path}"
 
 
-def _endpoint(address: str, arguments: Mapping[str, Any]) -> tuple[SplitResult, bool]:
+def _endpoint(address: str, asked: LoadOptions) -> tuple[SplitResult, bool]:
     """Return the URL of an address, and whether it is an endpoint of the OpenAI API. Raises UserError for the base of
     one, whose own page is no service."""
     url = _url(address)
     path = url.path.rstrip("/")
-    if arguments["body"] is not None or arguments["method"] is not None:
+    if asked.body is not None or asked.method is not None:
         return url, False
     if BASE.fullmatch(path.rpartition("/")[2]):
         base = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{path}"
@@ -242,34 +247,34 @@ def _url(address: str) -> SplitResult:
     return url._replace(path=path, query=query)
 
 
-def _secure(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
+def _secure(url: SplitResult, asked: LoadOptions) -> dict[str, Value]:
     if url.scheme == "http":
         for name in ("insecure", "cacert"):
-            if arguments[name]:
+            if getattr(asked, name):
                 raise UserError(f"--{name}: http://{url.netloc} has no certificate. Use https, or leave it out.")
         return {}
-    if arguments["insecure"] and arguments["cacert"]:
+    if asked.insecure and asked.cacert:
         raise UserError("--insecure, --cacert: one skips verification, the other verifies. Use one of them.")
-    ca_file = arguments["cacert"] and str(Path(arguments["cacert"]).resolve())
-    return {"tls": "unverified" if arguments["insecure"] else "verified", "tls_ca_file": ca_file}
+    ca_file = asked.cacert and str(Path(asked.cacert).resolve())
+    return {"tls": "unverified" if asked.insecure else "verified", "tls_ca_file": ca_file}
 
 
-def _prompts(url: SplitResult, arguments: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
+def _prompts(url: SplitResult, asked: LoadOptions, known: Mapping[str, Setting]) -> dict[str, Value]:
     chat = url.path.endswith("/chat/completions")
     base = url.path.removesuffix("/chat/completions" if chat else "/completions")
     for name in ("prompt_tokens", "output_tokens"):
-        if arguments[name] <= 0:
-            raise UserError(f"--{name.replace('_', '-')} {arguments[name]}: it must be greater than 0.")
+        if (value := getattr(asked, name)) <= 0:
+            raise UserError(f"--{name.replace('_', '-')} {value}: it must be greater than 0.")
     settings: dict[str, Value] = {
         "endpoint": "chat" if chat else "completions",
         "base_path": f"{base or '/'}?{url.query}" if url.query else base or "/",
-        "headers": _headers(url, arguments["headers"]),
-        "extra_body": arguments["extra_body"],
-        "stream": arguments["stream"],
-        "model": arguments["model"],
-        "prompt_len": arguments["prompt_tokens"],
-        "gen_tokens": arguments["output_tokens"],
-        **settings_from(arguments["more"], known),
+        "headers": _headers(url, asked.header),
+        "extra_body": asked.extra_body,
+        "stream": asked.stream,
+        "model": asked.model,
+        "prompt_len": asked.prompt_tokens,
+        "gen_tokens": asked.output_tokens,
+        **settings_from(asked.more, known),
     }
     require_fit(settings, known)
     return settings
@@ -294,19 +299,19 @@ def _headers(url: SplitResult, written: Iterable[str]) -> str:
     return json.dumps(headers)
 
 
-def _request(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
+def _request(url: SplitResult, asked: LoadOptions) -> dict[str, Value]:
     from seamark.drivers.http import TOKEN
 
-    body = arguments["body"]
+    body = asked.body
     if body is not None and not Path(body).is_file():
         raise UserError(f"--body {body}: no such file.")
-    method = (arguments["method"] or ("GET" if body is None else "POST")).upper()
+    method = (asked.method or ("GET" if body is None else "POST")).upper()
     if not TOKEN.fullmatch(method):
         raise UserError(f"--method {method!r}: not a method. Give one word, such as PUT.")
     return {
         "url": url.geturl(),
         "method": method,
-        "headers": _headers(url, arguments["headers"]),
+        "headers": _headers(url, asked.header),
         "body_file": body and str(Path(body).resolve()),
     }
 

@@ -87,11 +87,13 @@ def known_settings(pattern: str, *, api: bool) -> dict[str, Setting]:
     return {**(_of_openai() if api else {}), **{setting.name: setting for setting in (*LOAD_SETTINGS, *own)}}
 
 
-def load_settings(arguments: Mapping[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
+def load_settings(
+    asked: Mapping[str, Any], mix: str | None, more: Iterable[str], known: Mapping[str, Setting]
+) -> dict[str, Value]:
     """Return the settings that differ from a load's defaults. Raises UserError for what cannot be."""
-    given = {name: arguments[name] for name in LOAD_OPTIONS} | {"mix": arguments["mix"] and _mix(arguments["mix"])}
+    given = {name: asked[name] for name in LOAD_OPTIONS} | {"mix": mix and _mix(mix)}
     settings = {name: value for name, value in given.items() if value != getattr(LoadProfile, name, None)}
-    settings |= settings_from(arguments["more"], known)
+    settings |= settings_from(more, known)
     require_fit(settings, known)
     for name, kept in (("keep_replies", "replies"), ("keep_events", "events")):
         if settings.get(name):

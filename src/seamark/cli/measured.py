@@ -59,8 +59,12 @@ def measured(
 
     A signal ends all servers that were started, and exits.
     """
+    from seamark.config.model_servers import read_model_servers
     from seamark.trials.load_lock import exclusive_run
     from seamark.trials.simulation.measured.measured_run import measured_simulation, measured_work
+    from seamark.trials.simulation.measured.served_models import served_models
+    from seamark.trials.simulation.measured.slot_servers import SlotServers
+    from seamark.trials.simulation.measured.standalone import StandaloneServers
 
     if asked.servers is not None and asked.model_server is not None:
         raise UserError("--servers and --model-server: two places for the same models. Give one of them.")
@@ -69,7 +73,11 @@ def measured(
     work = measured_work(
         inputs.system, inputs.requests, gpus=inputs.gpus or 0, arrivals=arrivals, cold_load=inputs.cold_load
     )
-    called = _servers(asked.servers, asked.model_server or MODEL_SERVER, work.models, work.used)
+    if asked.servers is None:
+        called: ModelServers = StandaloneServers(asked.model_server or MODEL_SERVER)
+    else:
+        found = read_model_servers(asked.servers, work.models, work.used)
+        called = SlotServers(served_models(Path.cwd(), found, asked.servers))
     console = terminal(stderr=True)
     with (
         ended_by_signals(": all servers that were started have ended, no log was written."),
@@ -101,16 +109,3 @@ def tell_failures(run: "MeasuredSimulation") -> int:
             line = f"{request.id}/{node}: {run.measured.outcome[execution]}: {reason}"
             click.echo(redacted_text(line), err=True)
     return 1 if run.failed else 0
-
-
-def _servers(file: Path | None, url: str, models: tuple[str, ...], used: tuple[str, ...]) -> "ModelServers":
-    if file is None:
-        from seamark.trials.simulation.measured.standalone import StandaloneServers
-
-        return StandaloneServers(url)
-    from seamark.config.model_servers import read_model_servers
-    from seamark.trials.simulation.measured.served_models import served_models
-    from seamark.trials.simulation.measured.slot_servers import SlotServers
-
-    found = read_model_servers(file, models, used)
-    return SlotServers(served_models(Path.cwd(), found, file))

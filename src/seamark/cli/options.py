@@ -223,6 +223,12 @@ def given_options() -> dict[str, str]:
     return {name: named[name] for name in given}
 
 
+def output_option(name: str, text: str | None = None, *, required: bool = False, **kind: bool) -> Command:
+    """Return a decorator that adds -o for a file or a folder; `kind` are settings of `click.Path`."""
+    path = click.Path(path_type=Path, **kind)
+    return click.option("-o", "--output", name, metavar=name.upper(), type=path, required=required, help=text)
+
+
 def output_file(given: str | Path, option: str, example: str, *read: Path) -> Path:
     """Return the path of a file that a command writes. Raises UserError where none can be written, and as
     `require_unread`."""

@@ -1,6 +1,5 @@
 """bench status: progress of a scenario, once or live."""
 
-import json
 import time
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.options import StudyOptions, json_option, scenario_option
-from seamark.cli.output import terminal
+from seamark.cli.output import print_json, terminal
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
@@ -42,7 +41,7 @@ def command(where: StudyOptions, as_json: bool, watch: bool) -> int:
         parts = [vars(each) for each in components(study)]
         left = time_left(study, now)
         more = {"conflicts": encode(conflicts(study)), "left": None if left is None else vars(left)}
-        click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts, **more}, indent=1))
+        print_json(**now.document(), deployments=servers, components=parts, **more)
         return 1 if now.failed else 0
     console = terminal()
     if not watch:

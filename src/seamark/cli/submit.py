@@ -25,7 +25,7 @@ from seamark.cli.options import (
     scenario_among,
     strict_option,
 )
-from seamark.cli.output import LINE_S, shown, terminal, warn_of_machine
+from seamark.cli.output import LINE_S, print_json, shown, terminal, warn_of_machine
 from seamark.cli.report import show_summary
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
@@ -195,7 +195,7 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
         gate = gate_of_summary(summarise(study.plan, study.folder(study.scenario.name)), unmeasured)
     if as_json:
         judged = {} if gate is None else {"gate": {"passed": gate.passed, "reasons": gate.reasons}}
-        click.echo(json.dumps({**after.document(), **judged}, indent=1))
+        print_json(**after.document(), **judged)
     else:
         show_summary(study, console)
     if gate is not None:

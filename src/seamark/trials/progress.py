@@ -72,9 +72,8 @@ class Progress:
         return sum(state.part for state in self.states)
 
     def document(self) -> Mapping[str, object]:
-        """Return the document of `bench status --json`."""
+        """Return what `bench status --json` and `bench submit --json` print of it."""
         return {
-            "schema_version": 1,
             "scenario": self.scenario,
             "trials": len(self.states),
             "ok": self.count("ok"),
