@@ -93,6 +93,15 @@ def test_libraries_of_the_report_are_imported_by_the_report_alone(code):
 
 
 @pytest.mark.slow
+def test_help_imports_no_verb_and_nothing_that_reads_a_study():
+    parts = "('seamark.cli.options', 'seamark.config', 'seamark.planning', 'numpy', 'rich', 'yaml')"
+    found = f"sys.exit(' '.join(sorted(name for name in sys.modules if name.startswith({parts}))) or None)"
+    code = f"import sys; from seamark.cli.main import cli; cli(['--help'], standalone_mode=False); {found}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR01")
 def test_what_starts_a_run_imports_neither_what_derives_figures_nor_what_sends_loads():
     parts = "('seamark.analysis.metrics', 'seamark.drivers', 'seamark.load.workers', 'pandas', 'pyarrow')"
