@@ -155,6 +155,8 @@ def test_a_trial_without_a_readable_histogram_is_in_every_figure_but_pooled_time
     assert treatment["throughput"]["min"] == approx(100, rel=0.001)
     assert treatment["trial_verdicts"][2] == "SUSPECT"
     assert ("damaged_file", 1) in [(reason["code"], reason["count"]) for reason in treatment["reasons"]]
+    rows = list(csv.DictReader((folder.root / "summary.csv").open()))
+    assert ["damaged_file" in row["reasons"].split() for row in rows] == [False, False, True]
 
 
 @pytest.mark.covers("E-NFR04", "E-CLI05")

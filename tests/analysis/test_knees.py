@@ -4,10 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from samples import a_metrics, a_trial
+from samples import a_metrics, a_trial, a_view
 
 from seamark.analysis.summary.knees import knees, point_of
-from seamark.analysis.summary.trial_result import TrialResult
 from seamark.model.results.summary import Knee
 from seamark.model.results.times import BoundedDistribution
 from seamark.storage.codec import decode, encode
@@ -19,7 +18,7 @@ def outcome(repetition, rate, mean_ms, saturated=False, ok=True, **settings):
     trial = replace(a_trial(settings), repetition=repetition)
     latency_ms = BoundedDistribution(mean=mean_ms)
     metrics = a_metrics(requests_per_s=rate, latency_ms=latency_ms, saturated=saturated) if ok else None
-    return TrialResult(trial=trial, metrics=metrics, status="ok" if ok else "failed")
+    return a_view(trial, metrics)
 
 
 def a_point(name, level, seen, pattern="closed", **fixed):
@@ -70,7 +69,7 @@ def test_an_open_sweep_is_over_rates_and_saturated_where_most_trials_were():
 
 def test_an_invalid_repetition_is_in_no_point_that_has_another():
     good, other = (outcome(n, rate, 10.0, concurrency=4) for n, rate in ((1, 400.0), (2, 4.0)))
-    invalid = replace(other, metrics=replace(other.metrics, verdict="INVALID"))
+    invalid = a_view(other.trial, replace(other.metrics, verdict="INVALID"))
     assert set(point_of("lookup", {"concurrency": 4}, [good, invalid]).seen) == {1}
     assert set(point_of("lookup", {"concurrency": 4}, [invalid]).seen) == {2}
 

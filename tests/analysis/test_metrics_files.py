@@ -15,8 +15,8 @@ from samples import a_load, a_metrics, a_trial, samples_of, write_samples, write
 from seamark.analysis.metrics.document import GROUPS
 from seamark.analysis.metrics.schema import metrics_schema, schema_text
 from seamark.analysis.metrics.table import METRICS, VERSION
-from seamark.analysis.summary import marked, write_metrics
-from seamark.analysis.summary.trial_result import histogram_of, read_histograms, record_of
+from seamark.analysis.summary import write_metrics
+from seamark.analysis.trial_view import histogram_of, marked, read_histograms, record_of
 from seamark.model.results.trial_meta import Gpu, Gpus, Machine, TrialMeta
 from seamark.model.results.trial_metrics import HistogramRecord, TrialMetrics, VerdictReason
 from seamark.model.scenario import Slo

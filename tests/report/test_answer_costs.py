@@ -4,20 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import stdev
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import a_load, a_trial
+from samples import a_load, a_metrics, a_trial
 
 from seamark.model.results.answers import AnswersRecord, Score
-from seamark.model.trial import Deployment, Plan, Trial
+from seamark.model.results.summary import Summary
+from seamark.model.trial import Deployment, Plan
 from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Table
+from seamark.report.source import Results
 from seamark.storage.documents import write
-from seamark.storage.paths import TrialFolder
+from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +38,12 @@ class Scored:
 
 def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Table]:
     """Return the tables of some trials by their captions."""
-    trials, records = [], []
+    trials = []
     for each in scored:
         treatment = f"d--{each.method}-{each.task}"
         settings = {"method": each.method, "task": each.task, "temperature": each.temperature}
-        trial: Trial = a_trial(settings, id=f"{treatment}--r{each.repetition}", deployment="d", group="w")
+        name = f"{treatment}--r{each.repetition}"
+        trial = a_trial(settings, repetition=each.repetition, id=name, deployment="d", group="w")
         trials.append(trial)
         folder = TrialFolder(root=root / trial.id)
         mean = sum(each.scores) / len(each.scores)
@@ -54,22 +56,11 @@ def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Tab
         )
         folder.root.mkdir()
         write(folder.answers_record, record)
-        write(folder.load, a_load(items=each.asked or len(each.scores)))
+        write(folder.load, a_load(items=each.asked or len(each.scores), duration_s=each.load_s, warmup_s=0.0))
+        write(folder.metrics, a_metrics())
         ids = [f"{each.task}/{item}" for item in range(len(each.scores))]
         columns: dict[str, Any] = {"id": ids, "cluster": ids, "failure": [None] * len(ids), "score": each.scores}
         pq.write_table(pa.table(columns), folder.answers)
-        records.append(
-            SimpleNamespace(
-                id=trial.id,
-                treatment=treatment,
-                workload=f"{each.method}-{each.task}-0abc",
-                deployment="d",
-                block=each.repetition,
-                ok=True,
-                load_s=each.load_s,
-                folder=folder,
-            )
-        )
     served = Deployment(id="d", service="s", settings={}, nodes=1, gpus=gpus, cpus_per_task=1, mem_gb=1)
     plan = Plan(
         scenario="s",
@@ -81,10 +72,7 @@ def tables(root: Path, scored: Sequence[Scored], gpus: int = 0) -> dict[str, Tab
         deployments=(served,),
         trials=tuple(trials),
     )
-    by_treatment: dict[str, list[SimpleNamespace]] = {}
-    for record in records:
-        by_treatment.setdefault(record.treatment, []).append(record)
-    results: Any = SimpleNamespace(plan=plan, trials=tuple(records), by_treatment=by_treatment)
+    results = Results(folder=ScenarioFolder(root=root), plan=plan, summary=Summary(treatments=()))
     return {str(block.caption): block for block in answer_cost_blocks(results) if isinstance(block, Table)}
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from samples import a_load
+from samples import a_load, a_trial
 
 from seamark.analysis.changed_answers import scores_by_fact
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.results.comparison import Compared, ComparedAnswers, ComparedSide, Comparisons
 from seamark.report.answers_of import changed_table, side_by_side
@@ -17,9 +18,9 @@ from seamark.storage.paths import TrialFolder
 ASKED = 10
 
 
-def answering(root: Path, name: str, scores: Sequence[float]) -> TrialFolder:
-    """Return the folder of a trial that answered the first of ten questions with these scores."""
-    folder = TrialFolder(root=root / name)
+def answering(root: Path, block: int, scores: Sequence[float]) -> TrialView:
+    """Return a trial that answered the first of ten questions with these scores."""
+    folder = TrialFolder(root=root / str(len(list(root.iterdir()))))
     folder.root.mkdir()
     write(folder.load, a_load(items=ASKED))
     mean = Score(mean=sum(scores) / len(scores), scored=len(scores))
@@ -34,15 +35,15 @@ def answering(root: Path, name: str, scores: Sequence[float]) -> TrialFolder:
         "fact_depth": [0.5] * len(ids),
     }
     pq.write_table(pa.table(columns), folder.answers)
-    return folder
+    return TrialView(trial=a_trial(repetition=block), folder=folder)
 
 
 def test_answers_side_by_side_are_not_of_a_trial_that_the_comparison_left_out(tmp_path: Path) -> None:
     """In block 1 the new side answered the easy questions alone, in block 2 all of them, and half as well."""
     right = [1.0] * 6 + [0.0] * 4
     sides = {
-        "dense": [(1, answering(tmp_path, "d1", right)), (2, answering(tmp_path, "d2", right))],
-        "lossy": [(1, answering(tmp_path, "l1", [1.0] * 6)), (2, answering(tmp_path, "l2", [1.0] * 3 + [0.0] * 7))],
+        "dense": [answering(tmp_path, block, right) for block in (1, 2)],
+        "lossy": [answering(tmp_path, 1, [1.0] * 6), answering(tmp_path, 2, [1.0] * 3 + [0.0] * 7)],
     }
     of_block_2 = Compared(
         workload="w",

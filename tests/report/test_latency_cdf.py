@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics
-from seamark.analysis.summary.trial_result import record_of
+from seamark.analysis.trial_view import record_of
 from seamark.model.results.trial_metrics import Histograms
 from seamark.report.figures.latency_cdf import _draw, latency_pictures, marked, pooled
 from seamark.report.page.content import Picture, Text

@@ -262,7 +262,7 @@ def test_damaged_and_missing_files_of_one_trial_are_told_and_spoil_nothing(tmp_p
     text = Page(write_report(results, tmp_path / "reports").read_text()).text
     assert "10 of 12 trials ok" in text
     assert "damaged_file" in text
-    assert "not_run" in text
+    assert "missing_file" in text
 
 
 @pytest.mark.slow

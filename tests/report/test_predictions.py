@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from fitted_models import station
 from make_results import make_results
+from samples import as_read
 
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.results.fitted_model import FitSource, FittedModels, HeldOutFigure
@@ -94,11 +95,12 @@ def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results,
 @pytest.mark.covers("E-FR12")
 def test_a_reason_of_measured_and_simulated_trials_is_a_row_for_each_origin(results):
     reason = VerdictReason(code="unsteady", severity="suspect", text="t", remedy="r")
-    trials = [replace(trial, reasons=(reason,)) for trial in results.ok]
-    mixed = [replace(trial, origin="simulated") if at < 3 else trial for at, trial in enumerate(trials)]
+    trials = [as_read(trial, _metrics=replace(trial.good, reasons=(reason,))) for trial in results.ok]
+    virtual = [as_read(trial, _metrics=replace(trial.good, origin="simulated")) for trial in trials]
+    mixed = [*virtual[:3], *trials[3:]]
 
     def table(of):
-        own = verdicts_section(replace(results, trials=tuple(of), treatments=())).blocks[1]
+        own = verdicts_section(as_read(results, trials=tuple(of), treatments=())).blocks[1]
         return {each.name: [cell.text for cell in each.cells] for each in own.columns}
 
     found = table(mixed)
@@ -137,7 +139,7 @@ def test_simulated_treatments_stand_beside_the_one_measured_with_equal_settings(
     assert len(twins([*filled, *open_loads])) == 2, "no client has connections in a simulation"
     levels = [replace(row, factors=row.factors | {"concurrency": row.config["concurrency"]}) for row in open_loads]
     assert twins([*filled, *levels]) == [], "as a factor it tells treatments apart"
-    pairs = simulated_pairs(replace(results, treatments=tuple(rows)))
+    pairs = simulated_pairs(as_read(results, treatments=tuple(rows)))
     assert pairs[0] == Pair(what="cluster_gpus 1", place="twin", figure="requests_per_s", measured=1.9, predicted=2.0)
     assert pairs[0].error == pytest.approx(2 / 1.9 - 1)
     assert pairs[0].is_hit is None

@@ -1,10 +1,9 @@
 """Figures of schedules: what is drawn, summed up and chosen, from small schedules counted by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
+from samples import a_metrics, a_trial, a_view
 
 from seamark.analysis.schedule.execution_rows import rows_of
 from seamark.analysis.schedule.occupation import bars_of
@@ -24,9 +23,7 @@ from seamark.report.figures.gantt import (
 from seamark.report.figures.gpu_course import course_pictures, use_over_time
 from seamark.report.figures.gpu_time import gpu_time_picture
 from seamark.report.schedules import Schedules, ShownSchedule, by_makespan, compared_factor, schedule_figures
-from seamark.report.source import TrialRecord
 from seamark.report.tables.gpu_time import gpu_time_table
-from seamark.storage.paths import TrialFolder
 
 
 def rows(executions, gpus):
@@ -52,34 +49,14 @@ def metrics(makespan_s, executions=3, **more):
 
 
 def trial(repetition=1, makespan_s=8.0, status="ok"):
-    return TrialRecord(
-        id=f"t-r{repetition}",
-        treatment="t",
-        workload="cluster",
-        service="cluster",
-        deployment="d",
-        repetition=repetition,
-        block=repetition,
-        position=1,
-        status=status,
-        category=None,
-        reason=None,
-        log_tail=(),
-        started_at=None,
-        finished_at=None,
-        warmup_s=None,
-        load_s=None,
-        reasons=(),
-        schedule=metrics(makespan_s),
-        origin="simulated",
-        folder=TrialFolder(root=Path("none")),
-    )
+    seen = a_metrics(origin="simulated", status=status, schedule=metrics(makespan_s))
+    return a_view(a_trial(repetition=repetition), seen)
 
 
 def shown(executions, gpus, group="", curve="", **factors):
     row = SummaryRow(treatment=curve, workload="cluster", service="cluster", factors=factors, repetitions=1)
     return ShownSchedule(
-        treatment=row, label=f"policy {curve}", group=group, curve=curve, trial=trial(), rows=rows(executions, gpus)
+        treatment=row, label=f"policy {curve}", group=group, curve=curve, view=trial(), rows=rows(executions, gpus)
     )
 
 
@@ -93,7 +70,7 @@ def many(count, gpus=2):
 
 @pytest.mark.covers("C11", "E-FR12")
 def test_shares_loads_and_waits_of_a_schedule_are_those_counted_by_hand():
-    found = schedule_figures(trial(), rows(LITTLE, 2))
+    found = schedule_figures(metrics(8.0), rows(LITTLE, 2))
     assert (found.run_ratio, found.load_ratio, found.switch_ratio) == (7 / 16, 1 / 16, 2 / 16)
     assert found.idle_ratio == 6 / 16
     assert (found.queue_mean, found.queue_most) == (2 / 8, 1)
@@ -154,9 +131,9 @@ def test_figures_hold_a_group_that_is_compared_and_are_not_too_high():
 @pytest.mark.covers("E-FR12")
 def test_the_trial_that_is_drawn_has_the_median_makespan_or_is_the_repetition_of_those_beside_it():
     trials = [trial(1, 9.0), trial(2, 7.0), trial(3, 8.0), trial(4, 1.0, "failed"), trial(5, 30.0)]
-    assert [each.repetition for each in by_makespan(trials)] == [3, 2, 1, 5]
-    assert [each.repetition for each in by_makespan(trials, first=5)] == [5, 3, 2, 1]
-    assert [each.repetition for each in by_makespan(trials, first=4)] == [3, 2, 1, 5]
+    assert [view.trial.repetition for view, _ in by_makespan(trials)] == [3, 2, 1, 5]
+    assert [view.trial.repetition for view, _ in by_makespan(trials, first=5)] == [5, 3, 2, 1]
+    assert [view.trial.repetition for view, _ in by_makespan(trials, first=4)] == [3, 2, 1, 5]
 
 
 def test_policies_are_compared_before_factors_with_more_levels():
@@ -176,7 +153,7 @@ def test_policies_are_compared_before_factors_with_more_levels():
 @pytest.mark.covers("E-FR12")
 def test_one_execution_on_one_gpu_is_drawn(tmp_path):
     single = shown([("a", 0, 0.0, 0.0, 0.0, 5.0, "none")], 1)
-    figures = schedule_figures(single.trial, single.rows)
+    figures = schedule_figures(metrics(8.0), single.rows)
     found = Schedules(shown=(single,), figures=(figures,), trials=(1,))
     assert len(gantt_pictures(found.shown, "w", "one", tmp_path)) == 1
     assert len(course_pictures(found, "w", "one", tmp_path)) == 1
@@ -192,7 +169,7 @@ def test_a_hundred_thousand_executions_take_little_time_and_space(tmp_path):
 
     began = time.process_time()
     large = shown(many(100_000, gpus=1000), 1000)
-    figures = schedule_figures(large.trial, large.rows)
+    figures = schedule_figures(metrics(8.0), large.rows)
     found = Schedules(shown=(large,), figures=(figures,), trials=(1,))
     pictures = [*gantt_pictures(found.shown, "w", "l", tmp_path), *course_pictures(found, "w", "l", tmp_path)]
     assert time.process_time() - began < 10.0

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
-from samples import a_metrics, a_trial
+from samples import a_metrics, a_trial, a_view
 
 from seamark.analysis.summary import write_summary
 from seamark.analysis.summary.knees import found_by_search
-from seamark.analysis.summary.trial_result import TrialResult
 from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.summary import Summary
 from seamark.model.trial import Plan
@@ -147,10 +146,7 @@ def test_a_workload_whose_loads_are_given_has_no_figure_of_a_search(tmp_path):
 def test_the_bracket_of_repetitions_is_the_median_of_each_side_and_an_open_side_the_farthest(brackets, median):
     about = {"setting": "rate_rps", "found": 30.0, "outcome": "converged", "confirmed": True, "confidence": 0.9}
     searches = [SearchOutcome(**about, bracket=tuple(one)) for one in brackets]
-    trials = [
-        TrialResult(trial=a_trial(repetition=r), metrics=a_metrics(search=search), status="ok")
-        for r, search in enumerate(searches, 1)
-    ]
+    trials = [a_view(a_trial(repetition=r), a_metrics(search=search)) for r, search in enumerate(searches, 1)]
     found = found_by_search(trials)
     assert found is not None
     assert list(found.bracket) == median

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -15,6 +16,7 @@ from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.document import derive_metrics
 from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_metrics import Errors, RequestCounts, SteadyVerdict, Throughput, TrialMetrics
@@ -22,6 +24,7 @@ from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
 from seamark.storage.codec import decode, encode
+from seamark.storage.paths import TrialFolder
 
 ARROW = {"<i8": pa.int64(), "<i4": pa.int32(), "<i2": pa.int16(), "|i1": pa.int8()}
 
@@ -146,6 +149,19 @@ def a_metrics(**fields: Any) -> TrialMetrics:
         "verdict": "VALID",
     }
     return TrialMetrics(**least | fields)
+
+
+def a_view(trial: Trial, metrics: TrialMetrics | None = None, view: TrialView | None = None, **records: Any) -> Any:
+    """A trial with these records, as if they had been read from its folder, which is not there."""
+    view = view or TrialView(trial=trial, folder=TrialFolder(root=Path("none")))
+    return as_read(view, **records | ({} if metrics is None else {"_metrics": metrics}))
+
+
+def as_read(record: Any, **values: Any) -> Any:
+    """A copy of what reads its files when it is asked, which has read these values."""
+    found = copy(record)
+    vars(found).update(values)
+    return found
 
 
 def changed(record: Any, changes: Mapping[str, Any]) -> Any:

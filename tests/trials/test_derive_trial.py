@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
-from seamark.analysis.summary.trial_result import read_trial_result
+from seamark.analysis.summary.repetitions import compared
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Slo
@@ -101,7 +102,7 @@ def test_figures_stay_and_are_suspect_while_their_samples_are_missing_or_damaged
         [said] = [reason for reason in kept.reasons if reason.code == "samples_missing"]
         assert own.samples.name in said.text
         assert "samples_missing" in own.metrics_csv.read_text()
-        assert read_trial_result(trial, own).verdict == "SUSPECT"
+        assert TrialView(trial=trial, folder=own).verdict == "SUSPECT"
     own.samples.write_bytes(right)
     assert not is_derived(own, trial)
     assert derive_trial(scenario, trial, DEPLOYMENT) == whole
@@ -123,8 +124,8 @@ def test_a_damaged_histogram_leaves_the_figures_of_its_trial_and_is_derived_agai
     own.histogram.unlink()
     if content is not None:
         own.histogram.write_text(content)
-    found = read_trial_result(trial, own)
-    assert (found.verdict, found.reasons[0].code) == ("SUSPECT", "damaged_file")
+    [found] = compared([TrialView(trial=trial, folder=own)])
+    assert (found.verdict, found.codes[-1]) == ("SUSPECT", "damaged_file")
     assert found.good.latency_ms == whole.latency_ms
     assert not is_derived(own, trial)
     assert derive_trial(scenario, trial, DEPLOYMENT) == whole

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seamark.analysis.metrics.metric import Better
 from seamark.analysis.metrics.table import METRICS
-from seamark.analysis.summary.trial_result import marked
+from seamark.analysis.trial_view import marked
 from seamark.history.runs import Run
 from seamark.model.objectives import quality_direction
 from seamark.model.results.load_record import LoadRecord

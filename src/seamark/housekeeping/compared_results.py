@@ -16,8 +16,7 @@ from seamark.analysis.comparison.metric_names import table_paths
 from seamark.analysis.comparison.observations import Observation, observation
 from seamark.analysis.comparison.two_results import ASSUMED_SD, FEWEST_RESULTS, TwoResults, spread_of
 from seamark.analysis.summary.repetitions import compared as compared_repetitions
-from seamark.analysis.summary.trial_answers import trial_answers
-from seamark.analysis.summary.trial_result import read_trial_result
+from seamark.analysis.trial_view import TrialView
 from seamark.config.forms.table import is_structured, label_of
 from seamark.errors import UserError, did_you_mean
 from seamark.history.index import Index, open_index
@@ -25,14 +24,13 @@ from seamark.history.series import series_of
 from seamark.history.trial_row import machine_of
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, Comparisons
-from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.model.trial import Plan, levels_of
 from seamark.planning.study import Study, results_of, scenario_files, scenarios_named
-from seamark.storage.documents import read, read_or_none, replacing
-from seamark.storage.paths import ScenarioFolder, TrialFolder
+from seamark.storage.documents import read, replacing
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.derive_trial import derive_trial
 
 CHANGED = ("comparison", "metric", "id", "cluster", "base_score", "new_score", "base_answer", "new_answer")
@@ -285,26 +283,16 @@ class _Earlier:
 
 
 def _machines(results: ComparedResults) -> frozenset[str]:
-    found = set()
-    for trial in results.plan.measured:
-        folder = results.folder.trial(trial.id)
-        meta, load = read_or_none(folder.meta, TrialMeta), read_or_none(folder.load, LoadRecord)
-        if load is not None:
-            found.add(machine_of(meta or TrialMeta(), load))
-    return frozenset(found)
+    views = (TrialView.of(trial, results.folder) for trial in results.plan.measured)
+    return frozenset(machine_of(view.meta or TrialMeta(), view.load) for view in views if view.load is not None)
 
 
 def _observations(results: ComparedResults, comparing: Comparing, source: str = "") -> dict[str, list[Observation]]:
     paths = table_paths((*comparing.metrics, *comparing.family, *comparing.costs))
     groups: dict[str, list[Observation]] = {}
     for treatment, own in results.plan.by_treatment().items():
-        read_ones = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in own]
-        for result in compared_repetitions(read_ones, results.folder):
-            folder = results.folder.trial(result.trial.id)
-            load = read_or_none(folder.load, LoadRecord)
-            answers = trial_answers(result.trial, folder, load)
-            one = observation(result.trial, result.good, load, result.verdict, paths, source, answers, result.reasons)
-            groups.setdefault(treatment, []).append(one)
+        views = compared_repetitions([TrialView.of(trial, results.folder) for trial in own])
+        groups[treatment] = [observation(view, paths, source) for view in views]
     return groups
 
 
@@ -318,9 +306,8 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
     if not any(each.answers for each in found.comparisons):
         raise UserError(f"--changed {path}: no answers are compared. Services with a `judge` have scored answers.")
 
-    def trials(results: ComparedResults, treatment: str) -> list[tuple[int, TrialFolder]]:
-        own = results.plan.by_treatment().get(treatment, [])
-        return [(each.block, results.folder.trial(each.id)) for each in own]
+    def trials(results: ComparedResults, treatment: str) -> list[TrialView]:
+        return [TrialView.of(trial, results.folder) for trial in results.plan.by_treatment().get(treatment, [])]
 
     base, new = sides
     rows = changed_table(found, partial(trials, base), partial(trials, new))
@@ -336,5 +323,5 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
 
 
 def _metas(results: ComparedResults) -> list[TrialMeta]:
-    found = (read_or_none(results.folder.trial(trial.id).meta, TrialMeta) for trial in results.plan.measured)
+    found = (TrialView.of(trial, results.folder).meta for trial in results.plan.measured)
     return [meta for meta in found if meta is not None]

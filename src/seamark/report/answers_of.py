@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.analysis.summary.trial_answers import whole_answers
+from seamark.analysis.comparison.trial_answers import whole_answers
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.comparison import Compared, Comparisons
 from seamark.report.comparison import contrast_text
-from seamark.storage.paths import TrialFolder
 
-Trials = Callable[[str], Sequence[tuple[int, TrialFolder]]]
-"""From a treatment to its trials: the block and the folder of each."""
+Trials = Callable[[str], Sequence[TrialView]]
+"""From a treatment to its trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ def side_by_side(found: Comparisons, base_trials: Trials, new_trials: Trials) ->
         yield SideBySide(
             compared=each,
             text=contrast_text(each, found),
-            base=read_answered(one.answers),
-            new=read_answered(other.answers),
+            base=read_answered(one.folder.answers),
+            new=read_answered(other.folder.answers),
         )
 
 
@@ -57,8 +57,6 @@ def changed_table(found: Comparisons, base_trials: Trials, new_trials: Trials) -
     return rows
 
 
-def _scored(trials: Sequence[tuple[int, TrialFolder]]) -> dict[int, TrialFolder]:
+def _scored(views: Sequence[TrialView]) -> dict[int, TrialView]:
     """Return the trials that a comparison of answers uses, by their block: replies to every item, all scored."""
-    return {
-        block: folder for block, folder in trials if folder.answers.exists() and whole_answers(folder) is not None
-    }
+    return {view.trial.block: view for view in views if view.folder.answers.exists() and whole_answers(view)}

@@ -8,12 +8,14 @@ from seamark.analysis.metrics.samples import DamagedError
 from seamark.analysis.schedule.execution_rows import FETCHES, ExecutionRows, read_rows
 from seamark.analysis.schedule.occupation import bars_of, counts_over_time
 from seamark.analysis.schedule.waiting import waiting_causes
+from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.summary import SummaryRow
 from seamark.report.numbers import level, levels_text
 from seamark.report.ordering import levels_of
 from seamark.report.policies import POLICY
-from seamark.report.source import Results, TrialRecord
+from seamark.report.source import Results
 
 MOST_TREATMENTS, MOST_CURVES = 24, 7
 MOST_EXECUTIONS = 1_000_000
@@ -29,7 +31,7 @@ class ShownSchedule:
     label: str
     group: str
     curve: str
-    trial: TrialRecord
+    view: TrialView
     rows: ExecutionRows
 
 
@@ -75,7 +77,9 @@ class Schedules:
 
 def has_schedules(results: Results, treatments: Sequence[SummaryRow]) -> bool:
     """Return whether trials of some treatments are schedules of workflows."""
-    return any(trial.schedule for treatment in treatments for trial in results.trials_of(treatment))
+    return any(
+        view.metrics and view.metrics.schedule for treatment in treatments for view in results.trials_of(treatment)
+    )
 
 
 def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedules:
@@ -91,28 +95,27 @@ def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedule
     figures, trials = [], []
     budget, unread = MOST_EXECUTIONS, 0
     for group, treatment in ordered[:MOST_TREATMENTS]:
-        beside = [each.trial.repetition for each in shown if each.group == group]
+        beside = [each.view.trial.repetition for each in shown if each.group == group]
         found: ExecutionRows | None = None
         own: list[ScheduleFigures] = []
-        for trial in by_makespan(results.trials_of(treatment), first=beside[0] if beside else None):
-            executions = trial.schedule.executions if trial.schedule else 0
-            if found is not None and executions > budget:
+        for view, metrics in by_makespan(results.trials_of(treatment), first=beside[0] if beside else None):
+            if found is not None and metrics.executions > budget:
                 continue
             try:
-                rows = read_rows(trial.folder.executions)
+                rows = read_rows(view.folder.executions)
             except DamagedError:
                 unread += 1
                 continue
-            budget -= executions
+            budget -= metrics.executions
             if not len(rows.model):
                 continue
-            own.append(schedule_figures(trial, rows))
+            own.append(schedule_figures(metrics, rows))
             if found is None:
                 found = rows
                 curve = level(treatment.factors.get(compares), compares) if compares else ""
                 label = label_of(treatment, varying) or treatment.workload
                 shown.append(
-                    ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, trial=trial, rows=rows)
+                    ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, view=view, rows=rows)
                 )
         if own:
             medians = {name: median(getattr(each, name) for each in own) for name in vars(own[0])}
@@ -140,14 +143,14 @@ def _varying(treatments: Sequence[SummaryRow]) -> dict[str, int]:
     return {name: len(values) for name, values in levels_of(treatments).items() if len(values) > 1}
 
 
-def by_makespan(trials: Sequence[TrialRecord], first: int | None = None) -> list[TrialRecord]:
-    """Return good trials of one treatment: the repetition `first`, if it is there, then that of the (lower) median
-    makespan, then those nearest to it."""
-    good = [trial for trial in trials if trial.ok and trial.schedule is not None]
-    good.sort(key=lambda trial: (trial.schedule.makespan_s if trial.schedule else 0.0, trial.repetition))
+def by_makespan(views: Sequence[TrialView], first: int | None = None) -> list[tuple[TrialView, ScheduleMetrics]]:
+    """Return good trials of one treatment with the figures of their schedules: the repetition `first`, if it is
+    there, then that of the (lower) median makespan, then those nearest to it."""
+    good = [(view, view.good.schedule) for view in views if view.good and view.good.schedule]
+    good.sort(key=lambda one: (one[1].makespan_s, one[0].trial.repetition))
     middle = (len(good) - 1) // 2
-    places = range(len(good))
-    return [good[at] for at in sorted(places, key=lambda at: (good[at].repetition != first, abs(at - middle), at))]
+    far = {view.id: (view.trial.repetition != first, abs(at - middle), at) for at, (view, _) in enumerate(good)}
+    return sorted(good, key=lambda one: far[one[0].id])
 
 
 def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:
@@ -155,10 +158,9 @@ def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:
     return levels_text({name: treatment.factors[name] for name in names if name in treatment.factors})
 
 
-def schedule_figures(trial: TrialRecord, rows: ExecutionRows) -> ScheduleFigures:
+def schedule_figures(metrics: ScheduleMetrics, rows: ExecutionRows) -> ScheduleFigures:
     """Return the figures of one trial; numbers of loads and switches are those of its metrics.json."""
-    metrics, bars, models = trial.schedule, bars_of(rows), len(rows.models)
-    assert metrics is not None
+    bars, models = bars_of(rows), len(rows.models)
     whole_s, took_s = rows.makespan_s * rows.gpus, bars.end_s - bars.begin_s
     run_s = float(took_s[bars.kind < models].sum())
     load_s, switch_s, transfer_s = (float(took_s[bars.kind == models + at].sum()) for at in range(len(FETCHES)))

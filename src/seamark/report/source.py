@@ -1,90 +1,70 @@
-"""Reader of a scenario's results for a report: records and one tidy frame of its trials, no samples."""
+"""A scenario's results for a report: records, views of its trials and one tidy frame of them, no samples."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from seamark.analysis.checks import worst
-from seamark.analysis.summary import marked
-from seamark.model.origin import MEASURED, HasOrigin, Origin
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.deployment_record import DeploymentRecord
-from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.model.results.stages import Stages
 from seamark.model.results.summary import Summary, SummaryRow
-from seamark.model.results.times import BoundedDistribution, Ranged
+from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import TrialMeta
-from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
-from seamark.model.trial import Plan, Trial
+from seamark.model.trial import Plan
 from seamark.report.numbers import levels_text
 from seamark.report.ordering import in_order
 from seamark.storage.documents import read, read_or_none
-from seamark.storage.paths import ScenarioFolder, TrialFolder
-from seamark.storage.redaction import redacted, redacted_text
+from seamark.storage.paths import ScenarioFolder
 
-Document = Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialRecord(HasOrigin):
-    """One trial without its samples. An unknown figure is None."""
-
-    id: str
-    treatment: str
-    workload: str
-    service: str
-    deployment: str
-    repetition: int
-    block: int
-    position: int
-    status: str
-    category: str | None
-    reason: str | None
-    log_tail: tuple[str, ...]
-    started_at: str | None
-    finished_at: str | None
-    warmup_s: float | None
-    load_s: float | None
-    """Length of the load with its warm-up."""
-    throughput: float | None = None
-    unit: str = ""
-    latency_ms: BoundedDistribution = field(default_factory=BoundedDistribution)
-    errors: Ranged = field(default_factory=Ranged)
-    origin: Origin = MEASURED
-    verdict: Verdict = "INVALID"
-    reasons: tuple[VerdictReason, ...]
-    window_s: tuple[float, float] | None = None
-    stages: Stages | None = None
-    schedule: ScheduleMetrics | None = None
-    device: str | None = None
-    folder: TrialFolder
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "ok"
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        return tuple(reason.code for reason in self.reasons)
+PLACE = ("treatment", "service", "deployment", "block", "position")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Results of one scenario."""
+    """Results of one scenario. A damaged record of one trial or deployment is a finding about that one."""
 
     folder: ScenarioFolder
     plan: Plan
     summary: Summary
-    treatments: tuple[SummaryRow, ...]
-    trials: tuple[TrialRecord, ...]
-    by_treatment: Mapping[str, tuple[TrialRecord, ...]]
-    deployments: Mapping[str, DeploymentRecord]
-    metas: Mapping[str, TrialMeta]
-    """The meta.json of one trial of each service."""
+
+    @cached_property
+    def treatments(self) -> tuple[SummaryRow, ...]:
+        """The treatments in the order of a report."""
+        levels = {name: values for role in self.plan.factors.values() for name, values in role.items()}
+        return tuple(in_order(self.summary, levels))
+
+    @cached_property
+    def trials(self) -> tuple[TrialView, ...]:
+        """All planned trials, each with the reasons of the summary."""
+        by_twins = {name: reasons for row in self.summary.treatments for name, reasons in row.by_twins.items()}
+        views = (TrialView.of(trial, self.folder) for trial in self.plan.measured)
+        return tuple(view.with_reasons(by_twins.get(view.id, ())) for view in views)
+
+    @cached_property
+    def by_treatment(self) -> Mapping[str, tuple[TrialView, ...]]:
+        """The trials of each treatment by repetition, failed ones too."""
+        groups: dict[str, tuple[TrialView, ...]] = {}
+        for view in sorted(self.trials, key=lambda view: view.trial.repetition):
+            groups[view.treatment] = (*groups.get(view.treatment, ()), view)
+        return groups
+
+    @cached_property
+    def deployments(self) -> Mapping[str, DeploymentRecord]:
+        """The records of deployments that have one."""
+        records = ((each.id, self.folder.deployment(each.id).record) for each in self.plan.served)
+        read_ones = ((name, read_or_none(path, DeploymentRecord)) for name, path in records)
+        return {name: record for name, record in read_ones if record is not None}
+
+    @cached_property
+    def metas(self) -> Mapping[str, TrialMeta]:
+        """The meta.json of one trial of each service."""
+        metas: dict[str, TrialMeta] = {}
+        for view in self.trials:
+            if view.trial.service not in metas and (meta := view.meta) is not None:
+                metas[view.trial.service] = meta
+        return metas
 
     @property
     def scenario(self) -> str:
@@ -103,26 +83,35 @@ class Results:
         return next(iter(self.metas.values()), TrialMeta())
 
     @property
-    def ok(self) -> tuple[TrialRecord, ...]:
-        return tuple(trial for trial in self.trials if trial.ok)
+    def ok(self) -> tuple[TrialView, ...]:
+        return tuple(view for view in self.trials if view.ok)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A row for each trial in the order of the run: the fields of TrialRecord, `ok`, its response times `p50` and
-        `p99`, which of them are lower ends (`bounds`), and `factor_NAME` for each factor of its treatment."""
+        """A row for each trial in the order of the run: where and when it ran, `ok`, `verdict`, its throughput and
+        response times `p50` and `p99`, which of these are lower ends (`bounds`), and `factor_NAME` for each factor of
+        its treatment."""
         factors = {
             row.treatment: {f"factor_{name}": value for name, value in row.factors.items()} for row in self.treatments
         }
-        rows = [
-            {
-                **vars(trial),
-                "ok": trial.ok,
-                **{name: trial.latency_ms.statistic(name) for name in ("p50", "p99")},
-                "bounds": [name for name in ("p50", "p99") if trial.latency_ms.is_range(name)],
-                **factors.get(trial.treatment, {}),
-            }
-            for trial in self.trials
-        ]
+        rows = []
+        for view in self.trials:
+            metrics = view.metrics
+            times = metrics.latency_ms if metrics else BoundedDistribution()
+            rows.append(
+                {
+                    **{name: getattr(view.trial, name) for name in PLACE},
+                    "started_at": view.started_at,
+                    "finished_at": view.load and view.load.finished_at,
+                    "ok": view.ok,
+                    "verdict": view.verdict,
+                    "throughput": metrics and metrics.throughput.value,
+                    "unit": metrics.throughput.unit if metrics else "",
+                    **{name: times.statistic(name) for name in ("p50", "p99")},
+                    "bounds": [name for name in ("p50", "p99") if times.is_range(name)],
+                    **factors.get(view.treatment, {}),
+                }
+            )
         frame = pd.DataFrame(rows, dtype=object).astype({"ok": bool, "throughput": float, "p50": float, "p99": float})
         return frame.sort_values(["started_at", "block", "position"], ignore_index=True)
 
@@ -145,96 +134,15 @@ class Results:
             levels = levels_text(row.factors)
             name = f"{row.workload}: {levels}" if several and levels else levels or row.workload
             found[row.treatment] = name
-            found |= {trial.id: f"{name}, repetition {trial.repetition}" for trial in self.trials_of(row)}
+            found |= {view.id: f"{name}, repetition {view.trial.repetition}" for view in self.trials_of(row)}
         return found
 
-    def trials_of(self, treatment: SummaryRow) -> tuple[TrialRecord, ...]:
+    def trials_of(self, treatment: SummaryRow) -> tuple[TrialView, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""
         return self.by_treatment.get(treatment.treatment, ())
 
 
 def read_results(root: Path) -> Results:
-    """Read the records of a scenario's folder; raises ValueError for a damaged plan or summary.
-
-    A damaged record of one trial or deployment is a finding about that one and not an error.
-    """
+    """Read plan and summary of a scenario's folder; raises ValueError for a damaged one."""
     folder = ScenarioFolder(root=root)
-    plan, summary = read(folder.plan, Plan), read(folder.summary, Summary)
-    levels = {name: values for role in plan.factors.values() for name, values in role.items()}
-    by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
-    trials = tuple(
-        _trial(planned, folder.trial(planned.id), by_twins.get(planned.id, ())) for planned in plan.measured
-    )
-    by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
-    for trial in sorted(trials, key=lambda trial: trial.repetition):
-        by_treatment[trial.treatment] = (*by_treatment.get(trial.treatment, ()), trial)
-    deployments = {
-        planned.id: record
-        for planned in plan.served
-        if (record := read_or_none(folder.deployment(planned.id).record, DeploymentRecord)) is not None
-    }
-    metas: dict[str, TrialMeta] = {}
-    for trial in trials:
-        if trial.service not in metas and (meta := read_or_none(trial.folder.meta, TrialMeta)) is not None:
-            metas[trial.service] = meta
-    return Results(
-        folder=folder,
-        plan=plan,
-        summary=summary,
-        treatments=tuple(in_order(summary, levels)),
-        trials=trials,
-        by_treatment=by_treatment,
-        deployments=deployments,
-        metas=metas,
-    )
-
-
-def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason]) -> TrialRecord:
-    load = read_or_none(folder.load, LoadRecord) or LoadRecord(status="failed")
-    damaged = folder.metrics.is_file()
-    record = TrialRecord(
-        id=planned.id,
-        treatment=planned.treatment,
-        workload=planned.workload,
-        service=planned.service,
-        deployment=planned.deployment,
-        repetition=planned.repetition,
-        block=planned.block,
-        position=planned.position,
-        status="failed" if damaged else "not run",
-        category="damaged_file" if damaged else "not_run",
-        reason="metrics.json cannot be read: remove it and run again"
-        if damaged
-        else "no metrics.json: this trial was not measured",
-        origin=load.origin,
-        log_tail=tuple(redacted_text(line) for line in load.log_tail),
-        started_at=load.started_at,
-        finished_at=load.finished_at,
-        warmup_s=load.warmup_s,
-        load_s=(load.warmup_s or 0.0) + load.duration_s if load.duration_s else None,
-        reasons=tuple(by_twins),
-        device=f"{load.device.kind} {load.device.id}" if load.device else None,
-        folder=folder,
-    )
-    metrics = read_or_none(folder.metrics, TrialMetrics)
-    if metrics is None:
-        return record
-    metrics = marked(metrics)
-    start_s, end_s = metrics.window.start_s, metrics.window.end_s
-    return replace(
-        record,
-        status=metrics.status,
-        category=metrics.category,
-        reason=redacted(metrics.reason),
-        origin=metrics.origin,
-        warmup_s=start_s if metrics.warmup_auto else load.warmup_s,
-        throughput=metrics.throughput.value,
-        unit=metrics.throughput.unit,
-        latency_ms=metrics.latency_ms,
-        errors=metrics.errors,
-        stages=metrics.stages,
-        schedule=metrics.schedule,
-        verdict=worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
-        reasons=(*metrics.reasons, *by_twins),
-        window_s=None if start_s is None or end_s is None else (start_s, end_s),
-    )
+    return Results(folder=folder, plan=read(folder.plan, Plan), summary=read(folder.summary, Summary))

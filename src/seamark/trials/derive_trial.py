@@ -7,8 +7,8 @@ from pathlib import Path
 from seamark.analysis.metrics.metric import own_marks
 from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.table import VERSION
-from seamark.analysis.summary import is_older, write_metrics, write_metrics_of_whole
-from seamark.analysis.summary.trial_result import SAMPLES_MISSING, read_histograms
+from seamark.analysis.summary import write_metrics, write_metrics_of_whole
+from seamark.analysis.trial_view import SAMPLES_MISSING, is_older, read_histograms
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial, whole_of

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from seamark.analysis.prometheus_text import TrialFigures, figures_of, write_trial
-from seamark.analysis.summary import is_older, write_summary
+from seamark.analysis.summary import write_summary
+from seamark.analysis.trial_view import is_older
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value

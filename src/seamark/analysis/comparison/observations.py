@@ -1,13 +1,15 @@
 """One trial as a comparison sees it: its figures, its start of the server, and what speaks against it. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from seamark.analysis.comparison.scored import TrialAnswers
+from seamark.analysis.comparison.trial_answers import trial_answers
+from seamark.analysis.trial_view import TrialView
 from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict, VerdictReason
+from seamark.model.results.trial_metrics import ObjectiveResult, Verdict
 from seamark.model.trial import Trial
 from seamark.stats.range import Range
 
@@ -60,34 +62,26 @@ class Observation(HasOrigin):
         return self.figures.get(path)
 
 
-def observation(
-    trial: Trial,
-    metrics: TrialMetrics | None,
-    load: LoadRecord | None,
-    verdict: Verdict,
-    paths: Collection[str],
-    source: str = "",
-    answers: TrialAnswers | None = None,
-    reasons: Sequence[VerdictReason] = (),
-) -> Observation:
+def observation(view: TrialView, paths: Collection[str], source: str = "") -> Observation:
     """Return what a comparison needs of a trial: the figures at `paths`, its qualities and its own metrics.
 
-    `metrics` is None for a trial without them. Without a recorded start all trials of a deployment count as one
-    start. The starts of two results, each named by `source`, are never the same.
+    Without a recorded start all trials of a deployment count as one start. The starts of two results, each named by
+    `source`, are never the same.
     """
+    trial, metrics, load = view.trial, view.good, view.load
     start = load.server_start if load is not None and load.server_start else trial.deployment
     virtual = metrics is not None and metrics.virtual_clock
     plain = Observation(
-        suspect=tuple(dict.fromkeys(each.code for each in reasons if each.verdict == "SUSPECT")),
+        suspect=tuple(dict.fromkeys(each.code for each in view.reasons if each.verdict == "SUSPECT")),
         trial=trial.id,
         treatment=trial.treatment,
         block=trial.block,
         start=VIRTUAL if virtual else f"{source}: {start}" if source else start,
-        verdict=verdict,
+        verdict=view.verdict,
         origin=MEASURED if metrics is None else metrics.origin,
         span_s=None if virtual or load is None else _span_s(load),
     )
-    if metrics is None or not metrics.ok:
+    if metrics is None:
         return plain
     # a percentile of few samples is null, and compared by its order-statistic interval where that has two ends
     found_ends = ((path, metrics.range_of(path)) for path in paths)
@@ -108,7 +102,7 @@ def observation(
         figures=figures,
         own={name: OwnFact(unit=own.unit, better=own.better) for name, own in metrics.own.items()},
         slos=metrics.slos,
-        answers=answers,
+        answers=trial_answers(view),
         speed_of_method=NOT_OF_METHOD not in {reason.code for reason in metrics.reasons}
         and not metrics.quality.get(NOT_OF_METHOD),
         exact=virtual and _draws_nothing(trial),

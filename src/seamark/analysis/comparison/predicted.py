@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seamark.analysis.metrics.objectives import value_of
-from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.scenario import PredictedLoad, Prediction
 from seamark.model.trial import Plan
@@ -14,11 +14,11 @@ def score_of(plan: Plan, folder: ScenarioFolder) -> PredictionScore | None:
     """Return how a scenario's prediction did on what its trials measured; None for a scenario without one."""
     if plan.prediction is None:
         return None
-    trials = [read_trial_result(trial, folder.trial(trial.id)) for trial in plan.measured]
+    trials = [TrialView.of(trial, folder) for trial in plan.measured]
     return _score(plan.scenario, plan.prediction, trials)
 
 
-def _score(scenario: str, prediction: Prediction, results: Sequence[TrialResult]) -> PredictionScore:
+def _score(scenario: str, prediction: Prediction, results: Sequence[TrialView]) -> PredictionScore:
     """Count the figures of trials that lie in their predicted intervals, and the loads with the predicted verdict.
 
     A figure that is a lower bound, or that a trial has too few requests for, is not counted, and no INVALID trial.
@@ -40,7 +40,7 @@ def _score(scenario: str, prediction: Prediction, results: Sequence[TrialResult]
     )
 
 
-def _load(predicted: PredictedLoad, results: Sequence[TrialResult]) -> ScoredLoad:
+def _load(predicted: PredictedLoad, results: Sequence[TrialView]) -> ScoredLoad:
     good = [each for each in results if each.good is not None and each.verdict != "INVALID"]
     doubtful = [each for each in good if each.verdict != "VALID"]
     verdicts = [verdict for each in good if (verdict := _met(each)) is not None]
@@ -64,7 +64,7 @@ def _load(predicted: PredictedLoad, results: Sequence[TrialResult]) -> ScoredLoa
     )
 
 
-def _met(result: TrialResult) -> bool | None:
+def _met(result: TrialView) -> bool | None:
     """Return whether a trial met all of its objectives, None where one of them could not be judged."""
     assert result.good is not None
     verdicts = [each.met for each in result.good.slos]
@@ -73,7 +73,7 @@ def _met(result: TrialResult) -> bool | None:
     return None if not verdicts or None in verdicts else True
 
 
-def _figure(name: str, numbers: Sequence[float], results: Sequence[TrialResult]) -> ScoredFigure:
+def _figure(name: str, numbers: Sequence[float], results: Sequence[TrialView]) -> ScoredFigure:
     value, low, high = numbers
     found = [value_of(name, each.good) for each in results if each.good is not None]
     measured = tuple(one.low for one in found if one is not None and one.is_narrow)

@@ -3,6 +3,5 @@
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.summary_files import write_summary
 from seamark.analysis.summary.trial_files import write_metrics, write_metrics_of_whole
-from seamark.analysis.summary.trial_result import is_older, marked
 
-__all__ = ["is_older", "marked", "summarise", "write_metrics", "write_metrics_of_whole", "write_summary"]
+__all__ = ["summarise", "write_metrics", "write_metrics_of_whole", "write_summary"]

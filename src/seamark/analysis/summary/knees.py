@@ -8,7 +8,7 @@ from statistics import median, median_high, median_low
 from typing import TypeGuard
 
 from seamark.analysis.summary.treatments import spread
-from seamark.analysis.summary.trial_result import TrialResult, of_figures
+from seamark.analysis.trial_view import TrialView, of_figures
 from seamark.model.results.summary import Knee, SearchSummary
 from seamark.model.service import Value
 from seamark.stats.knee import LEAST, full_from
@@ -30,18 +30,18 @@ class Point:
     conditional: bool = False
 
 
-def point_of(workload: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> Point:
+def point_of(workload: str, factors: Mapping[str, Value], views: Sequence[TrialView]) -> Point:
     """Return the point of a treatment's trials whose figures are summed up. An open loop is swept by its rate, a
     closed one by its users."""
     seen = {}
     conditional = False
-    for result in of_figures(results):
-        metrics = result.good
+    for view in of_figures(views):
+        metrics = view.good
         if metrics and metrics.requests_per_s and metrics.latency_ms.mean:
             figures = metrics.requests_per_s, metrics.latency_ms.mean, bool(metrics.saturated)
-            seen[result.trial.repetition] = figures
+            seen[view.trial.repetition] = figures
             conditional |= metrics.latency_ms.is_conditional
-    sweeps = USERS if results[0].trial.load.closed else RATE
+    sweeps = USERS if views[0].trial.load.closed else RATE
     return Point(workload=workload, factors=factors, sweeps=sweeps, seen=seen, conditional=conditional)
 
 
@@ -117,10 +117,10 @@ def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def found_by_search(results: Sequence[TrialResult]) -> SearchSummary | None:
+def found_by_search(views: Sequence[TrialView]) -> SearchSummary | None:
     """Return the loads that a treatment's searches found; None where the load was given. A search that found nothing
     is among the outcomes, not in the spread."""
-    searches = [result.metrics.search for result in results if result.metrics and result.metrics.search]
+    searches = [view.metrics.search for view in views if view.metrics and view.metrics.search]
     if not searches:
         return None
     return SearchSummary(

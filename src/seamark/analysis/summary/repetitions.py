@@ -1,19 +1,14 @@
 """Checks across trials: agreement of the repetitions of a treatment, and of the nodes of a comparison."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 
 from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
 from seamark.analysis.summary.treatments import unit_of
-from seamark.analysis.summary.trial_result import TrialResult
+from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted, in_percent, unit_of_times
-from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.summary import CountedReason
-from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import VerdictReason
-from seamark.storage.documents import read_or_none
-from seamark.storage.paths import ScenarioFolder, TrialFolder
 
 THROUGHPUT_FACTOR = 1.5
 RESPONSE_FACTOR = 2.0
@@ -58,55 +53,53 @@ def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Ver
     )
 
 
-def compared(results: Sequence[TrialResult], folder: ScenarioFolder) -> list[TrialResult]:
-    """Return the results of one treatment's trials, each with its reasons by the other repetitions.
+def compared(views: Sequence[TrialView]) -> list[TrialView]:
+    """Return one treatment's trials, each with the reasons by the other repetitions, and that of damaged histograms.
 
     Throughput is compared in every load, among those of the commonest unit; the median response time where the rate
     is given, since in a closed loop one follows from the other; answers where they were scored. Trials without
     figures are left out.
     """
-    of_open = [result for result in results if not result.trial.load.closed]
+    good = [view for view in views if view.ok]
+    of_open = [view for view in good if not view.trial.load.closed]
     reasons = disagreements(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
-    unit = unit_of([result.good for result in results if result.good]) or ""
-    alike = [result for result in results if result.good and result.good.throughput.unit == unit]
+    unit = unit_of([view.good for view in good if view.good]) or ""
+    alike = [view for view in good if view.good and view.good.throughput.unit == unit]
     throughputs = _values(alike, "throughput.value")
     reasons |= disagreements(throughputs, "throughput", unit.replace("_per_", "/"), THROUGHPUT_FACTOR)
-    answers = _answers_differ([folder.trial(result.trial.id) for result in results if result.good])
-    found = []
-    for result in results:
-        name = result.trial.id
-        found.append(replace(result, by_twins=tuple(each[name] for each in (reasons, answers) if name in each)))
-    return found
+    damaged = {view.id: reason for view in good if (reason := view.histogram_damage) is not None}
+    by_check = (damaged, reasons, _answers_differ(good))
+    return [view.with_reasons(check[view.id] for check in by_check if view.id in check) for view in views]
 
 
-def _answers_differ(trials: Sequence[TrialFolder]) -> dict[str, VerdictReason]:
+def _answers_differ(trials: Sequence[TrialView]) -> dict[str, VerdictReason]:
     """Return a reason for each trial with other answers than the first that has any. The tables are read only where
     digests differ."""
-    records = {each: record for each in trials if (record := read_or_none(each.answers_record, AnswersRecord))}
-    scored = [each for each, record in records.items() if record.answers_sha256]
-    odd = [each for each in scored[1:] if records[each].answers_sha256 != records[scored[0]].answers_sha256]
+    scored = [(trial, trial.answers.answers_sha256) for trial in trials if trial.answers]
+    scored = [(trial, digest) for trial, digest in scored if digest]
+    odd = [trial for trial, digest in scored[1:] if digest != scored[0][1]]
     if not odd:
         return {}
     from seamark.analysis.answers import differing, read_said  # imports pyarrow
 
-    reasons, first = {}, read_said(scored[0].answers)
-    for each in odd:
-        if first is None or (said := read_said(each.answers)) is None:
+    reasons, one = {}, scored[0][0]
+    first = read_said(one.folder.answers)
+    for trial in odd:
+        if first is None or (said := read_said(trial.folder.answers)) is None:
             continue
         count, both = differing(first, said)
         if count:
-            reasons[each.root.name] = VerdictReason(
+            reasons[trial.id] = VerdictReason(
                 code="answers_differ",
                 severity="note",
-                text=f"{count} of {counted(both, 'item')} answered in both have another answer than in "
-                f"{scored[0].root.name}",
+                text=f"{count} of {counted(both, 'item')} answered in both have another answer than in {one.id}",
                 remedy="Where equal questions should have equal answers, see what depends on load, such as batching.",
             )
     return reasons
 
 
-def _values(results: Sequence[TrialResult], path: str) -> dict[str, float]:
-    figures = {result.trial.id: result.good.figure(path) for result in results if result.good}
+def _values(views: Sequence[TrialView], path: str) -> dict[str, float]:
+    figures = {view.id: view.good.figure(path) for view in views if view.good}
     return {name: value for name, value in figures.items() if value is not None}
 
 
@@ -116,12 +109,12 @@ class ComparedNodes:
     def __init__(self) -> None:
         self._facts: dict[str, Seen] = {}
 
-    def add(self, group: str, folder: TrialFolder) -> None:
+    def add(self, view: TrialView) -> None:
         """Add the nodes of a good trial; one without a readable meta.json adds none."""
-        meta = read_or_none(folder.meta, TrialMeta)
+        meta = view.meta
         for name, node in meta.all_nodes().items() if meta else ():
             if node.machine is not None:
-                add_machine(self._facts.setdefault(group, {}), name, node.machine)
+                add_machine(self._facts.setdefault(view.trial.group, {}), name, node.machine)
 
     def reasons(self, group: str, trials: int) -> list[CountedReason]:
         """Return the reasons against comparing the treatments of a group."""

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from string import ascii_uppercase
 
+from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted
-from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import CountedReason, ServerSummary
 from seamark.model.results.trial_metrics import Severity
 from seamark.model.server_identity import ServerRecord
-from seamark.model.trial import Trial
 
 RECORDED = ("digest", "runtime", "site", "machine", "partition", "address", "image_digests")
 
@@ -39,8 +38,9 @@ class ComparedServers:
         self._trials: dict[Server, list[str]] = {}
         self._known: dict[Server, ServerRecord] = {}
 
-    def add(self, trial: Trial, load: LoadRecord | None) -> None:
+    def add(self, view: TrialView) -> None:
         """Note where a good trial was measured; of one without a readable load.json nothing is known."""
+        trial, load = view.trial, view.load
         known = load.server_identity if load else None
         server = Server(service=trial.service)
         if known is not None:

@@ -14,10 +14,8 @@ from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
-from seamark.analysis.summary.trial_answers import trial_answers
-from seamark.analysis.summary.trial_result import TrialResult, of_figures, read_trial_result
+from seamark.analysis.trial_view import KnownAndBounds, TrialView, of_figures
 from seamark.model.origin import MEASURED
-from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import (
     CountedReason,
     EnergySummary,
@@ -46,7 +44,6 @@ from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, levels_of
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.range import Range
-from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder
 from seamark.storage.redaction import redacted
 
@@ -68,27 +65,21 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     seen: dict[str, list[Observation]] = {}
     nodes, servers = ComparedNodes(), ComparedServers()
     for trials in plan.by_treatment().values():
-        results = compared([read_trial_result(trial, folder.trial(trial.id)) for trial in trials], folder)
-        for result in results:
-            trial = result.trial
-            load = read_or_none(folder.trial(trial.id).load, LoadRecord)
-            answers = trial_answers(trial, folder.trial(trial.id), load)
-            one = observation(
-                trial, result.good, load, result.verdict, paths, answers=answers, reasons=result.reasons
-            )
-            seen.setdefault(trial.treatment, []).append(one)
-            if result.good:
+        views = compared([TrialView.of(trial, folder) for trial in trials])
+        for view in views:
+            seen.setdefault(view.treatment, []).append(observation(view, paths))
+            if view.ok:
                 ok += 1
-                nodes.add(trial.group, folder.trial(trial.id))
-                servers.add(trial, load)
+                nodes.add(view)
+                servers.add(view)
             else:
                 failed.append(
-                    FailedTrial(trial=trial.id, status=result.status, category=result.category, reason=result.reason)
+                    FailedTrial(trial=view.id, status=view.status, category=view.category, reason=view.reason)
                 )
         factors = levels[trials[0].treatment]
         server = names.get(trials[0].deployment, trials[0].deployment)
-        rows.append(_row(server, factors, results))
-        points.append(point_of(trials[0].group, factors, results))
+        rows.append(_row(server, factors, views))
+        points.append(point_of(trials[0].group, factors, views))
     members: dict[str, list[str]] = {}
     for row in rows:
         members.setdefault(row.workload, []).extend(row.trials)
@@ -123,36 +114,37 @@ def _compared(row: SummaryRow, nodes: ComparedNodes, servers: ComparedServers, g
     )
 
 
-def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> SummaryRow:
-    trial = results[0].trial
-    good = [result.good for result in results if result.good]
-    summed = of_figures(results)
-    figures = [result.good for result in summed if result.good]
+def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialView]) -> SummaryRow:
+    trial = views[0].trial
+    good = [view.good for view in views if view.good]
+    summed = of_figures(views)
+    figures = [view.good for view in summed if view.good]
+    histograms = [view.histograms for view in summed if view.histogram_damage is None]
     unit = unit_of(figures)
     alike = [metrics for metrics in figures if metrics.throughput.unit == unit]
-    reasons = _reasons(results)
+    reasons = _reasons(views)
     return SummaryRow(
         treatment=trial.treatment,
         workload=trial.group,
         service=trial.service,
         component=trial.component,
-        origin=next((each.metrics.origin for each in results if each.metrics), MEASURED),
+        origin=next((view.metrics.origin for view in views if view.metrics), MEASURED),
         deployment=deployment,
         config=redacted(good[0].config if good else trial.settings),
         changed=redacted(trial.changed),
         factors=redacted(factors),
         repetitions=len(good),
-        planned=len(results),
+        planned=len(views),
         throughput=ThroughputSpread(**vars(spread_of(alike, "throughput.value")), unit=unit),
         requests_per_s=spread_of(figures, "requests_per_s"),
         bandwidth_mb_per_s=known(spread_of(figures, "bandwidth.mb_per_s")),
-        latency_ms=_pooled(summed, "response_ns"),
-        service_time_ms=_pooled(summed, "service_ns"),
-        ttft_ms=_pooled(summed, "ttft_ns", streams=True),
-        ttft_response_ms=_pooled(summed, "ttft_response_ns", streams=True),
-        ttfo_ms=_pooled(summed, "ttfo_ns", streams=True),
-        tpot_ms=_pooled(summed, "tpot_ns", streams=True),
-        inter_chunk_ms=_pooled(summed, "inter_chunk_ns", streams=True),
+        latency_ms=_pooled(histograms, "response_ns"),
+        service_time_ms=_pooled(histograms, "service_ns"),
+        ttft_ms=_pooled(histograms, "ttft_ns", streams=True),
+        ttft_response_ms=_pooled(histograms, "ttft_response_ns", streams=True),
+        ttfo_ms=_pooled(histograms, "ttfo_ns", streams=True),
+        tpot_ms=_pooled(histograms, "tpot_ns", streams=True),
+        inter_chunk_ms=_pooled(histograms, "inter_chunk_ns", streams=True),
         by_kind=_kinds(figures),
         concurrency_mean=spread_of(figures, "concurrency_mean"),
         errors=_errors(figures),
@@ -166,21 +158,21 @@ def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialR
         resource=medians([metrics.resource for metrics in figures]),
         telemetry=telemetry(figures),
         slos=_objectives(figures),
-        search=found_by_search(results),
+        search=found_by_search(views),
         verdict=worst([reason.verdict for reason in reasons]) if good else "INVALID",
-        trial_verdicts=tuple(result.verdict for result in results),
-        by_twins={result.trial.id: result.by_twins for result in results if result.by_twins},
+        trial_verdicts=tuple(view.verdict for view in views),
+        by_twins={view.id: view.against for view in views if view.against},
         reasons=reasons,
-        trials=tuple(result.trial.id for result in results),
+        trials=tuple(view.id for view in views),
     )
 
 
-def _pooled(results: Sequence[TrialResult], name: str, *, streams: bool = False) -> PooledTimes | None:
+def _pooled(histograms: Sequence[KnownAndBounds], name: str, *, streams: bool = False) -> PooledTimes | None:
     """Return the statistics of all requests of the trials together, None for those that these are too few for;
     None for times of streams without any."""
     times = TimeDistribution.of_histograms(
-        merge(result.histograms[name] for result in results if name in result.histograms),
-        merge(result.censored[name] for result in results if name in result.censored),
+        merge(known[name] for known, _ in histograms if name in known),
+        merge(bounds[name] for _, bounds in histograms if name in bounds),
     )
     if streams and not times.count:
         return None
@@ -316,17 +308,17 @@ def _objectives(good: Sequence[TrialMetrics]) -> tuple[ObjectiveSummary, ...]:
     )
 
 
-def _reasons(results: Sequence[TrialResult]) -> tuple[CountedReason, ...]:
+def _reasons(views: Sequence[TrialView]) -> tuple[CountedReason, ...]:
     """Return the codes of all trials with their counts, the gravest first; each with severity and text of the gravest
     trial that has it.
 
     A trial without figures leaves the others as good as they are, but fewer than planned: that alone is SUSPECT.
     """
-    some_good = any(result.good for result in results)
+    some_good = any(view.ok for view in views)
     found: dict[str, CountedReason] = {}
-    for result in results:
-        for reason in result.reasons:
-            severity = "suspect" if some_good and not result.good else reason.severity
+    for view in views:
+        for reason in view.reasons:
+            severity = "suspect" if some_good and not view.ok else reason.severity
             one = CountedReason(**vars(replace(reason, severity=severity)))
             before = found.get(reason.code)
             gravest = one if before is None else gravest_first([before, one])[0]

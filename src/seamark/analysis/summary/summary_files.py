@@ -1,18 +1,17 @@
 """Writes summary.json, and summary.csv and summary.parquet with one row for each planned trial."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seamark.analysis.checks import worst
 from seamark.analysis.metrics.table import METRICS, TIMES
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.trial_files import range_columns
-from seamark.analysis.summary.trial_result import marked
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.summary import Summary
-from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
-from seamark.storage.documents import read, replacing, write
+from seamark.storage.documents import replacing, write
 from seamark.storage.paths import ScenarioFolder
 
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
@@ -74,7 +73,6 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Summary:
 def _rows(
     plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]], summary: Summary
 ) -> Iterator[Row]:
-    failed = {bad.trial: bad for bad in summary.failed}
     by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
     servers, origins = _servers(summary), {row.treatment: row.origin for row in summary.treatments}
     for trial in plan.measured:
@@ -83,13 +81,12 @@ def _rows(
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
         row["origin"] = origins[trial.treatment]
         row["server"] = servers.get(trial.id)
-        bad = failed.get(trial.id)
-        if bad is None:
-            metrics = marked(read(folder.trial(trial.id).metrics, TrialMetrics))
-            yield row | _figures(metrics, by_twins.get(trial.id, ()))
+        view = TrialView.of(trial, folder).with_reasons(by_twins.get(trial.id, ()))
+        row |= {"status": view.status, "verdict": view.verdict}
+        if view.good is None:
+            yield row | {"category": view.category, "reasons": view.category}
         else:
-            state = {"status": bad.status, "category": bad.category}
-            yield row | state | {"verdict": "INVALID", "reasons": bad.category}
+            yield row | {"reasons": " ".join(view.codes)} | _figures(view.good)
 
 
 def _servers(summary: Summary) -> dict[str, str]:
@@ -99,13 +96,8 @@ def _servers(summary: Summary) -> dict[str, str]:
     return {trial: places[name] for trial, name in pairs if name is not None}
 
 
-def _figures(metrics: TrialMetrics, by_twins: Sequence[VerdictReason]) -> Row:
-    row: Row = {
-        "status": metrics.status,
-        "verdict": worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
-        "reasons": " ".join(reason.code for reason in (*metrics.reasons, *by_twins)),
-        "throughput_unit": metrics.throughput.unit,
-    }
+def _figures(metrics: TrialMetrics) -> Row:
+    row: Row = {"throughput_unit": metrics.throughput.unit}
     row |= {metric.column: metrics.figure(metric.path) for metric in METRICS}
     row |= range_columns(metrics)
     row |= {f"quality_{name}": value for name, value in metrics.quality.items()}

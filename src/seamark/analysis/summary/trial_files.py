@@ -10,7 +10,7 @@ from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics, me
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import METRICS, TIMES
 from seamark.analysis.metrics.timeline import Second
-from seamark.analysis.summary.trial_result import record_of, without_samples
+from seamark.analysis.trial_view import record_of, without_samples
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics

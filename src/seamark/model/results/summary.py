@@ -170,7 +170,7 @@ class CountedReason(VerdictReason):
 @dataclass(frozen=True, kw_only=True)
 class SummaryRow(HasOrigin):
     """One treatment over its trials. `trials`, `trial_verdicts` and `trial_servers` are in the same order; `by_twins`
-    has the reasons that a trial has by the other repetitions."""
+    has the reasons that a trial has by the other repetitions, or by a damaged histogram."""
 
     treatment: str
     workload: str

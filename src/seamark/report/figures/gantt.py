@@ -119,7 +119,9 @@ def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name
         for axis, chart in zip(axes, charts, strict=True):
             (_draw_shares if chart.is_summed else _draw_bars)(axis, chart, colours)
             repeated = chart.schedule.treatment.repetitions > 1
-            title = chart.schedule.label + (f" (repetition {chart.schedule.trial.repetition})" if repeated else "")
+            title = chart.schedule.label + (
+                f" (repetition {chart.schedule.view.trial.repetition})" if repeated else ""
+            )
             axis.set_title(title, fontsize=8.5)
             axis.set_xlim(0, longest_s if is_shared else chart.schedule.rows.makespan_s or 1.0)
             if is_shared and chart.schedule.rows.makespan_s < longest_s:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 
-from seamark.analysis.summary.trial_result import read_histograms
+from seamark.analysis.trial_view import read_histograms
 from seamark.model.plurals import LONGEST_MS, counted
 from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, written

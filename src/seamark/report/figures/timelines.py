@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import (
@@ -28,7 +29,7 @@ from seamark.report.figures.canvas import (
 )
 from seamark.report.numbers import levels_text, unit_of, unit_words
 from seamark.report.page.content import Picture
-from seamark.report.source import Results, TrialRecord
+from seamark.report.source import Results
 
 MOST_TRIALS = 3
 MOST_POINTS = 1200
@@ -59,7 +60,7 @@ def timeline_picture(
     if treatment is None:
         return None
     trials = [t for t in results.trials_of(treatment) if t.ok and t.folder.series.is_file()][:MOST_TRIALS]
-    columns = [f"repetition {trial.repetition}" for trial in trials]
+    columns = [f"repetition {trial.trial.repetition}" for trial in trials]
     loads = [read_series(trial.folder.series, trial.load_s) for trial in trials]
     columns = [
         c if own is not None else f"{c} (series.csv cannot be read)" for c, own in zip(columns, loads, strict=True)
@@ -74,7 +75,12 @@ def timeline_picture(
     times = frame["row"] == RESPONSE
     unit, factor = unit_of(frame.loc[times, "value"].dropna())
     frame.loc[times, "value"] *= factor
-    labels = {THROUGHPUT: unit_words(trials[0].unit), RESPONSE: f"{RESPONSE} ({unit})", CPU: CPU, RSS: RSS}
+    labels = {
+        THROUGHPUT: unit_words(trials[0].good.throughput.unit if trials[0].good else ""),
+        RESPONSE: f"{RESPONSE} ({unit})",
+        CPU: CPU,
+        RSS: RSS,
+    }
     rows = [row for row in labels if row in (THROUGHPUT, RESPONSE) or (frame["row"] == row).any()]
     with theme():
         facets = sns.relplot(
@@ -121,7 +127,7 @@ def timeline_picture(
         )
 
 
-def _finish(axis: Axes, trial: TrialRecord, row: str, own: pd.DataFrame) -> None:
+def _finish(axis: Axes, trial: TrialView, row: str, own: pd.DataFrame) -> None:
     """Mark the measured window and replies after the load's end; draw rates as steps, few points with dots."""
     for line in axis.lines:
         line.set(
@@ -133,8 +139,10 @@ def _finish(axis: Axes, trial: TrialRecord, row: str, own: pd.DataFrame) -> None
         axis.plot(late["at_s"], late["value"], color=COLOURS[CURVES[str(curve)]], ls="", marker="x", ms=4)
     if trial.window_s is not None:
         axis.axvspan(*trial.window_s, color=SHADE, alpha=0.6, lw=0, zorder=0)
-    if trial.warmup_s:
-        axis.axvline(trial.warmup_s, color=MUTED, ls=":", lw=1)
+    cut = trial.window_s if trial.good and trial.good.warmup_auto else None
+    warmup_s = cut[0] if cut else trial.load.warmup_s if trial.load else None
+    if warmup_s:
+        axis.axvline(warmup_s, color=MUTED, ls=":", lw=1)
 
 
 def _legend(axis: Axes, curves: Sequence[str]) -> None:

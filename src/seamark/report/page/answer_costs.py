@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from math import hypot
 from statistics import fmean
 
-from seamark.analysis.summary.trial_answers import whole_answers
+from seamark.analysis.comparison.trial_answers import whole_answers
+from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.service import Value
@@ -14,7 +15,7 @@ from seamark.model.trial import levels_of
 from seamark.report.compared_answers import score_text
 from seamark.report.numbers import ABSENT, level, number, span
 from seamark.report.page.content import Block, Table, column, figures
-from seamark.report.source import Results, TrialRecord
+from seamark.report.source import Results
 from seamark.stats.paired import mean_limits
 from seamark.stats.pass_at_k import pass_at_k
 
@@ -81,7 +82,7 @@ def answer_cost_blocks(results: Results) -> list[Block]:
     records = {
         trial.id: record
         for trial in results.trials
-        if trial.ok and (record := whole_answers(trial.folder)) is not None and SCORE in record.scores
+        if trial.ok and (record := whole_answers(trial)) is not None and SCORE in record.scores
     }
     if not records:
         return []
@@ -93,13 +94,13 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
     gpus = {each.id: max(1, each.gpus) for each in (*results.plan.deployments, *results.plan.served)}
     groups: dict[tuple[str, tuple[tuple[str, Value], ...]], _Group] = {}
     named = {trial.treatment: trial.group for trial in results.plan.measured if trial.settings.get(TASK)}
-    for trial in results.trials:
-        if trial.treatment not in named:
+    for view in results.trials:
+        if view.treatment not in named:
             continue
-        own = levels.get(trial.treatment, {})
-        key = named[trial.treatment], tuple((name, value) for name, value in own.items() if name != TASK)
-        of_block = groups.setdefault(key, _Group()).blocks.setdefault(trial.block, [])
-        of_block.append(_spent(trial, records.get(trial.id), gpus.get(trial.deployment, 1)))
+        own = levels.get(view.treatment, {})
+        key = named[view.treatment], tuple((name, value) for name, value in own.items() if name != TASK)
+        of_block = groups.setdefault(key, _Group()).blocks.setdefault(view.trial.block, [])
+        of_block.append(_spent(view, records.get(view.id), gpus.get(view.trial.deployment, 1)))
     whole = {key: group for key, group in groups.items() if group.scores}
     if not whole:
         return []
@@ -130,7 +131,7 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
     return [Table(columns=columns, caption="Device-hours for quality", footnotes=(note, *left_out))]
 
 
-def _spent(trial: TrialRecord, record: AnswersRecord | None, gpus: int) -> _Spent | None:
+def _spent(trial: TrialView, record: AnswersRecord | None, gpus: int) -> _Spent | None:
     """Return what a trial with whole answers took and scored; None of another."""
     if record is None or trial.load_s is None:
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from seamark.analysis.trial_view import TrialView
 from seamark.model.results.comparison import Comparisons, SubsetAverage
 from seamark.report.answers_of import SideBySide, side_by_side
 from seamark.report.compared_answers import score_text
@@ -9,7 +10,6 @@ from seamark.report.numbers import level
 from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Block, Section, Table, Text, column, figures
 from seamark.report.source import Results
-from seamark.storage.paths import TrialFolder
 
 MOST_CHANGED, MOST_CHARACTERS, MOST_FACT_TABLES = 20, 200, 12
 
@@ -21,8 +21,8 @@ def answers_section(results: Results) -> Section | None:
     if found is None:
         return Section(id="answers", title="Answers", blocks=tuple(costs)) if costs else None
 
-    def trials(treatment: str) -> Sequence[tuple[int, TrialFolder]]:
-        return [(each.block, each.folder) for each in results.by_treatment.get(treatment, ())]
+    def trials(treatment: str) -> Sequence[TrialView]:
+        return results.by_treatment.get(treatment, ())
 
     pairs = list(side_by_side(found, trials, trials))
     blocks = [*_averages(found), *costs, *_facts(found, pairs), *_changed(pairs)]

@@ -3,19 +3,19 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from seamark.config.forms.table import is_structured, text_of
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SummaryRow
-from seamark.model.results.trial_meta import Clock, Gpus, Machine, TrialMeta
+from seamark.model.results.trial_meta import Clock, Gpus, Machine
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, named
-from seamark.report.source import Document, Results
+from seamark.report.source import Results
 from seamark.report.tables.summary import origin_columns, slug
-from seamark.storage.documents import read_or_none
 from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200
@@ -75,7 +75,7 @@ def _settings(treatments: Sequence[SummaryRow], names_of: Mapping[str, str]) -> 
     return (*blocks, Table(columns=columns, footnotes=notes))
 
 
-def _listed(names: Sequence[str], config: Document) -> str:
+def _listed(names: Sequence[str], config: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {_whole(config[name], name)}" for name in names) or "nothing"
 
 
@@ -146,8 +146,8 @@ def nodes_section(results: Results) -> Section | None:
     """Return hardware and load of each node, from its last trial with a result; None without any."""
     seen = [
         (name, node.machine, state and max(state.load_average or [0.0]), state and state.others.processes)
-        for trial in results.ok
-        if (meta := read_or_none(trial.folder.meta, TrialMeta)) is not None
+        for view in results.ok
+        if (meta := view.meta) is not None
         for name, node in meta.all_nodes().items()
         if node.machine is not None
         for state in (node.before, node.after)

@@ -19,6 +19,7 @@ from seamark.report.ordering import ORIGIN, about_servers, only_simulated, simul
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures, named
 from seamark.report.source import Results
 from seamark.report.tables.summary import origin_columns
+from seamark.storage.redaction import redacted, redacted_text
 
 MOST_PLACES, SHORT = 8, 12
 OF_MACHINE = ("Host", "CPU", "RAM", "Kernel")
@@ -66,7 +67,7 @@ def about(results: Results) -> Facts:
     simulated = simulated_services(results.summary)
     pairs: list[tuple[str, str]] = [
         ("Scenario", f"`{results.source}`"),
-        ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
+        ("Services", ", ".join(dict.fromkeys(view.trial.service for view in results.trials)) or ABSENT),
         *([("Simulated, not measured", ", ".join(simulated))] if simulated else []),
         ("Design", _design(results)),
         (
@@ -96,7 +97,8 @@ def _design(results: Results) -> str:
         every = f"{servers} servers are started anew" if servers > 1 else "the server is started anew"
         return f"{counted(treatments, 'treatment')} × {count}, in each of which {every}, seed {results.plan.seed}"
     starts = results.frame["deployment"].map(lambda start: start.partition(PARTY)[0]).nunique()
-    devices = sorted({trial.device for trial in results.trials if trial.device})
+    loads = [view.load for view in results.trials]
+    devices = sorted({f"{load.device.kind} {load.device.id}" for load in loads if load and load.device})
     lanes = f"in lanes on {', '.join(devices)}" if devices else ""
     within = f", within each of {starts} starts {lanes or 'that follow one another'}" if starts > 1 else ""
     several = treatments > starts
@@ -224,14 +226,15 @@ def failures_section(results: Results) -> Section | None:
         *origin_columns(shown),
         column("status", [trial.status for trial in shown], "verdict"),
         column("category", [trial.category or "unknown" for trial in shown], "code"),
-        column("reason", [trial.reason or "no reason was recorded" for trial in shown]),
+        column("reason", [redacted(trial.reason) or "no reason was recorded" for trial in shown]),
     )
     more = len(failed) - len(shown)
     notes = (f"{more:,} more {'is' if more == 1 else 'are'} in the results' summary.",) if more else ()
     logs: dict[tuple[str, ...], list[str]] = {}
     for trial in shown:
-        if trial.log_tail:
-            logs.setdefault(trial.log_tail[-LOG_LINES:], []).append(results.names.get(trial.id, trial.id))
+        if trial.load and trial.load.log_tail:
+            tail = tuple(map(redacted_text, trial.load.log_tail[-LOG_LINES:]))
+            logs.setdefault(tail, []).append(results.names.get(trial.id, trial.id))
     lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
     blocks: tuple[Block, ...] = (
         Text(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import LONGEST_MS, counted
 from seamark.model.results.search_record import ProbeResult, SearchRecord
 from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
@@ -22,7 +23,7 @@ from seamark.report.numbers import (
     span,
 )
 from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
-from seamark.report.source import Results, TrialRecord
+from seamark.report.source import Results
 from seamark.storage.documents import read_or_none
 
 MOST_ROWS = 200
@@ -40,7 +41,7 @@ class Searched:
     """One treatment with the searches of its trials."""
 
     treatment: SummaryRow
-    searches: tuple[tuple[TrialRecord, SearchRecord], ...]
+    searches: tuple[tuple[TrialView, SearchRecord], ...]
 
     @property
     def factors(self) -> str:
@@ -62,7 +63,7 @@ def search_tables(searched: Sequence[Searched]) -> list[Block]:
     return [_found(searched, first), _probes(searched, first)]
 
 
-def _searches(trials: Sequence[TrialRecord]) -> Iterator[tuple[TrialRecord, SearchRecord]]:
+def _searches(trials: Sequence[TrialView]) -> Iterator[tuple[TrialView, SearchRecord]]:
     for trial in trials:
         record = read_or_none(trial.folder.search, SearchRecord)
         if record and record.probes:
@@ -108,7 +109,7 @@ def _probes(searched: Sequence[Searched], first: SearchRecord) -> Table:
     verdicts = [SAID[probe.verdict] + (", found" if found else "") for _, _, _, probe, found in rows]
     columns = (
         *_factors([factors for factors, _, _, _, _ in rows]),
-        figures("repetition", [str(trial.repetition) for _, trial, _, _, _ in rows]),
+        figures("repetition", [str(view.trial.repetition) for _, view, _, _, _ in rows]),
         figures("probe", [str(place) for _, _, place, _, _ in rows]),
         figures(first.setting, levels, SEARCHED[first.setting]),
         figures("requests", [number(probe.requests) for probe in probes]),

@@ -75,7 +75,7 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
 
 def stages_of(results: Results, treatment: SummaryRow) -> list[Stages]:
     """Return the stages of a treatment's good trials that recorded events of counted requests."""
-    traced = [trial.stages for trial in results.trials_of(treatment) if trial.ok and trial.stages]
+    traced = [view.good.stages for view in results.trials_of(treatment) if view.good and view.good.stages]
     return [each for each in traced if each.requests]
 
 

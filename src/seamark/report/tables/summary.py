@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from seamark.analysis.trial_view import TrialView
 from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
+from seamark.model.results.times import Times
 from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
 from seamark.report.numbers import (
     ABSENT,
@@ -19,7 +21,7 @@ from seamark.report.numbers import (
 )
 from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
 from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known, named
-from seamark.report.source import Results, TrialRecord
+from seamark.report.source import Results
 from seamark.report.tables.by_treatment import (
     OVER_REPETITIONS,
     energy_table,
@@ -157,15 +159,23 @@ def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -
     return shown, f"Quality, as named in metrics.json: {said}." if said else ""
 
 
-def origin_columns(trials: Sequence[TrialRecord] | Sequence[SummaryRow]) -> list[Column]:
+def origin_columns(trials: Sequence[TrialView] | Sequence[SummaryRow]) -> list[Column]:
     """Return a column of the origin where trials, or treatments, are simulated."""
     return [column(ORIGIN, [trial.origin for trial in trials])] if any_virtual(trials) else []
 
 
-def _codes(trial: TrialRecord) -> str | None:
+def _codes(trial: TrialView) -> str | None:
     if not trial.ok:
         return trial.category
     return ", ".join(trial.codes) or None
+
+
+def _order(view: TrialView) -> tuple[bool, str, int, int]:
+    return view.started_at is None, view.started_at or "", view.trial.block, view.trial.position
+
+
+def _times(view: TrialView) -> tuple[Times | None, tuple[str, ...], str]:
+    return view.metrics.latency_ms if view.metrics else None, view.codes, WITHHELD if view.ok else "no result"
 
 
 def _complete(treatment: SummaryRow) -> Cell:
@@ -184,25 +194,26 @@ def _throughput(throughput: ThroughputSpread, unit: str, most: float | None) -> 
 
 def trials_section(results: Results, most: int = 400) -> Section:
     """Return the table of all trials in the order of the run."""
-    ordered = sorted(results.trials, key=lambda t: (t.started_at is None, t.started_at or "", t.block, t.position))
-    days = {trial.started_at[:10] for trial in ordered if trial.started_at}
+    ordered = sorted(results.trials, key=_order)
+    days = {view.started_at[:10] for view in ordered if view.started_at}
     clock = slice(11, 19) if len(days) == 1 else slice(0, 19)
     servers = trial_marks(results.summary)
     shown = ordered[:most]
+    measured = [view.metrics for view in shown]
     columns = [column("trial", named([trial.id for trial in shown], results.names))]
     columns += origin_columns(shown)
     if servers:
         columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))
-    started = [trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT for trial in shown]
+    started = [view.started_at.replace("T", " ")[clock] if view.started_at else ABSENT for view in shown]
     windows = [" – ".join(f"{round(end, 3):g}" for end in t.window_s) if t.window_s else None for t in shown]
     columns += [
-        figures("block", [str(trial.block) for trial in shown]),
-        figures("position", [str(trial.position) for trial in shown]),
+        figures("block", [str(view.trial.block) for view in shown]),
+        figures("position", [str(view.trial.position) for view in shown]),
         column("started", started, "time", unit=days.pop() if len(days) == 1 else ""),
-        figures("throughput", [figure_cell(trial.throughput, "no result") for trial in shown]),
-        column("unit", [unit_words(trial.unit) for trial in shown]),
-        *time_columns(("p50", "p99"), [(t.latency_ms, t.codes, WITHHELD if t.ok else "no result") for t in shown]),
-        figures("errors", [errors_cell(trial.errors, "no result") for trial in shown], "%"),
+        figures("throughput", [figure_cell(m.throughput.value if m else None, "no result") for m in measured]),
+        column("unit", [unit_words(m.throughput.unit if m else "") for m in measured]),
+        *time_columns(("p50", "p99"), [_times(view) for view in shown]),
+        figures("errors", [errors_cell(m.errors, "no result") if m else absent("no result") for m in measured], "%"),
         figures("window", windows, "s", "measured window, from the start of the load", why="no window"),
         column(
             "verdict",

@@ -6,18 +6,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seamark.analysis.metrics.samples import DamagedError, open_samples
-from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
+from seamark.analysis.trial_view import TrialView
 from seamark.fit import ReplicaTrial, StationTrial
 from seamark.model.plurals import in_percent
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.fitted_model import FitSource
-from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
 from seamark.storage.documents import read_or_none
-from seamark.storage.paths import ScenarioFolder, TrialFolder
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.simulation.fit_groups import (
     OF_A_LOAD,
     FitGroup,
@@ -90,16 +89,15 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
     for plan, folder in results:
         levels = levels_of(plan)
         for trial in plan.measured:
-            files = folder.trial(trial.id)
-            result, load = read_trial_result(trial, files), read_or_none(files.load, LoadRecord)
-            taken = _taken(result, load, files)
+            view = TrialView.of(trial, folder)
+            taken = _taken(view)
             source = FitSource(
                 scenario=plan.scenario,
                 trial=trial.id,
                 trial_id=trial.trial_id,
                 config_hash=trial.config_hash,
                 why=taken if isinstance(taken, str) else None,
-                suspect=tuple(dict.fromkeys(each.code for each in result.reasons if each.verdict == "SUSPECT")),
+                suspect=tuple(dict.fromkeys(each.code for each in view.reasons if each.verdict == "SUSPECT")),
             )
             varied = levels[trial.treatment]
             gpu = gpu_of(plan, folder, trial)
@@ -116,8 +114,8 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
             else:
                 found.left_out.append(source)
                 continue
-            if load is not None and load.node:
-                found.machines.add(load.node)
+            if view.load is not None and view.load.node:
+                found.machines.add(view.load.node)
         _add_starts(starts, plan, folder, levels)
     found.starts.extend(starts.values())
     groups: list[FitGroup[StationTrial] | FitGroup[ReplicaTrial]] = [*found.stations, *found.replicas]
@@ -145,30 +143,25 @@ def _add_starts(
             known.times_s.append(float(started_s))
 
 
-def _taken(result: TrialResult, load: LoadRecord | None, files: TrialFolder) -> StationTrial | ReplicaTrial | str:
+def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
     """Return what a model sees of a trial, or why it stays out."""
-    if result.good is None:
-        return f"it {'is not measured' if result.status == 'missing' else 'failed'}"
-    if result.good.virtual_clock:
+    if view.good is None:
+        return f"it {'is not measured' if view.status == 'missing' else 'failed'}"
+    if view.virtual_clock:
         return "simulated itself"
-    streamed = is_streamed(result.trial, files)
-    if result.trial.load.closed and not streamed:
+    streamed = is_streamed(view)
+    if view.trial.load.closed and not streamed:
         return "a closed loop: its rate follows from the server"
-    if why := next((UNFIT[each.code] for each in result.reasons if _is_unfit(each)), None):
+    if why := next((UNFIT[each.code] for each in view.reasons if _is_unfit(each)), None):
         return why
-    if result.verdict == "INVALID":
-        return (
-            f"INVALID: {', '.join(dict.fromkeys(each.code for each in result.reasons if each.verdict == 'INVALID'))}"
-        )
-    if load is None:
+    if view.verdict == "INVALID":
+        return f"INVALID: {', '.join(dict.fromkeys(each.code for each in view.reasons if each.verdict == 'INVALID'))}"
+    if view.load is None:
         return "its load.json is missing"
-    start_s, end_s = result.good.window.start_s, result.good.window.end_s
-    if start_s is None or end_s is None or start_s >= end_s:
+    if view.window_s is None or view.good.window.length_s is None:
         return "it has no measured window"
     try:
-        return (replica_trial if streamed else _station_trial)(
-            result.trial, files, (start_s, end_s), _load_of(result.trial)
-        )
+        return (replica_trial if streamed else _station_trial)(view, view.window_s, _load_of(view.trial))
     except DamagedError as damage:
         return str(damage)
 
@@ -184,13 +177,11 @@ def _load_of(trial: Trial) -> str:
     return " ".join(f"{name}={trial.settings[name]}" for name in names if name in trial.settings)
 
 
-def _station_trial(
-    trial: Trial, folder: TrialFolder, window_s: tuple[float, float], treatment: str
-) -> StationTrial | str:
+def _station_trial(view: TrialView, window_s: tuple[float, float], treatment: str) -> StationTrial | str:
     """Return what a station sees of a trial, or why it cannot take part. Raises DamagedError."""
     warmup_s, until_s = window_s
     due, last, failed = [], [], 0
-    for batch in open_samples(folder.samples, trial.config_hash).batches():
+    for batch in open_samples(view.folder.samples, view.trial.config_hash).batches():
         chosen = (batch.due >= 0) & (batch.due < until_s * 1e9)
         good = chosen & batch.good & (batch.last != MISSING_NS)
         failed += int((chosen & ~good).sum())
@@ -208,7 +199,7 @@ def _station_trial(
         return "it has no good requests after its warm-up"
     order = np.argsort(due_ns, kind="stable")
     return StationTrial(
-        id=trial.id,
+        id=view.id,
         treatment=treatment,
         arrival_s=due_ns[order] / 1e9,
         end_s=last_ns[order] / 1e9,

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.analysis.metrics.samples import DamagedError, open_samples
+from seamark.analysis.trial_view import TrialView
 from seamark.fit import ReplicaLimits, ReplicaTrial
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.sample import MISSING_NS
@@ -24,16 +25,15 @@ STEP_TOKENS_OF_GPUS = ((170, 16_384), (75, 8_192))
 """Memory of a GPU in GB, and vLLM's default tokens of a step from that size on (160 and 70 GiB); not of an A100."""
 
 
-def is_streamed(trial: Trial, files: TrialFolder) -> bool:
+def is_streamed(view: TrialView) -> bool:
     """Return whether a trial has streamed replies of several tokens."""
-    asked = trial.settings.get("gen_tokens")
-    return "prompt_len" in trial.settings and isinstance(asked, int) and asked > 1 and files.chunks.exists()
+    asked, settings = view.trial.settings.get("gen_tokens"), view.trial.settings
+    return "prompt_len" in settings and isinstance(asked, int) and asked > 1 and view.folder.chunks.exists()
 
 
-def replica_trial(
-    trial: Trial, files: TrialFolder, window_s: tuple[float, float], treatment: str
-) -> ReplicaTrial | str:
+def replica_trial(view: TrialView, window_s: tuple[float, float], treatment: str) -> ReplicaTrial | str:
     """Return what a replica sees of a trial, or why it cannot take part. Raises DamagedError."""
+    trial, files = view.trial, view.folder
     if why := _misfit(trial.settings):
         return why
     rows = _requests(trial, files)
