@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from samples import a_load
+from samples import a_load, a_view
 
 from seamark.config.read import Recipes
 from seamark.errors import UserError
@@ -156,9 +156,8 @@ def test_a_failed_stub_has_its_own_category_its_reason_once_and_the_time_that_it
     def failure(answers: AnswersRecord | None = None, **load: object) -> tuple[str, str, float]:
         times = {"started_at": "2026-11-28T10:00:00.000+00:00", "finished_at": "2026-11-28T10:00:02.500+00:00"}
         record = a_load(duration_s=86400.0, items=2, **times, **load)
-        failed = EvaluatedTrial(
-            trial=trial, folder=TrialFolder(root=tmp_path), load=record, metrics=None, answers=answers
-        )
+        seen = EvaluatedTrial(trial=trial, folder=TrialFolder(root=tmp_path))
+        failed = a_view(trial, view=seen, load=record, answers=answers)
         found = _failure(stub, failed)
         return found.error_type, found.error_message, found.execution_time
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import a_load, a_metrics
+from samples import a_load, a_metrics, a_view
 
 from seamark.errors import UserError
-from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated
+from seamark.evaluation.evaluated_trial import EvaluatedTrial
 from seamark.evaluation.result_tree import FILES, config_of, folders_of, is_current, is_of_another
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.planning.study import SHIPPED, Study
@@ -44,15 +44,17 @@ def test_a_folder_is_current_for_the_trial_that_it_names_alone_and_only_while_th
     folder.mkdir()
     for name in FILES:
         (folder / name).write_text(json.dumps({"trial": first.id, "config_hash": first.config_hash}))
-    assert is_current(folder, evaluated(first, own))
+    assert is_current(folder, EvaluatedTrial(trial=first, folder=own))
     for another in (other, replace(first, config_hash="cafe")):
-        assert not is_current(folder, evaluated(another, own))
-        assert is_of_another(folder, evaluated(another, own))
-    assert not is_of_another(folder, evaluated(first, own))
+        assert not is_current(folder, EvaluatedTrial(trial=another, folder=own))
+        assert is_of_another(folder, EvaluatedTrial(trial=another, folder=own))
+    assert not is_of_another(folder, EvaluatedTrial(trial=first, folder=own))
     own.metrics.unlink()
-    assert not is_current(folder, evaluated(first, own))
+    assert not is_current(folder, EvaluatedTrial(trial=first, folder=own))
     (folder / "config.json").write_text("[]")
-    assert not is_of_another(folder, evaluated(first, own)), "a folder that names no trial is left alone"
+    assert not is_of_another(folder, EvaluatedTrial(trial=first, folder=own)), (
+        "a folder that names no trial is left alone"
+    )
 
 
 @pytest.mark.covers("B10")
@@ -66,7 +68,7 @@ def test_a_folder_whose_figures_are_damaged_is_not_current_and_so_is_written_aga
         each.mkdir()
     own.metrics.write_text("{}")
     answers = AnswersRecord(status="ok", answers=2, answered=2, scores={"score": Score(mean=0.5, scored=2)})
-    trial = EvaluatedTrial(trial=first, folder=own, load=a_load(items=2), metrics=a_metrics(), answers=answers)
+    trial = a_view(first, a_metrics(), EvaluatedTrial(trial=first, folder=own), load=a_load(items=2), answers=answers)
     assert trial.whole
     for name in FILES:
         (folder / name).write_text(json.dumps(config_of(trial)))

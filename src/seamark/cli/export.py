@@ -218,7 +218,7 @@ def evaluation(where: StudyOptions, folder: Path, form: str) -> None:
     Example:
       bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers --format harness
     """
-    from seamark.evaluation.evaluated_trial import evaluated
+    from seamark.evaluation.evaluated_trial import EvaluatedTrial
     from seamark.evaluation.harness_files import write_harness_files
     from seamark.evaluation.result_tree import folders_of, write_summary, write_tree
 
@@ -227,7 +227,7 @@ def evaluation(where: StudyOptions, folder: Path, form: str) -> None:
     asked = [trial for trial in study.plan.trials if trial.settings.get("task")]
     if not asked:
         raise UserError(f"{name}: it asks no questions: no workload has a 'task'.")
-    trials = [evaluated(trial, study.folder(name).trial(trial.id)) for trial in asked]
+    trials = [EvaluatedTrial.of(trial, study.folder(name)) for trial in asked]
     whole = [each for each in trials if each.whole]
     if not whole:
         raise UserError(
@@ -238,7 +238,7 @@ def evaluation(where: StudyOptions, folder: Path, form: str) -> None:
     else:
         written = write_tree(trials, folder)
         names = folders_of(asked)
-        write_summary({str(names[each.trial.id]): each for each in trials}, folder)
+        write_summary({str(names[each.id]): each for each in trials}, folder)
     what = "file" if form == "harness" else "task"
     left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""
     click.echo(f"{folder}: {counted(len(written), what)} of {counted(len(whole), 'trial')}{left}")

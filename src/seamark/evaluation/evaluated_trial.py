@@ -1,25 +1,20 @@
 """A trial of an evaluation as its files have it: what was asked, what was answered, scores and figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from seamark.analysis.answers import TIMED_BY, score_columns, times_by_item_s
+from seamark.analysis.trial_view import TrialView
 from seamark.config.forms.table import label_of
 from seamark.drivers.openai.kept import read_kept
 from seamark.drivers.questions import asked_of
 from seamark.errors import UserError
 from seamark.model.failure_categories import TIMEOUT
-from seamark.model.results.answers import AnswersRecord
-from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
-from seamark.storage.documents import read_or_none
-from seamark.storage.paths import TrialFolder
 from seamark.tasks.benchmark import Question
 from seamark.tasks.task import item_id
 
@@ -38,21 +33,13 @@ UNFINISHED = "not_finished"
 """Category of a trial that a run left without a result."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluatedTrial:
-    """One trial. `whole`: every question is answered and scored, and the figures are there."""
-
-    trial: Trial
-    folder: TrialFolder
-    load: LoadRecord | None
-    metrics: TrialMetrics | None
-    answers: AnswersRecord | None
+class EvaluatedTrial(TrialView):
+    """One trial of an evaluation: what its records say of its questions."""
 
     @property
     def whole(self) -> bool:
-        """Whether the trial is done: nothing failed, and no question is without an answer."""
-        figures = self.metrics is not None and self.metrics.status == "ok"
-        return figures and self.unscored == 0 and not self.unanswered
+        """Whether the trial is done: the figures are there, and every question is answered and scored."""
+        return self.ok and self.unscored == 0 and not self.unanswered
 
     @property
     def failed(self) -> bool:
@@ -60,11 +47,6 @@ class EvaluatedTrial:
         if self.load is None or not self.load.ok:
             return self.load is not None
         return self.unanswered > 0
-
-    @property
-    def unanswered(self) -> int:
-        """Number of questions without a good answer, failed requests with a reply among them; 0 without scores."""
-        return 0 if self.answers is None or self.load is None else self.answers.unanswered(self.load.items)
 
     @property
     def unscored(self) -> int | None:
@@ -75,7 +57,7 @@ class EvaluatedTrial:
         return self.load.items - score.scored
 
     @property
-    def load_s(self) -> float:
+    def took_s(self) -> float:
         """Length of its load in seconds, 0 without one; of a failed one, whose `duration_s` may be its limit, the
         time from its beginning to its end."""
         load = self.load
@@ -127,17 +109,6 @@ class EvaluatedTrial:
             **({"published": dict(answers.published)} if answers.published else {}),
             **{name: encode(value) for name in figures if (value := getattr(metrics, name)) is not None},
         }
-
-
-def evaluated(trial: Trial, folder: TrialFolder) -> EvaluatedTrial:
-    """Return a trial with the records that it has; damaged ones count as missing. `answer_rows` reads its rows."""
-    return EvaluatedTrial(
-        trial=trial,
-        folder=folder,
-        load=read_or_none(folder.load, LoadRecord),
-        metrics=read_or_none(folder.metrics, TrialMetrics),
-        answers=read_or_none(folder.answers_record, AnswersRecord),
-    )
 
 
 def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:

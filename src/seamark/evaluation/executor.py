@@ -18,7 +18,7 @@ from typing import Any
 
 from seamark.errors import SiteError, UserError
 from seamark.evaluation.adapters import DeviceKind
-from seamark.evaluation.evaluated_trial import EvaluatedTrial, evaluated
+from seamark.evaluation.evaluated_trial import EvaluatedTrial
 from seamark.evaluation.matrix import (
     AdapterConfig,
     BenchmarkConfig,
@@ -224,7 +224,7 @@ class BenchmarkExecutor:
                         run.wait(POLL_S)
                     now = progress_of(study, seen)
                     for name in [state.trial for state in now.states if state.state == "ok" and state.trial in left]:
-                        if (trial := evaluated(left[name], folder.trial(name))).whole:
+                        if (trial := EvaluatedTrial.of(left[name], folder)).whole:
                             written = self._export([(stubs[name], trial)], written)
                             del left[name]
                     if self._on_progress is not None:
@@ -242,7 +242,7 @@ class BenchmarkExecutor:
 
 
 def _evaluated(study: Study, trial: Trial) -> EvaluatedTrial:
-    return evaluated(trial, study.folder(SCENARIO).trial(trial.id))
+    return EvaluatedTrial.of(trial, study.folder(SCENARIO))
 
 
 def _end_with_parent() -> None:
@@ -310,7 +310,7 @@ def _results(
     found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], document: Mapping[str, Any], took_s: float
 ) -> ExecutionResults:
     results = [
-        BenchmarkResult(stub=stub, metrics=trial.document(), execution_time=trial.load_s)
+        BenchmarkResult(stub=stub, metrics=trial.document(), execution_time=trial.took_s)
         for stub, trial in found
         if trial.whole
     ]
@@ -325,4 +325,4 @@ def _results(
 
 def _failure(stub: BenchmarkStub, trial: EvaluatedTrial) -> BenchmarkFailure:
     category, reason = trial.failure
-    return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.load_s)
+    return BenchmarkFailure(stub=stub, error_message=reason, error_type=category, execution_time=trial.took_s)

@@ -28,10 +28,10 @@ def write_harness_files(trials: Sequence[EvaluatedTrial], base: Path) -> list[Pa
     groups: dict[Path, list[EvaluatedTrial]] = {}
     for each in trials:
         if each.whole:
-            groups.setdefault(base / folders[each.trial.id].parent, []).append(each)
+            groups.setdefault(base / folders[each.id].parent, []).append(each)
     written = []
     for folder, members in groups.items():
-        samples = {folders[each.trial.id].name: list(answer_rows(each)) for each in members}
+        samples = {folders[each.id].name: list(answer_rows(each)) for each in members}
         for each, (name, rows) in zip(members, samples.items(), strict=True):
             lines = [json.dumps(_sample(at, row, _score_names(each))) for at, row in enumerate(rows)]
             written.append(folder / f"samples_{name}.jsonl")

@@ -71,7 +71,7 @@ def _holder(folder: Path) -> tuple[str, str] | None:
 
 
 def _identity(trial: EvaluatedTrial) -> tuple[str, str]:
-    return trial.trial.id, trial.trial.config_hash
+    return trial.id, trial.trial.config_hash
 
 
 def folders_of(trials: Iterable[Trial]) -> dict[str, Path]:
@@ -122,7 +122,7 @@ def write_tree(trials: Sequence[EvaluatedTrial], base: Path) -> list[Path]:
     where two trials would share a folder, OSError for a full disk.
     """
     folders = folders_of(each.trial for each in trials)
-    return write_whole({base / folders[each.trial.id]: each for each in trials})
+    return write_whole({base / folders[each.id]: each for each in trials})
 
 
 def write_whole(trials: Mapping[Path, EvaluatedTrial]) -> list[Path]:
@@ -159,7 +159,7 @@ def config_of(trial: EvaluatedTrial) -> Mapping[str, Any]:
         json.loads(str(settings.pop(name))) if settings.get(name) else None for name in ("method", "task")
     )
     return {
-        "trial": trial.trial.id,
+        "trial": trial.id,
         "config_hash": trial.trial.config_hash,
         "model": settings.get("model"),
         "sparse_attention": method,
@@ -208,14 +208,14 @@ def write_summary(
     for title, trial in trials.items():
         if not trial.whole:
             category, reason = trial.failure
-            failed = {"stub": title, "error_type": category, "error_message": reason, "execution_time": trial.load_s}
+            failed = {"stub": title, "error_type": category, "error_message": reason, "execution_time": trial.took_s}
             failures.append(failed)
     document = {
         "total_stubs": len(trials),
         "skipped_stubs": skipped,
         "completed_stubs": len(whole) - skipped,
         "failed_stubs": len(failures),
-        "execution_time": sum(trial.load_s for trial in trials.values()) if took_s is None else took_s,
+        "execution_time": sum(trial.took_s for trial in trials.values()) if took_s is None else took_s,
         "scores": {title: metrics["scores"].get("score", {}).get("mean") for title, metrics in whole.items()},
         "failures": failures,
     }
