@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,22 +40,22 @@ class TrialRow:
     treatment: str
     workload: str
     levels: str
-    component: str
-    service: str
-    service_version: str | None
-    repetition: int
-    status: str
-    verdict: str
-    reasons: str
+    component: str = ""
+    service: str = ""
+    service_version: str | None = None
+    repetition: int = 1
+    status: str = "damaged"
+    verdict: str = "INVALID"
+    reasons: str = ""
     started_at: datetime
     commit: str | None
-    study_commit: str | None
-    dirty: bool | None
-    seamark: str | None
-    metrics_version: int
-    site: str | None
-    machine: str
-    server: str | None
+    study_commit: str | None = None
+    dirty: bool | None = None
+    seamark: str | None = None
+    metrics_version: int = 0
+    site: str | None = None
+    machine: str = UNKNOWN
+    server: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,19 +119,12 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
     meta = read_or_none(folder.meta, TrialMeta) or TrialMeta()
     server = meta.server_identity or load.server_identity
     treatment = metrics.treatment or metrics.trial.rsplit("--r", 1)[0]
-    levels = planned.levels.get(treatment, metrics.changed)
-    started = load.started_at or metrics.timestamp
-    given = run.note.commit if run.note else None
-    row = TrialRow(
-        folder=str(folder.root),
-        run_folder=str(run.folder.root),
-        scenario=run.scenario,
-        run=run.name,
-        kept=run.kept,
-        trial=metrics.trial,
-        treatment=treatment,
+    row = _row(run, folder, planned, metrics.trial, treatment, load.started_at or metrics.timestamp)
+    given = row.commit
+    row = replace(
+        row,
         workload=planned.workload.get(treatment, metrics.service),
-        levels=json.dumps(dict(levels), sort_keys=True, default=str),
+        levels=_text_of(planned.levels.get(treatment, metrics.changed)),
         component=metrics.component,
         service=metrics.service,
         service_version=meta.service_version,
@@ -139,7 +132,6 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
         status=metrics.status,
         verdict=metrics.verdict,
         reasons=" ".join(reason.code for reason in metrics.reasons),
-        started_at=_utc(started, folder),
         commit=given or meta.scenario_commit or meta.git_commit,
         study_commit=meta.git_commit,
         dirty=None if given or meta.scenario_commit else meta.software.git_dirty,
@@ -152,17 +144,17 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
     return row, tuple(_values(str(folder.root), metrics, planned.qualities)) if metrics.ok else ()
 
 
-def machine_of(meta: TrialMeta, load: LoadRecord) -> str:
-    """Return the machine whose runs are one series: where the server was, else where the load was sent from."""
-    return _place(meta.server_identity or load.server_identity) or meta.node or load.node or UNKNOWN
-
-
 def damaged_row(run: Run, folder: TrialFolder, planned: Planned) -> TrialRow:
     """Return the row of a trial whose metrics cannot be read: it was measured, and has no figures."""
-    load = read_or_none(folder.load, LoadRecord)
-    trial = folder.root.name
+    load, trial = read_or_none(folder.load, LoadRecord), folder.root.name
     treatment = planned.treatments.get(trial) or trial.rsplit("--r", 1)[0]
-    levels = planned.levels.get(treatment, {})
+    return _row(run, folder, planned, trial, treatment, load.started_at if load is not None else None)
+
+
+def _row(
+    run: Run, folder: TrialFolder, planned: Planned, trial: str, treatment: str, started_at: str | None
+) -> TrialRow:
+    """Return what is known of a trial without its metrics."""
     return TrialRow(
         folder=str(folder.root),
         run_folder=str(run.folder.root),
@@ -172,24 +164,19 @@ def damaged_row(run: Run, folder: TrialFolder, planned: Planned) -> TrialRow:
         trial=trial,
         treatment=treatment,
         workload=planned.workload.get(treatment, ""),
-        levels=json.dumps(dict(levels), sort_keys=True, default=str),
-        component="",
-        service="",
-        service_version=None,
-        repetition=1,
-        status="damaged",
-        verdict="INVALID",
-        reasons="",
-        started_at=_utc(load.started_at if load is not None else None, folder),
+        levels=_text_of(planned.levels.get(treatment, {})),
+        started_at=_utc(started_at, folder),
         commit=run.note.commit if run.note else None,
-        study_commit=None,
-        dirty=None,
-        seamark=None,
-        metrics_version=0,
-        site=None,
-        machine=UNKNOWN,
-        server=None,
     )
+
+
+def _text_of(levels: Mapping[str, object]) -> str:
+    return json.dumps(dict(levels), sort_keys=True, default=str)
+
+
+def machine_of(meta: TrialMeta, load: LoadRecord) -> str:
+    """Return the machine whose runs are one series: where the server was, else where the load was sent from."""
+    return _place(meta.server_identity or load.server_identity) or meta.node or load.node or UNKNOWN
 
 
 def _place(server: ServerRecord | None) -> str | None:
