@@ -22,11 +22,17 @@ class FitGroup(Generic[T]):
     `served` says on which server each trial was."""
 
     name: str
-    service: str
     trials: list[T] = field(default_factory=list)
-    sources: list[FitSource] = field(default_factory=list)
     limits: list[ReplicaLimits] = field(default_factory=list)
     served: list[ServedTrial] = field(default_factory=list)
+
+    @property
+    def service(self) -> str:
+        return self.served[0].trial.service
+
+    @property
+    def sources(self) -> tuple[FitSource, ...]:
+        return tuple(each.source for each in self.served)
 
 
 def told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]) -> list[str]:
@@ -51,37 +57,27 @@ def told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]
 
 def add_trial(
     known: dict[Key, FitGroup[T]],
-    groups: list[FitGroup[T]],
-    trial: Trial,
+    served: ServedTrial,
+    taken: T,
     varied: Mapping[str, Value],
     besides: frozenset[str],
-    taken: T,
-    source: FitSource,
-    gpu: str | None,
 ) -> FitGroup[T]:
-    """Add a trial to the group of its settings and kind of GPU, settings of the load and of the requests left
-    out."""
-    key = (*key_of(trial, besides), gpu)
-    if key not in known:
-        known[key] = FitGroup(name=on_gpu(name_of(trial, varied, besides), gpu), service=trial.service)
-        groups.append(known[key])
-    known[key].trials.append(taken)
-    known[key].sources.append(source)
-    return known[key]
+    """Add a trial, of which a model sees what was `taken`, to the group of its settings and kind of GPU, but for the
+    settings `besides`."""
+    name = name_of(served.trial, varied, besides, served.gpu)
+    group = known.setdefault(key_of(served.trial, besides, served.gpu), FitGroup(name=name))
+    group.trials.append(taken)
+    group.served.append(served)
+    return group
 
 
-def key_of(trial: Trial, besides: frozenset[str]) -> Key:
-    """Return service and settings of a trial, but for some."""
+def key_of(trial: Trial, besides: frozenset[str], gpu: str | None) -> Key:
+    """Return service, kind of GPU and settings of a trial, but for some."""
     kept = sorted((name, repr(value)) for name, value in trial.settings.items() if name not in besides)
-    return (trial.service, *kept)
+    return (trial.service, gpu, *kept)
 
 
-def name_of(trial: Trial, varied: Mapping[str, Value], besides: frozenset[str]) -> str:
-    """Return the service with the settings that vary in its scenario, but for some."""
+def name_of(trial: Trial, varied: Mapping[str, Value], besides: frozenset[str], gpu: str | None) -> str:
+    """Return the service with the settings that vary in its scenario, but for some, and its kind of GPU."""
     shown = [f"{name}={value}" for name, value in varied.items() if name in trial.settings and name not in besides]
-    return " ".join([trial.service, *shown])
-
-
-def on_gpu(name: str, gpu: str | None) -> str:
-    """Return a name with the kind of GPU, if there is one."""
-    return name if gpu is None else f"{name} on {gpu}"
+    return " ".join([trial.service, *shown, *([f"on {gpu}"] if gpu else [])])

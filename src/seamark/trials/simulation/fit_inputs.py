@@ -24,7 +24,6 @@ from seamark.trials.simulation.fit_groups import (
     add_trial,
     key_of,
     name_of,
-    on_gpu,
     told_apart,
 )
 from seamark.trials.simulation.fitted_server import ServedTrial, gpu_of
@@ -99,31 +98,26 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 why=taken if isinstance(taken, str) else None,
                 suspect=tuple(dict.fromkeys(each.code for each in view.reasons if each.verdict == "SUSPECT")),
             )
-            varied = levels[trial.treatment]
-            gpu = gpu_of(plan, folder, trial)
-            if isinstance(taken, StationTrial):
-                group = add_trial(stations, found.stations, trial, varied, OF_A_LOAD, taken, source, gpu)
-                group.served.append(ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu))
-            elif isinstance(taken, ReplicaTrial):
-                of_replicas = OF_A_LOAD | OF_REQUESTS
-                served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu)
-                replica = add_trial(replicas, found.replicas, trial, varied, of_replicas, taken, source, gpu)
-                replica.served.append(served)
-                record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
-                replica.limits.append(replica_limits(trial, taken, record, gpu))
-            else:
+            if isinstance(taken, str):
                 found.left_out.append(source)
                 continue
+            varied, gpu = levels[trial.treatment], gpu_of(plan, folder, trial)
+            served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu, source=source)
+            if isinstance(taken, StationTrial):
+                add_trial(stations, served, taken, varied, OF_A_LOAD)
+            else:
+                group = add_trial(replicas, served, taken, varied, OF_A_LOAD | OF_REQUESTS)
+                record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
+                group.limits.append(replica_limits(trial, taken, record, gpu))
             if view.load is not None and view.load.node:
                 found.machines.add(view.load.node)
         _add_starts(starts, plan, folder, levels)
     found.starts.extend(starts.values())
-    groups: list[FitGroup[StationTrial] | FitGroup[ReplicaTrial]] = [*found.stations, *found.replicas]
-    names = dict(zip(map(id, groups), told_apart(groups), strict=True))
+    names = iter(told_apart([*stations.values(), *replicas.values()]))
     return replace(
         found,
-        stations=[replace(each, name=names[id(each)]) for each in found.stations],
-        replicas=[replace(each, name=names[id(each)]) for each in found.replicas],
+        stations=[replace(each, name=next(names)) for each in stations.values()],
+        replicas=[replace(each, name=next(names)) for each in replicas.values()],
     )
 
 
@@ -137,9 +131,9 @@ def _add_starts(
         started_s = None if record is None else record.time_to_service_s.get("start")
         if started_s is not None:
             gpu = gpu_of(plan, folder, trial)
-            key = (*key_of(trial, OF_A_LOAD | OF_REQUESTS), gpu)
-            name = on_gpu(name_of(trial, levels[trial.treatment], OF_A_LOAD | OF_REQUESTS), gpu)
-            known = starts.setdefault(key, ServerStarts(name=name, service=trial.service))
+            besides = OF_A_LOAD | OF_REQUESTS
+            name = name_of(trial, levels[trial.treatment], besides, gpu)
+            known = starts.setdefault(key_of(trial, besides, gpu), ServerStarts(name=name, service=trial.service))
             known.times_s.append(float(started_s))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seamark.model.results.deployment_record import DeploymentRecord
-from seamark.model.results.fitted_model import FittedServer
+from seamark.model.results.fitted_model import FitSource, FittedServer
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import RESOURCES, Plan, Trial
 from seamark.simulation.gpu_memory import gpu_kind
@@ -17,12 +17,14 @@ OF_ONE_LOAD = frozenset({"pattern", "rate_rps", "duration_s", "warmup_s", "think
 
 @dataclass(frozen=True, kw_only=True)
 class ServedTrial:
-    """A trial with its plan and the folder of its scenario, and the kind of GPU that served it."""
+    """A trial with its plan and the folder of its scenario, the kind of GPU that served it, and what a fit names it
+    by."""
 
     plan: Plan
     folder: ScenarioFolder
     trial: Trial
-    gpu: str | None = None
+    gpu: str | None
+    source: FitSource
 
 
 def gpu_of(plan: Plan, folder: ScenarioFolder, trial: Trial) -> str | None:
