@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from samples import a_metrics, a_trial
+from samples import a_metrics, a_trial, a_view
 
 from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import Contrast
@@ -114,7 +114,7 @@ def test_a_figure_that_is_withheld_is_not_compared_silently():
 @pytest.mark.parametrize(("ends", "compared"), [((100.0, 120.0), True), ((100.0, None), False)])
 def test_a_percentile_of_few_samples_is_compared_by_its_interval_where_that_has_two_ends(ends, compared):
     few = replace(a_metrics(), latency_ms=BoundedDistribution(p50=50.0, ranges={"p99": ends}))
-    seen = observation(a_trial(), few, None, "VALID", ("latency_ms.p50", "latency_ms.p99"))
+    seen = observation(a_view(a_trial(), few), ("latency_ms.p50", "latency_ms.p99"))
     assert seen.figure("latency_ms.p50") == Range.exact(50.0)
     assert seen.figure("latency_ms.p99") == (Range(low=100.0, high=120.0) if compared else None)
 
@@ -201,7 +201,7 @@ def test_exact_values_are_compared_exactly_and_have_no_p(new, verdict):
 @pytest.mark.parametrize(("more", "exact"), [({}, True), ({"model_file": "a.fit.json"}, False)])
 def test_a_simulated_trial_is_exact_unless_it_draws_arrivals(more, exact):
     trial = replace(a_trial(), settings={"draw": False, **more})
-    assert observation(trial, replace(a_metrics(), origin="simulated"), None, "VALID", ()).exact is exact
+    assert observation(a_view(trial, a_metrics(origin="simulated")), ()).exact is exact
 
 
 def test_what_nobody_declared_has_a_ratio_and_a_verdict_only_where_it_can_reach_one():
@@ -359,7 +359,7 @@ def test_a_search_that_passed_at_the_top_of_its_range_is_a_lower_bound():
     record = SearchOutcome(setting="rate_rps", outcome="all_pass", found=1000.0, bracket=(1000.0, None))
     ended = replace(record, outcome="converged", bracket=(900.0, 1000.0), found=900.0)
     for search, figure in ((record, Range(low=1000.0, high=None)), (ended, Range.exact(900.0))):
-        seen = observation(a_trial(), a_metrics(search=search), None, "VALID", ())
+        seen = observation(a_view(a_trial(), a_metrics(search=search)), ())
         assert seen.figure("search.found") == figure
 
 

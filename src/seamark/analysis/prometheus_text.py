@@ -123,12 +123,8 @@ Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialFigures:
-    """The metrics of one trial by their Prometheus names; unknown ones are missing."""
-
-    labels: Labels
-    samples: Mapping[str, Sequence[Sample]]
+TrialFigures = tuple[Labels, Mapping[str, Sequence[Sample]]]
+"""The labels of one trial, and its metrics by their Prometheus names; unknown ones are missing."""
 
 
 def figures_of(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) -> TrialFigures:
@@ -146,7 +142,7 @@ def figures_of(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value])
         for name, each in metrics.own.items()
         if each.value is not None
     ]
-    return TrialFigures(labels=_labels(metrics, trial, levels), samples=samples | {QUALITY: quality, OWN: own})
+    return _labels(metrics, trial, levels), samples | {QUALITY: quality, OWN: own}
 
 
 def _marks(metrics: TrialMetrics, each: Exposed) -> Labels:
@@ -168,9 +164,9 @@ class _Figures(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         for name in ORDER:
             metric = GaugeMetricFamily(name, HELPS[name])
-            for trial in self.trials:
-                for own, value in trial.samples.get(name, ()):
-                    metric.add_sample(name, {**trial.labels, **own}, value)
+            for labels, samples in self.trials:
+                for own, value in samples.get(name, ()):
+                    metric.add_sample(name, {**labels, **own}, value)
             if metric.samples:
                 yield metric
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 
@@ -50,15 +50,20 @@ class ComparedResults:
         """The figures that recipes declare: those of the plan, or of the recipes as they are now."""
         return {**self.plan.qualities, **self.qualities}
 
+    @cached_property
+    def views(self) -> tuple[TrialView, ...]:
+        """All planned trials."""
+        return tuple(TrialView.of(trial, self.folder) for trial in self.plan.measured)
+
     @property
     def lacking(self) -> int:
         """The number of trials without metrics."""
-        return sum(not self.folder.trial(trial.id).metrics.exists() for trial in self.plan.measured)
+        return sum(not view.folder.metrics.exists() for view in self.views)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """How many trials have no result yet; nothing where all have one."""
-        planned = len(self.plan.measured)
+        planned = len(self.views)
         text = f"{self.name}: {self.lacking} of {counted(planned, 'trial')} not measured yet, the others are compared"
         return (text,) if self.lacking else ()
 
@@ -77,7 +82,7 @@ def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
     else:
         found = _of_name(root, name, site)
     _derive_missing(found)
-    if found.lacking == len(found.plan.measured):
+    if found.lacking == len(found.views):
         raise UserError(f"{name}: no trial of it is measured yet. `bench submit` measures them.")
     return found
 
@@ -283,17 +288,16 @@ class _Earlier:
 
 
 def _machines(results: ComparedResults) -> frozenset[str]:
-    views = (TrialView.of(trial, results.folder) for trial in results.plan.measured)
-    return frozenset(machine_of(view.meta or TrialMeta(), view.load) for view in views if view.load is not None)
+    return frozenset(machine_of(view.meta or TrialMeta(), view.load) for view in results.views if view.load)
 
 
 def _observations(results: ComparedResults, comparing: Comparing, source: str = "") -> dict[str, list[Observation]]:
     paths = table_paths((*comparing.metrics, *comparing.family, *comparing.costs))
-    groups: dict[str, list[Observation]] = {}
-    for treatment, own in results.plan.by_treatment().items():
-        views = compared_repetitions([TrialView.of(trial, results.folder) for trial in own])
-        groups[treatment] = [observation(view, paths, source) for view in views]
-    return groups
+    groups: dict[str, list[TrialView]] = {}
+    for view in results.views:
+        groups.setdefault(view.treatment, []).append(view)
+    compared_views = ((treatment, compared_repetitions(views)) for treatment, views in groups.items())
+    return {treatment: [observation(view, paths, source) for view in views] for treatment, views in compared_views}
 
 
 def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, ComparedResults]) -> None:
@@ -307,7 +311,7 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
         raise UserError(f"--changed {path}: no answers are compared. Services with a `judge` have scored answers.")
 
     def trials(results: ComparedResults, treatment: str) -> list[TrialView]:
-        return [TrialView.of(trial, results.folder) for trial in results.plan.by_treatment().get(treatment, [])]
+        return [view for view in results.views if view.treatment == treatment]
 
     base, new = sides
     rows = changed_table(found, partial(trials, base), partial(trials, new))
@@ -323,5 +327,4 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
 
 
 def _metas(results: ComparedResults) -> list[TrialMeta]:
-    found = (TrialView.of(trial, results.folder).meta for trial in results.plan.measured)
-    return [meta for meta in found if meta is not None]
+    return [meta for view in results.views if (meta := view.meta) is not None]

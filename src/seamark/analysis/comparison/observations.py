@@ -9,7 +9,7 @@ from seamark.analysis.comparison.trial_answers import trial_answers
 from seamark.analysis.trial_view import TrialView
 from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import ObjectiveResult, Verdict
+from seamark.model.results.trial_metrics import ObjectiveResult, OwnMetric, Verdict
 from seamark.model.trial import Trial
 from seamark.stats.range import Range
 
@@ -17,14 +17,6 @@ NOT_OF_METHOD = "speed_not_of_method"
 """Code of a reason, or a quality other than 0, of a trial whose times are not those of its method."""
 VIRTUAL = "a virtual clock"
 """The start of every simulated trial: nothing of a machine is in its figures."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnFact:
-    """Unit and direction of a metric of the user's own."""
-
-    unit: str
-    better: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +36,7 @@ class Observation(HasOrigin):
     origin: Origin = MEASURED
     unit: str = ""
     figures: Mapping[str, Range] = field(default_factory=dict)
-    own: Mapping[str, OwnFact] = field(default_factory=dict)
+    own: Mapping[str, OwnMetric] = field(default_factory=dict)
     slos: tuple[ObjectiveResult, ...] = ()
     span_s: tuple[float, float] | None = None
     answers: TrialAnswers | None = field(default=None, compare=False, repr=False)
@@ -100,7 +92,7 @@ def observation(view: TrialView, paths: Collection[str], source: str = "") -> Ob
         plain,
         unit=metrics.throughput.unit,
         figures=figures,
-        own={name: OwnFact(unit=own.unit, better=own.better) for name, own in metrics.own.items()},
+        own=metrics.own,
         slos=metrics.slos,
         answers=trial_answers(view),
         speed_of_method=NOT_OF_METHOD not in {reason.code for reason in metrics.reasons}
