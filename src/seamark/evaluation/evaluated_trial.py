@@ -1,7 +1,6 @@
 """A trial of an evaluation as its files have it: what was asked, what was answered, scores and figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -60,12 +59,10 @@ class EvaluatedTrial(TrialView):
     def took_s(self) -> float:
         """Length of its load in seconds, 0 without one; of a failed one, whose `duration_s` may be its limit, the
         time from its beginning to its end."""
-        load = self.load
-        if load is None or load.ok:
-            return 0.0 if load is None else load.duration_s or 0.0
-        if load.started_at is None or load.finished_at is None:
-            return 0.0
-        return (datetime.fromisoformat(load.finished_at) - datetime.fromisoformat(load.started_at)).total_seconds()
+        if self.load is None or self.load.ok:
+            return 0.0 if self.load is None else self.load.duration_s or 0.0
+        began_s, ended_s = self.load.span_s or (0.0, 0.0)
+        return round(ended_s - began_s, 6)
 
     @property
     def failure(self) -> tuple[str, str]:

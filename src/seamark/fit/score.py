@@ -1,12 +1,14 @@
 """How wrong a fitted model is: whole treatments are left out in turn and predicted from the others."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from seamark.fit.prediction import Predicted, Prediction
+from seamark.fit.replica_trial import ReplicaTrial
+from seamark.fit.station_trial import StationTrial
 
 Place = Literal["inside", "beyond", "overload"]
 """Of a treatment that was left out: its load is among those of the others, outside of them, or too much to serve."""
@@ -29,19 +31,7 @@ class Scored:
     inside_interval: float
 
 
-class Trial(Protocol):
-    """What a score needs of a measured trial."""
-
-    @property
-    def treatment(self) -> str:
-        """Which trials are repeats of each other."""
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """The measured figures."""
-
-
-T = TypeVar("T", bound=Trial)
+T = TypeVar("T", StationTrial, ReplicaTrial)
 M = TypeVar("M")
 
 
@@ -124,7 +114,7 @@ def scored(found: Sequence[HeldOut]) -> tuple[Scored, ...]:
     )
 
 
-def _spreads(trials: Sequence[Trial]) -> dict[str, float]:
+def _spreads(trials: Sequence[StationTrial | ReplicaTrial]) -> dict[str, float]:
     """Return the relative standard deviation of each figure over repeats; nothing for a single trial."""
     if len(trials) < 2:
         return {}

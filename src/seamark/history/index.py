@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import UserError
 from seamark.history.runs import Run, runs_in
-from seamark.history.trial_row import Planned, TrialRow, ValueRow, damaged_row, row_of, stamp
+from seamark.history.trial_row import Planned, TrialRow, ValueRow, row_of, stamp
 from seamark.storage.paths import TrialFolder, history_index
 
 if TYPE_CHECKING:
@@ -118,14 +118,9 @@ class Index:
         for (run, folder), mark in zip(trials, stamps, strict=True):
             if run.folder.root not in planned:
                 planned[run.folder.root] = Planned.of(run)
-            damage = None
-            try:
-                row, figures = row_of(run, folder, planned[run.folder.root])
-                rows.append(row)
-                values.extend(figures)
-            except (OSError, ValueError) as cause:
-                damage = " ".join(str(cause).removeprefix(f"{folder.metrics}: ").split())
-                rows.append(damaged_row(run, folder, planned[run.folder.root]))
+            row, figures, damage = row_of(run, folder, planned[run.folder.root])
+            rows.append(row)
+            values.extend(figures)
             marks.append({"folder": str(folder.root), "stamp": mark, "damage": damage, "copy": False})
         self._append("trials", [vars(row) for row in rows])
         self._append("figures", [vars(value) for value in values])

@@ -111,12 +111,17 @@ def _stamp(path: Path) -> str:
     return f"{state.st_size}:{state.st_mtime_ns}"
 
 
-def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, tuple[ValueRow, ...]]:
-    """Read a trial's row and figures. Raises DamagedFileError for damaged metrics; a damaged or missing load.json or
-    meta.json leaves the fields unknown that come from it."""
-    metrics = marked(read(folder.metrics, TrialMetrics))
-    load = read_or_none(folder.load, LoadRecord) or LoadRecord(status=metrics.status)
-    meta = read_or_none(folder.meta, TrialMeta) or TrialMeta()
+def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, tuple[ValueRow, ...], str | None]:
+    """Read a trial's row and figures. Of damaged metrics return a row without figures, as the trial was measured, and
+    what is wrong; a damaged or missing load.json or meta.json leaves the fields unknown that come from it."""
+    load, trial = read_or_none(folder.load, LoadRecord), folder.root.name
+    try:
+        metrics = marked(read(folder.metrics, TrialMetrics))
+    except (OSError, ValueError) as damage:
+        treatment = planned.treatments.get(trial) or trial.rsplit("--r", 1)[0]
+        row = _row(run, folder, planned, trial, treatment, load.started_at if load is not None else None)
+        return row, (), " ".join(str(damage).removeprefix(f"{folder.metrics}: ").split())
+    load, meta = load or LoadRecord(status=metrics.status), read_or_none(folder.meta, TrialMeta) or TrialMeta()
     server = meta.server_identity or load.server_identity
     treatment = metrics.treatment or metrics.trial.rsplit("--r", 1)[0]
     row = _row(run, folder, planned, metrics.trial, treatment, load.started_at or metrics.timestamp)
@@ -141,14 +146,7 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
         machine=machine_of(meta, load),
         server=server.digest if server else None,
     )
-    return row, tuple(_values(str(folder.root), metrics, planned.qualities)) if metrics.ok else ()
-
-
-def damaged_row(run: Run, folder: TrialFolder, planned: Planned) -> TrialRow:
-    """Return the row of a trial whose metrics cannot be read: it was measured, and has no figures."""
-    load, trial = read_or_none(folder.load, LoadRecord), folder.root.name
-    treatment = planned.treatments.get(trial) or trial.rsplit("--r", 1)[0]
-    return _row(run, folder, planned, trial, treatment, load.started_at if load is not None else None)
+    return row, tuple(_values(str(folder.root), metrics, planned.qualities)) if metrics.ok else (), None
 
 
 def _row(

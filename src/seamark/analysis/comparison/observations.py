@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.analysis.comparison.trial_answers import trial_answers
 from seamark.analysis.trial_view import TrialView
 from seamark.model.origin import MEASURED, HasOrigin, Origin
-from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import ObjectiveResult, OwnMetric, Verdict
 from seamark.model.trial import Trial
 from seamark.stats.range import Range
@@ -71,7 +69,7 @@ def observation(view: TrialView, paths: Collection[str], source: str = "") -> Ob
         start=VIRTUAL if virtual else f"{source}: {start}" if source else start,
         verdict=view.verdict,
         origin=MEASURED if metrics is None else metrics.origin,
-        span_s=None if virtual or load is None else _span_s(load),
+        span_s=None if virtual or load is None else load.span_s,
     )
     if metrics is None:
         return plain
@@ -107,11 +105,3 @@ def _draws_nothing(trial: Trial) -> bool:
     settings = trial.settings
     drawn = (settings.get(name) for name in ("generated_requests", "generated_workflow", "machine", "model_file"))
     return settings.get("draw") is False and all(value is None for value in drawn)
-
-
-def _span_s(load: LoadRecord) -> tuple[float, float] | None:
-    """Return when a load began and ended, None where it is not known."""
-    if load.started_at is None or load.finished_at is None:
-        return None
-    began_s, ended_s = (datetime.fromisoformat(each).timestamp() for each in (load.started_at, load.finished_at))
-    return began_s, ended_s

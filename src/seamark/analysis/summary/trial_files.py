@@ -73,10 +73,7 @@ def write_metrics(
     `scenario` is what load.json says when it is not given, and the name of the folder around the trial's after that.
     `schedule` as that of `derive_metrics`.
     """
-    try:
-        load = read(folder.load, LoadRecord)
-    except (ValueError, OSError) as damage:
-        load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
+    load = _load(folder)
     derived = derive_metrics(
         trial,
         load,
@@ -107,13 +104,18 @@ def write_metrics_of_whole(
     trial: Trial, folder: TrialFolder, deployment: Deployment, parties: Mapping[str, TrialMetrics]
 ) -> TrialMetrics:
     """Write the four files of a trial with parties, and return its metrics: no figure, the reasons of all parties."""
-    try:
-        load = read(folder.load, LoadRecord)
-    except (ValueError, OSError) as damage:
-        load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
+    load = _load(folder)
     scenario = load.scenario or folder.root.parent.name
     metrics = metrics_of_whole(trial, load, parties, scenario=scenario, deployment=deployment)
     return _write(trial, folder, DerivedMetrics(metrics=metrics))
+
+
+def _load(folder: TrialFolder) -> LoadRecord:
+    """Return load.json, a damaged or missing one as that of a failed load."""
+    try:
+        return read(folder.load, LoadRecord)
+    except (ValueError, OSError) as damage:
+        return LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
 
 
 def _write(trial: Trial, folder: TrialFolder, derived: DerivedMetrics) -> TrialMetrics:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 
 from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Seconds, UnixNs, Word
@@ -278,6 +279,15 @@ class LoadRecord(HasOrigin):
     def ok(self) -> bool:
         """Whether the load succeeded."""
         return self.status == "ok"
+
+    @property
+    def span_s(self) -> tuple[float, float] | None:
+        """When the load began and ended, in seconds since 1970; None where it is not known."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return datetime.fromisoformat(self.started_at).timestamp(), datetime.fromisoformat(
+            self.finished_at
+        ).timestamp()
 
     @property
     def worst_failure(self) -> str | None:
