@@ -18,7 +18,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.summary import write_metrics
 from seamark.drivers import questions
 from seamark.errors import UserError
-from seamark.evaluation.evaluated_trial import answer_rows, evaluated
+from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows
 from seamark.evaluation.result_tree import write_whole
 from seamark.model.dotted import mark_of, resolved
 from seamark.model.results.answers import AnswersRecord, Score
@@ -163,7 +163,7 @@ def test_a_corrected_reference_of_the_same_question_scores_the_kept_replies_agai
     assert needs_judging(a_study(), trial_of(), folder)
     assert judged(folder).scores["score"].mean == pytest.approx(2 / 3)
     assert not needs_judging(a_study(), trial_of(), folder)
-    assert [row["answers"] for row in answer_rows(evaluated(trial_of(), folder))] == [
+    assert [row["answers"] for row in answer_rows(EvaluatedTrial(trial=trial_of(), folder=folder))] == [
         ["Oslo"],
         ["Santiago"],
         ["Lima"],
@@ -200,7 +200,7 @@ def test_another_load_is_scored_against_the_questions_of_its_own_time(folder: Tr
 @pytest.mark.parametrize("rows", [[ROWS[0], ROWS[2], ROWS[1]], ROWS[:2]], ids=["others", "fewer"])
 def test_an_export_pairs_no_answer_with_another_question(folder: TrialFolder, rows: list[tuple[str, str]]) -> None:
     judged(folder)
-    found = list(answer_rows(evaluated(trial_of(), folder)))
+    found = list(answer_rows(EvaluatedTrial(trial=trial_of(), folder=folder)))
     assert [(row["question"], row["predicted_answer"], row["score"]) for row in found] == [
         (ROWS[0][0], "Oslo", 1),
         (ROWS[1][0], " Santiago.", 0),
@@ -208,7 +208,7 @@ def test_an_export_pairs_no_answer_with_another_question(folder: TrialFolder, ro
     ]
     put(rows)
     with pytest.raises(UserError, match=r"question [12] of capitals has changed since it was answered"):
-        list(answer_rows(evaluated(trial_of(), folder)))
+        list(answer_rows(EvaluatedTrial(trial=trial_of(), folder=folder)))
 
 
 def test_answers_have_their_times_beside_their_scores(folder: TrialFolder) -> None:
@@ -216,7 +216,9 @@ def test_answers_have_their_times_beside_their_scores(folder: TrialFolder) -> No
     table = pq.read_table(folder.answers)
     assert table["latency_s"].to_pylist() == pytest.approx([0.05] * 3)
     assert table["ttft_s"].to_pylist() == pytest.approx([0.02] * 3), "from the actual send"
-    assert [row["latency_s"] for row in answer_rows(evaluated(trial_of(), folder))] == table["latency_s"].to_pylist()
+    assert [row["latency_s"] for row in answer_rows(EvaluatedTrial(trial=trial_of(), folder=folder))] == table[
+        "latency_s"
+    ].to_pylist()
 
 
 @pytest.mark.covers("B11", "B13")
@@ -226,11 +228,11 @@ def test_a_reply_to_a_failed_request_is_neither_scored_nor_exported(folder: Tria
     record = judged(folder)
     assert (record.scores["score"].scored, record.scores["score"].mean) == (2, 0.0), "the one that failed is right"
     assert write_metrics(trial_of(), folder).quality["score"] is None
-    trial = evaluated(trial_of(), folder)
+    trial = EvaluatedTrial(trial=trial_of(), folder=folder)
     assert (trial.whole, trial.failed, trial.unanswered, trial.unscored) == (False, True, 1, 1)
     assert write_whole({folder.root / "tree": trial}) == []
     write(folder.answers_record, replace(record, scores={"score": Score(mean=1 / 3, scored=3)}))
-    assert not evaluated(trial_of(), folder).whole, "of an earlier version, which scored it"
+    assert not EvaluatedTrial(trial=trial_of(), folder=folder).whole, "of an earlier version, which scored it"
 
 
 @pytest.mark.covers("B13")
@@ -260,7 +262,7 @@ def test_a_fact_with_the_name_of_another_column_has_a_column_of_its_own(folder: 
     folder.load.write_text(json.dumps(encode(load)))
     assert judge_trial(a_study(), trial, folder).scores["score"].scored == 3
     write_metrics(trial, folder)
-    [written] = write_whole({folder.root / "tree": evaluated(trial, folder)})
+    [written] = write_whole({folder.root / "tree": EvaluatedTrial(trial=trial, folder=folder)})
     with (written / "raw_results.csv").open() as file:
         found = list(csv.DictReader(file))
     assert [row["score"] for row in found] == ["1.0", "0.0", "0.0"]

@@ -3,7 +3,8 @@
 import click
 
 from seamark.cli.options import StudyOptions, json_option, scenario_option
-from seamark.cli.output import print_json, shown
+from seamark.cli.output import print_json
+from seamark.config.yaml_source import shown
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 
@@ -44,7 +45,7 @@ def command(where: StudyOptions, name: str | None, commit: str | None, as_json: 
         print_json(run=run.name, folder=str(run.folder.root), trials=trials, not_measured=missing)
         return
     left = f"; {counted(missing, 'planned trial')} not measured" if missing else ""
-    kept = shown(run.folder.root, study.root)
+    kept = shown(run.folder.root)
     click.echo(
         f"{kept}: {counted(trials, 'trial')}{left}. `bench submit -c {study.scenario_path}` measures the next run."
     )

@@ -74,11 +74,6 @@ def warn_of_machine(
     return state.others_ratio
 
 
-def shown(path: Path, root: Path) -> Path:
-    """Return a path as a user in the study's folder names it."""
-    return path.relative_to(root) if path.is_relative_to(root) else path
-
-
 NEAREST = {
     **dict.fromkeys("–—−", "-"),
     **dict.fromkeys("‘’", "'"),

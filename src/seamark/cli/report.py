@@ -4,7 +4,8 @@ import click
 from rich.console import Console
 
 from seamark.cli.options import StudyOptions, scenario_option
-from seamark.cli.output import said_beside, shown
+from seamark.cli.output import said_beside
+from seamark.config.yaml_source import shown
 from seamark.errors import UserError
 from seamark.planning.study import Study
 
@@ -67,4 +68,4 @@ def show_summary(study: Study, console: Console) -> None:
         if line := verdicts_text(summary):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
     if page.exists():
-        console.print(f"Report: {shown(page, study.root)}", soft_wrap=True, markup=False)
+        console.print(f"Report: {shown(page)}", soft_wrap=True, markup=False)

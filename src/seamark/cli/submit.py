@@ -25,8 +25,9 @@ from seamark.cli.options import (
     scenario_among,
     strict_option,
 )
-from seamark.cli.output import LINE_S, print_json, shown, terminal, warn_of_machine
+from seamark.cli.output import LINE_S, print_json, terminal, warn_of_machine
 from seamark.cli.report import show_summary
+from seamark.config.yaml_source import shown
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.failure_categories import INTERRUPTED
@@ -389,7 +390,7 @@ def _causes(study: Study, log: Path, after: Progress) -> list[str]:
     if LOCKED in text:
         raise UserError(another_run(study.root, "a Snakemake that bench did not start"))
     if broken := broken_jobs(text, study.root):
-        return [*broken, f"The other jobs went on; the run's log is {shown(log, study.root)}. {kept}"]
+        return [*broken, f"The other jobs went on; the run's log is {shown(log)}. {kept}"]
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
     return [f"The run ended early. The end of {log}:\n{tail}\n{kept}"]

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Literal
 
+Simulated = Literal["simulated"]
 Origin = Literal["measured", "simulated"]
 MEASURED: Origin = "measured"
-SIMULATED: Origin = "simulated"
+SIMULATED: Simulated = "simulated"
 
 
 class HasOrigin:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.origin import SIMULATED, Origin
+from seamark.model.origin import SIMULATED, Simulated
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
 
 Status = Literal["meets", "misses", "does_not_fit", "not_fitted", "outside_range"]
@@ -117,7 +117,7 @@ class CapacityPlan:
     the best one. `next_trial` would tell most where none is known."""
 
     schema_version: int = 1
-    origin: Origin = SIMULATED
+    origin: Simulated = SIMULATED
     planned_at: Moment = None
     sentence: str
     answer: Count = None
