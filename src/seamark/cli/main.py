@@ -67,7 +67,7 @@ SYNONYMS = {
 }
 """Verbs of other tools and their names here; by edit distance alone `run` would be nearest to `prune`."""
 
-DERIVE = ("submit", "start", "retry", "collect", "report", "load")
+DERIVE = ("submit", "start", "retry", "collect", "report", "compare", "export", "fit", "history", "load")
 LEAST_BYTES, LEAST_OF_A_PROCESSOR = 1 << 30, 1 << 24
 """Address space of a verb that derives figures, and more for the threads of each processor. Below it, native code of
 libraries ends the process with a signal, after the measurement."""
@@ -167,7 +167,7 @@ def _told(module: str) -> None:
 
 
 def _require_address_space(words: list[str]) -> None:
-    """Raise SiteError if a verb would end for lack of memory after it has measured."""
+    """Raise SiteError if libraries would end a verb for lack of memory, some of them after it has measured."""
     if not words or words[0] not in DERIVE or {"-h", "--help"} & {*words}:
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
