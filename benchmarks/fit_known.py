@@ -18,10 +18,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from seamark.fit import contradictions, fit_station, predict_station
 from seamark.housekeeping.compared_results import results_named
 from seamark.services.supervisor.node_locks import RUNTIME_DIR
-from seamark.trials.simulation.fit_inputs import fit_inputs
+from seamark_simulate.fit import contradictions, fit_station, predict_station
+from seamark_simulate.trials.fit_inputs import fit_inputs
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 MEAN_S, HELD_OUT_RPS = 0.005, 160.0

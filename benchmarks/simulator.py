@@ -86,7 +86,7 @@ def load_of(case: Case) -> tuple[list[float], list[float]]:
 
 
 def models() -> list[Any]:
-    from seamark.simulation.system import Model
+    from seamark_simulate.simulation.system import Model
 
     return [Model(id=f"m{i}", memory_gb=8.0 + 2 * i, gpus_required=1, load_time_s=5.0) for i in range(4)]
 
@@ -94,14 +94,14 @@ def models() -> list[Any]:
 def seamark(case: Case, loop: str = "seamark") -> dict[str, float]:
     """Run a case in Seamark, in the fast loop, the general one, or the latter on a machine of a file; the clock
     covers the work made from requests, and the run."""
-    from seamark.simulation.engine import simulate
-    from seamark.simulation.general_loop import run_in
-    from seamark.simulation.layout import GpuKind, Host, Layout
-    from seamark.simulation.machine import Machine
-    from seamark.simulation.policies.table import POLICIES
-    from seamark.simulation.system import Edge, Request, System, Workflow, WorkflowNode
-    from seamark.simulation.virtual_world import VirtualWorld
-    from seamark.simulation.workload import workload_of
+    from seamark_simulate.simulation.engine import simulate
+    from seamark_simulate.simulation.general_loop import run_in
+    from seamark_simulate.simulation.layout import GpuKind, Host, Layout
+    from seamark_simulate.simulation.machine import Machine
+    from seamark_simulate.simulation.policies.table import POLICIES
+    from seamark_simulate.simulation.system import Edge, Request, System, Workflow, WorkflowNode
+    from seamark_simulate.simulation.virtual_world import VirtualWorld
+    from seamark_simulate.simulation.workload import workload_of
 
     edges = tuple(Edge(source=f"n{a}", target=f"n{b}") for a, b in DIAMOND) if case.nodes > 1 else ()
     nodes = tuple(WorkflowNode(id=f"n{i}", model=f"m{i}") for i in range(case.nodes))
@@ -140,8 +140,8 @@ def simpy_run(case: Case, *, resource_queue: bool) -> dict[str, float]:
     """Run a case in SimPy: a process for each node, which waits for a GPU and then for its time."""
     import simpy  # type: ignore[import-not-found, unused-ignore]
 
-    from seamark.simulation.cluster import Cluster
-    from seamark.simulation.machine import Machine
+    from seamark_simulate.simulation.cluster import Cluster
+    from seamark_simulate.simulation.machine import Machine
 
     arrivals, times = load_of(case)
     before = time.process_time()
@@ -233,8 +233,8 @@ def llm_run(case: LlmCase) -> dict[str, float]:
     """Run a case in Seamark LLM_PASSES times; the clock covers the columns made from plain numbers, and the run."""
     import numpy as np
 
-    from seamark.simulation.llm.fleet import Fleet, serve_requests
-    from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+    from seamark_simulate.simulation.llm.fleet import Fleet, serve_requests
+    from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 
     base_s, prompt_token_s, sequence_s, kv_token_s = STEP_COSTS_S
     cost = StepCost(base_s=base_s, prompt_token_s=prompt_token_s, sequence_s=sequence_s, kv_token_s=kv_token_s)

@@ -1,4 +1,4 @@
-"""The rooms of src/seamark, their floors, and the imports between them, read from the source. Imports none of it."""
+"""The packages in src, their rooms and floors, and the imports between them, read from source. Imports none of it."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """A package directly in src/seamark, and `errors`. It imports only from rooms on lower floors."""
+    """A folder directly in a package, or a module such as `errors`. It imports only from rooms on lower floors."""
 
     floor: int
     what: str
@@ -26,12 +26,7 @@ ROOMS: Mapping[str, Room] = {
     "dispatch": Room(
         floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"
     ),
-    "attention": Room(floor=1, what="methods of attention, and a language model whose answers are known"),
-    "tasks": Room(floor=3, what="benchmarks, questions and scorers of language models"),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
-    "simulation": Room(
-        floor=3, what="workflows on GPUs, stations and LLM replicas on a virtual clock; bounds, checker, GPU memory"
-    ),
     "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
     "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),
     "servers": Room(
@@ -42,8 +37,6 @@ ROOMS: Mapping[str, Room] = {
     "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),
     "report": Room(floor=5, what="tables, figures and pages"),
     "telemetry": Room(floor=5, what="samplers of host, processes, GPU, energy and service; provenance of a node"),
-    "evaluation": Room(floor=8, what="matrices of models, attention and benchmarks from Python; result trees"),
-    "fit": Room(floor=4, what="models of servers fitted to measured trials: parameters, contradictions, score"),
     "history": Room(floor=6, what="runs of a scenario side by side, their index, series, change points and gates"),
     "services": Room(floor=6, what="a server's life: supervisor, runtimes, images, persistent servers"),
     "trials": Room(floor=7, what="a deployment served, a trial measured; search, quick load, calibration, self-test"),
@@ -51,7 +44,36 @@ ROOMS: Mapping[str, Room] = {
     "workflow": Room(floor=8, what="the DAG for Snakemake, its rules' functions, derivation, exported Slurm scripts"),
     "cli": Room(floor=9, what="the command bench, a thin module a verb"),
 }
-"""Floors of all rooms; a new room is a row here. Nothing but errors.py lies loose in the package."""
+"""Floors of the core's rooms; a new room is a row here. Nothing but errors.py lies loose in the package."""
+
+ROOMS_OF_PLUGINS: Mapping[str, Mapping[str, Room]] = {
+    "seamark_simulate": {
+        "plugin": Room(floor=0, what="what simulation adds to `bench`"),
+        "model": Room(floor=0, what="fitted models, capacity plans, formulas of queues"),
+        "simulation": Room(
+            floor=1,
+            what="workflows on GPUs, stations, LLM replicas on a virtual clock; bounds, checker, GPU memory",
+        ),
+        "fit": Room(floor=2, what="models of servers fitted to measured trials: parameters, contradictions, score"),
+        "config": Room(floor=2, what="systems, machines, workloads and fits read from files"),
+        "report": Room(floor=2, what="schedules, policies, predictions and capacity plans on pages and as text"),
+        "planning": Room(floor=3, what="GPU memory of a plan's servers"),
+        "trials": Room(floor=4, what="drivers of simulated services; simulation, fit and capacity as verbs run them"),
+        "cli": Room(floor=5, what="the verbs of simulation"),
+    },
+    "seamark_evaluate": {
+        "attention": Room(floor=0, what="methods of attention, and a language model whose answers are known"),
+        "tasks": Room(floor=1, what="benchmarks, questions and scorers of language models"),
+        "config": Room(floor=2, what="benchmarks, methods and tasks read from YAML"),
+        "drivers": Room(floor=2, what="questions sent to a server of language models, and their scores"),
+        "server": Room(floor=2, what="server of a language model with methods of attention"),
+        "planning": Room(floor=3, what="items of a trial: their number, published figures and answer key"),
+        "evaluation": Room(floor=4, what="matrices of models, attention and benchmarks from Python; result trees"),
+        "cli": Room(floor=5, what="bench export evaluation"),
+        "plugin": Room(floor=0, what="what evaluations add to `bench`"),
+    },
+}
+"""Floors of the rooms of each plugin. A plugin imports from the core and itself, the core imports from no plugin."""
 
 Arrows = dict[str, dict[str, str]]
 """Room -> room that it imports -> one place where it does, as `src/seamark/planning/plan.py:6`."""
@@ -176,6 +198,18 @@ def _reached(room: str, found: Arrows) -> set[str]:
             reached.add(target)
             ahead += found[target]
     return reached
+
+
+def strangers(package: Path) -> list[str]:
+    """Return a line for each import of a package in src that is neither the core nor this one."""
+    others = {each.name for each in package.parent.glob("seamark*/")} - {package.name, "seamark"}
+    return [
+        f"{path.relative_to(package.parents[1]).as_posix()}:{line}: imports '{name}' of a plugin."
+        " Ask `Plugin`, or move what both need into the core."
+        for _, path in sources(package)
+        for line, name in imports(path)
+        if name.split(".")[0] in others
+    ]
 
 
 def drawn(found: Arrows, rooms: Mapping[str, Room] = ROOMS) -> str:

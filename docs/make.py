@@ -41,11 +41,13 @@ def traceability_page() -> str:
 
 def architecture_page() -> str:
     """Return docs/architecture.md with the layers derived from the code."""
-    found = layers.arrows(ROOT / "src" / "seamark")
-    unknown = [room for room in found if room not in layers.ROOMS]
-    if unknown:
-        raise UserError(*layers.breaches({room: {} for room in unknown}))
-    return between((DOCS / "architecture.md").read_text(encoding="utf-8"), "layers", layers.drawn(found))
+    parts = []
+    for name, rooms in {"seamark": layers.ROOMS, **layers.ROOMS_OF_PLUGINS}.items():
+        found = layers.arrows(ROOT / "src" / name)
+        if unknown := [room for room in found if room not in rooms]:
+            raise UserError(*layers.breaches({room: {} for room in unknown}, rooms))
+        parts.append(f"### `src/{name}`\n\n{layers.drawn(found, rooms)}")
+    return between((DOCS / "architecture.md").read_text(encoding="utf-8"), "layers", "\n\n".join(parts))
 
 
 def measurement_page() -> str:

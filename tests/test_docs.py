@@ -16,7 +16,7 @@ import pytest
 from shipped import SERVICES
 
 from seamark.analysis.checks import CHECKS
-from seamark.cli.main import VERBS, cli
+from seamark.cli.main import cli, verb_summaries
 from seamark.config.read import read_scenario, read_site
 from seamark.config.scenario import TOP_KEYS
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
@@ -28,7 +28,8 @@ from seamark.storage import paths
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PACKAGE = ROOT / "src" / "seamark"
+SRC = ROOT / "src"
+PACKAGE = SRC / "seamark"
 sys.path.insert(0, str(DOCS))
 make = import_module("make")
 reference = import_module("reference")
@@ -107,7 +108,7 @@ def test_every_command_has_help_with_an_example_and_stands_in_the_docs():
         assert f"## {path}\n" in page
         assert "Example" in help_text, path
         assert f"{path.split()[0]} " in help_text, path
-    assert {path.split()[1] for path, _ in reference.commands() if path != "bench"} == set(VERBS)
+    assert {path.split()[1] for path, _ in reference.commands() if path != "bench"} == set(verb_summaries())
 
 
 def test_every_example_in_the_help_is_a_call_that_bench_understands():
@@ -153,10 +154,12 @@ def test_every_file_test_and_target_that_a_page_names_is_there(page):
     for code in _code(page.read_text(encoding="utf-8")):
         for name in re.findall(r"\btest_\w+\b(?!\.py|\*)", code):
             assert f"def {name}(" in all_tests(), f"{page.name}: {name}"
-        for path in re.findall(r"(?:src|docs|tests|config|envs|profiles|workflow|scripts)/[\w./-]+\.\w+", code):
+        for path in re.findall(
+            r"(?<![\w/])(?:src|docs|tests|config|envs|profiles|workflow|scripts)/[\w./-]+\.\w+", code
+        ):
             shown = f"```\n{path}\n```"
             example = any(path in block for block in blocks(page, "yaml")) or "triton_batch" in path
-            assert example or any((root / path).exists() for root in (ROOT, PACKAGE)), f"{page.name}: {shown}"
+            assert example or any((root / path).exists() for root in (ROOT, SRC, PACKAGE)), f"{page.name}: {shown}"
         for target in re.findall(r"^make ([a-z]+)", code, re.MULTILINE):
             assert target in targets, f"{page.name}: make {target}"
 
@@ -170,8 +173,9 @@ def inline_code(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
 def test_every_path_of_the_repository_in_a_code_span_exists(page):
     """Paths may be relative to the repository, the package or the page; names without a folder may be anywhere."""
-    roots = (ROOT, PACKAGE, page.parent)
-    folders = {path.name for path in (*ROOT.iterdir(), *PACKAGE.iterdir()) if path.is_dir()} - {"results", "reports"}
+    roots = (ROOT, SRC, PACKAGE, page.parent)
+    inside = (path for root in (ROOT, SRC, PACKAGE) for path in root.iterdir() if path.is_dir())
+    folders = {path.name for path in inside} - {"results", "reports"}
     examples = "\n".join((*blocks(page, "yaml"), *blocks(page, "python"), *blocks(page, "")))
     for code in inline_code(page):
         if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", code) and (code.endswith(".py") or code.split("/")[0] in folders):
@@ -197,9 +201,10 @@ def test_each_question_of_a_newcomer_leads_to_a_file_and_a_name_that_exist():
         assert word in subjects
     assert len(places()) >= 15
     for subject, path, names in places():
-        assert (PACKAGE / path).exists(), f"{subject}: {path}"
+        place = SRC / path if path.startswith("seamark") else PACKAGE / path
+        assert place.exists(), f"{subject}: {path}"
         for name in names:
-            assert defines(PACKAGE / path, name), f"{subject}: {path} defines no {name}"
+            assert defines(place, name), f"{subject}: {path} defines no {name}"
 
 
 def defines(path: Path, name: str) -> bool:
@@ -302,9 +307,7 @@ def test_every_dependency_has_its_reason():
 
 @pytest.mark.slow
 def test_every_dependency_of_the_base_environment_is_imported():
-    imported = {
-        name.split(".")[0] for _, path in layers.sources(ROOT / "src" / "seamark") for _, name in layers.imports(path)
-    }
+    imported = {name.split(".")[0] for path in SRC.glob("seamark*/**/*.py") for _, name in layers.imports(path)}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for line in project["dependencies"]:
         name = re.split(r"[<>=~!;\[]", line)[0]

@@ -1,4 +1,4 @@
-"""The rooms of src/seamark: imports go one way, Snakemake stays outside, and workers stay light."""
+"""The packages in src and their rooms: imports go one way, Snakemake stays outside, and workers stay light."""
 
 import ast
 import re
@@ -22,13 +22,14 @@ SDK = {
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
     "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
-    "attention/": {"torch", "transformers", "tokenizers", "safetensors"},
-    "tasks/loading": {"datasets", "pyarrow"},
-    "tasks/scoring": {"rouge", "rouge_score", "jieba"},
+    "seamark_evaluate/attention/": {"torch", "transformers", "tokenizers", "safetensors"},
+    "seamark_evaluate/tasks/loading": {"datasets", "pyarrow"},
+    "seamark_evaluate/tasks/scoring": {"rouge", "rouge_score", "jieba"},
 }
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
-WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers", "attention", "tasks"}
+WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers"}
+WORKER_ROOMS_OF_PLUGINS = {"attention", "tasks", "drivers"}
 WORKER_FILES = {
     *("config/__init__.py", "config/secrets.py", "storage/redaction.py"),
     *("dispatch/__init__.py", "dispatch/identity.py"),
@@ -60,6 +61,9 @@ BASE_ONLY = {
 
 sys.path.insert(0, str(ROOT / "docs"))
 layers = import_module("layers")
+ROOMS = {"seamark": layers.ROOMS, **layers.ROOMS_OF_PLUGINS}
+PACKAGES = sorted(path for path in (ROOT / "src").glob("seamark*/") if path.suffix != ".egg-info")
+EVERY_SOURCE = [path for package in PACKAGES for _, path in layers.sources(package)]
 
 
 def package_of(folder: Path, files: dict[str, str]) -> Path:
@@ -77,20 +81,21 @@ def reached_from(start: Path, package: Path = PACKAGE) -> dict[str, list[str]]:
     ahead = [start]
     while ahead:
         path = ahead.pop()
-        name = path.relative_to(package).as_posix()
+        name = path.relative_to(package.parent).as_posix().removeprefix(f"{package.name}/")
         if name in found:
             continue
         found[name] = []
         for _, full in layers.imports(path):
             words = full.split(".")
-            if words[0] != package.name:
+            if not (package.parent / words[0]).is_dir():
                 found[name].append(words[0])
                 continue
             for depth in range(1, len(words) + 1):
-                inner = package.joinpath(*words[1:depth])
+                inner = package.parent.joinpath(*words[:depth])
                 ahead += [each for each in (inner.with_suffix(".py"), inner / "__init__.py") if each.is_file()]
-    found.pop("__init__.py", None)
-    return found
+    return {
+        name: roots for name, roots in found.items() if Path(name).parts[1:] != ("__init__.py",) != Path(name).parts
+    }
 
 
 def foreign(name: str, roots: list[str]) -> set[str]:
@@ -106,27 +111,41 @@ def starts() -> list[Path]:
     return [
         workers / "worker.py",
         workers / "hooks.py",
-        *sorted((PACKAGE / "drivers").rglob("*.py")),
+        *sorted(path for package in PACKAGES for path in (package / "drivers").rglob("*.py")),
     ]
 
 
-def test_a_room_imports_only_from_lower_floors():
-    assert layers.breaches(layers.arrows(PACKAGE)) == []
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_a_room_imports_only_from_lower_floors(package):
+    assert layers.breaches(layers.arrows(package), ROOMS[package.name]) == []
 
 
-def test_no_files_import_each_other_in_a_circle():
-    assert layers.circles(PACKAGE) == []
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_no_files_import_each_other_in_a_circle(package):
+    assert layers.circles(package) == []
 
 
-def test_every_room_with_a_floor_is_there_or_is_gone_from_the_list():
-    assert layers.rooms_in(PACKAGE) == set(layers.ROOMS), (
-        "Add the room to ROOMS in docs/layers.py, or remove it there."
-    )
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_every_room_with_a_floor_is_there_or_is_gone_from_the_list(package):
+    assert layers.rooms_in(package) == set(ROOMS[package.name]), "Add the room in docs/layers.py, or remove it there."
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_the_core_imports_no_plugin_and_a_plugin_no_other(package):
+    assert layers.strangers(package) == []
+
+
+def test_an_import_of_a_plugin_is_named_with_its_place(tmp_path):
+    package = package_of(tmp_path, {"model/a.py": "def f():\n    from seamark_x import y\n"})
+    (package.parent / "seamark_x").mkdir()
+    [first, *_] = layers.strangers(package)
+    assert "src/seamark/model/a.py:2" in first
 
 
 def test_nothing_but_errors_lies_loose_in_the_package():
     loose = {path.name for path in PACKAGE.glob("*.py")}
     assert loose == {"__init__.py", "errors.py"}
+    assert {path.name for plugin in PACKAGES[1:] for path in plugin.glob("*.py")} <= {"__init__.py", "plugin.py"}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +181,7 @@ def test_the_picture_leaves_out_what_a_longer_way_implies():
 def test_nothing_in_src_but_its_executor_imports_snakemake():
     found = [
         f"{path.relative_to(ROOT)}:{line}"
-        for _, path in layers.sources(PACKAGE)
+        for path in EVERY_SOURCE
         for line, name in layers.imports(path)
         if name.split(".")[0].startswith("snakemake") and path != EXECUTOR
     ]
@@ -187,9 +206,10 @@ def test_a_worker_loads_no_other_room_of_ours():
         for name in reached_from(start):
             room, _, rest = name.partition("/")
             inside = room.removesuffix(".py") in WORKER_ROOMS and name not in BASE_ONLY
+            inside |= room.startswith("seamark_") and Path(rest).parts[0] in WORKER_ROOMS_OF_PLUGINS
             model = room == "model" and Path(rest).stem in WORKER_MODEL | {"__init__"}
             if not inside and not model and name not in WORKER_FILES:
-                found.add(f"{start.relative_to(PACKAGE)} loads {name}")
+                found.add(f"{start.relative_to(ROOT)} loads {name}")
     assert found == set()
 
 
@@ -210,13 +230,13 @@ def test_a_script_of_a_rule_imports_one_function_and_calls_it():
 
 
 def test_a_file_has_one_noun_and_at_most_450_lines():
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for _, path in layers.sources(PACKAGE)}
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in EVERY_SOURCE}
     long = {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > LONGEST_LINES}
     assert long == {}, "Split it: a file has one noun."
 
 
 def test_a_module_says_what_lives_in_it_and_no_name_says_nothing():
-    for _, path in layers.sources(PACKAGE):
+    for path in EVERY_SOURCE:
         assert not {"utils", "util", "helpers", "common"} & set(path.with_suffix("").parts), path
         text = path.read_text(encoding="utf-8")
         said = ast.get_docstring(ast.parse(text)) or ""
@@ -238,8 +258,8 @@ def test_no_file_but_that_of_origins_asks_for_the_literal_simulated():
 
 def test_the_text_of_other_programs_is_decoded_with_replacement():
     calls = [
-        (f"{path.relative_to(PACKAGE)}:{call.lineno}", {word.arg for word in call.keywords})
-        for path in sorted(PACKAGE.rglob("*.py"))
+        (f"{path.relative_to(ROOT)}:{call.lineno}", {word.arg for word in call.keywords})
+        for path in EVERY_SOURCE
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call)
     ]

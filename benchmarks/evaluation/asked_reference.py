@@ -7,8 +7,8 @@ component: evaluation
 load: finite
 limit_s: 600
 typical_load_s: 1
-driver: seamark.drivers.questions:Questions
-judge: seamark.drivers.questions:judge
+driver: seamark_evaluate.drivers.questions:Questions
+judge: seamark_evaluate.drivers.questions:judge
 qualities:
   score: {{range: [0, 1], help: Score of an answer.}}
 settings:

@@ -57,7 +57,7 @@ def main() -> None:
 def measured(models: int) -> dict[str, float]:
     """Ask for the whole matrix again; return seconds, peak memory, and the numbers of skipped stubs and results."""
     began_s = time.perf_counter()
-    from seamark.evaluation import BenchmarkExecutor
+    from seamark_evaluate.evaluation import BenchmarkExecutor
 
     imported_s = time.perf_counter()
     executor, asked = BenchmarkExecutor([0], 1, "out", device_kind="cpu"), matrix(models)
@@ -77,7 +77,7 @@ def measured(models: int) -> dict[str, float]:
 
 def matrix(models: int) -> dict[str, Any]:
     """Return the arguments of a matrix of so many models, METHODS methods of attention and one task."""
-    from seamark.evaluation import AdapterConfig, BenchmarkConfig
+    from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig
 
     return {
         "model_names": [f"org/model-{k}" for k in range(models)],
@@ -93,9 +93,9 @@ def matrix(models: int) -> dict[str, Any]:
 
 def finished(models: int) -> int:
     """Measure one stub, and copy its files to every stub of the matrix; return their number."""
-    from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
-    from seamark.evaluation.matrix_study import SCENARIO, Options, study_of, trials_by_stub
     from seamark.planning.study import SHIPPED
+    from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
+    from seamark_evaluate.evaluation.matrix_study import SCENARIO, Options, study_of, trials_by_stub
 
     shutil.copytree(SHIPPED / "config/services", "config/services")
     Path("config/services/one.yaml").write_text(RECIPE.format(name="one"))

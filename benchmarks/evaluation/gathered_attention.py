@@ -33,8 +33,8 @@ def measure(keys: int, heads: int, groups: int, size: int, rounds: int) -> None:
     """Print times, ratios and differences of the outputs."""
     import torch
 
-    from seamark.attention.attend import attend, dense
-    from seamark.attention.method import read_method
+    from seamark_evaluate.attention.attend import attend, dense
+    from seamark_evaluate.attention.method import read_method
 
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(1)

@@ -31,8 +31,8 @@ START_S = 120.0
 MODEL = """
 import sys, torch
 from transformers import LlamaConfig, LlamaForCausalLM
-from seamark.attention.known_reader import word_tokenizer
-from seamark.attention.needle_words import needle_vocabulary
+from seamark_evaluate.attention.known_reader import word_tokenizer
+from seamark_evaluate.attention.needle_words import needle_vocabulary
 folder, longest = sys.argv[1], int(sys.argv[2])
 tokenizer = word_tokenizer(needle_vocabulary(128), longest)
 torch.manual_seed(1)
@@ -65,7 +65,7 @@ name: {name}
 summary: Needles with longer answers, for the comparison.
 licence: Apache-2.0
 references: []
-source: {{made_by: "seamark.tasks.benchmarks.needles:rows"}}
+source: {{made_by: "seamark_evaluate.tasks.benchmarks.needles:rows"}}
 template: "{{context}} {{question}}"
 max_new_tokens: {tokens}
 scorer: exact_word
@@ -144,9 +144,9 @@ def compared(
 
 def planned(folder: Path, name: str, text: str, method: str = "dense") -> tuple[dict[str, Any], Sequence[str]]:
     """Return the settings of a trial of a benchmark, and its prompts in the order of the questions."""
-    from seamark.drivers.questions import asked_of
     from seamark.model.leaves import filled
     from seamark.planning.study import Study
+    from seamark_evaluate.drivers.questions import asked_of
 
     (folder / "config/benchmarks").mkdir(parents=True, exist_ok=True)
     (folder / f"config/benchmarks/{name}.yaml").write_text(text)
@@ -180,7 +180,7 @@ def by_seamark(
     from seamark.load.workers.records import read_replies, read_segments
 
     job = LoadJob(
-        driver="seamark.drivers.questions:Questions",
+        driver="seamark_evaluate.drivers.questions:Questions",
         workers="wire",
         settings={**settings, "timeout_s": 600.0},
         seed=seed,
@@ -212,7 +212,7 @@ def server(python: Path, folder: Path, longest: int, threads: int) -> Iterator[i
     """Run Seamark's server of the model; give its port."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-    command = [python, ROOT / "src/seamark/platform/isolated_main.py", "seamark.servers.attention.serve"]
+    command = [python, ROOT / "src/seamark/platform/isolated_main.py", "seamark_evaluate.server.serve"]
     options = {"model": folder / "model", "host": "127.0.0.1", "port": port, "dtype": "float32", "device": "cpu"}
     options |= {"max-model-len": longest, "threads": threads, "prefill-chunk": 4096}
     process = subprocess.Popen([*command, *(f"--{name}={value}" for name, value in options.items())])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from report.make_results import SERVICES, make_results
 
-from seamark.cli.main import VERBS
+from seamark.cli.main import verb_summaries
 from seamark.cli.output import nearest
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
@@ -48,7 +48,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_verbs_that_only_look_print_in_any_locale(study, encoding):
     scenario = ("-c", "config/scenarios/letters.yaml")
     for words in (
-        *((verb, "--help") for verb in VERBS),
+        *((verb, "--help") for verb in verb_summaries()),
         ("plan", *scenario),
         ("plan", *scenario, "--json"),
         ("plan", "-c", "config/scenarios/letters-測試.yaml"),

@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner, Result
 from study_folder import StudyFolder
 
-from seamark.cli.main import VERBS, cli
+from seamark.cli.main import cli, verb_summaries
 from seamark.config.read import Recipes
 from seamark.errors import Mistake, UserError
-from seamark.evaluation.adapters import service_of
-from seamark.evaluation.matrix import AdapterConfig
 from seamark.planning.study import Study
+from seamark_evaluate.evaluation.adapters import service_of
+from seamark_evaluate.evaluation.matrix import AdapterConfig
 
 SMALL = "scenario: {name}\nrepetitions: 1\nworkload:\n  service: 'null'\n  duration_s: 0.25\n  concurrency: [1, 2]\n"
 OF_ONE_SCENARIO = (
@@ -219,4 +219,4 @@ def test_a_level_of_a_structure_is_a_baseline_by_its_name() -> None:
 def test_verbs_of_one_scenario_are_all_tried() -> None:
     elsewhere = {"start", "stop", "doctor", "history", "prune", "load", "baseline", "simulate", "memory", "capacity"}
     tried = {words[0] for words in OF_ONE_SCENARIO} | elsewhere | {"check", "servers", "init", "completion"}
-    assert tried == set(VERBS)
+    assert tried == set(verb_summaries())

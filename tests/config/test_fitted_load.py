@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.config.fitted_load import FittedLoad
+from seamark_simulate.config.fitted_load import FittedLoad
 
 MODELS = Path(__file__).parents[2] / "config" / "models" / "example.yaml"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from model_folders import LLAMA_8B, safetensors_header, write_model, write_weights
 
-from seamark.config.model_folder import find_model_folder, read_model_folder
 from seamark.errors import UserError
-from seamark.simulation.model_architecture import UnsizedError
+from seamark_simulate.config.model_folder import find_model_folder, read_model_folder
+from seamark_simulate.simulation.model_architecture import UnsizedError
 
 TWO_LAYERS = LLAMA_8B | {"num_hidden_layers": 2}
 

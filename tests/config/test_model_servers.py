@@ -2,8 +2,8 @@
 
 import pytest
 
-from seamark.config.model_servers import read_model_servers
 from seamark.errors import UserError
+from seamark_simulate.config.model_servers import read_model_servers
 
 MODELS = ("llm7b", "stable_diffusion")
 

@@ -11,7 +11,7 @@ from wrong_files import change, wrong_files
 from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.planning.plan import plan
-from seamark.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.policies.table import POLICIES
 
 ROOT = Path(__file__).parents[2]
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from wrong_files import change, wrong_files
 
-from seamark.drivers import questions
 from seamark.errors import UserError
 from seamark.planning.study import SHIPPED, Study
 from seamark.planning.study_paths import missing_here
+from seamark_evaluate.drivers import questions
 
 SCENARIO = """\
 scenario: quality

@@ -10,10 +10,10 @@ import pytest
 from shipped import SERVICES
 from wrong_files import change, wrong_files
 
-from seamark.config.machine_files import read_machine
 from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
 from seamark.planning.plan import plan
+from seamark_simulate.config.machine_files import read_machine
 
 ROOT = Path(__file__).parents[2]
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")

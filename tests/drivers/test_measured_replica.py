@@ -6,8 +6,8 @@ import pytest
 from measured_replica import FIGURES, HELD_OUT, held_against, kv_tokens_of, sweep, table
 
 from seamark.drivers.openai.models import HEAD_DIM, HEADS, HIDDEN, LAYERS
-from seamark.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
-from seamark.simulation.model_architecture import architecture_of
+from seamark_simulate.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
+from seamark_simulate.simulation.model_architecture import architecture_of
 
 KV_CACHE_BYTES = 1 << 27
 WORKLOAD = {

@@ -1,6 +1,7 @@
 """One interface: each recipe's driver extends one of two kinds, and what comes after a load knows none of them."""
 
 import ast
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,8 @@ from seamark.load.driver import Call, Task, Wire
 from seamark.model.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "seamark"
+SRC = ROOT / "src"
+PACKAGE = SRC / "seamark"
 KINDS = {"wire": Wire, "threads": Call, "processes": Call}
 AFTER_THE_LOAD = ("metrics", "checks", "analysis", "report", "stats")
 SPEAK_TO_SERVICES = {"drivers", "servers"}
@@ -22,7 +24,7 @@ layers = import_module("layers")
 
 def files_of(module: str) -> list[Path]:
     """Return a driver's source: its package, or the files whose names begin with its name."""
-    path = PACKAGE / Path(*module.split(".")[1:])
+    path = SRC / Path(*module.split("."))
     return sorted(path.glob("*.py") if path.is_dir() else path.parent.glob(f"{path.name}*.py"))
 
 
@@ -33,7 +35,7 @@ def bases_in(module: str) -> set[str]:
     found = {ast.unparse(base) for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
     for node in nodes:
         named = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
-        if named & found and str(node.module).startswith("seamark.drivers."):
+        if named & found and re.match(r"seamark\w*\.(drivers|trials)\.", str(node.module)):
             found |= bases_in(str(node.module).removesuffix(".driver"))
     return found
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from seamark.attention.method import read_method
 from seamark.config.forms.table import LevelReader, canonical, text_of
 from seamark.config.yaml_source import Item, Mistakes, yaml_tree
-from seamark.drivers import questions
 from seamark.drivers.openai.kept import read_kept
-from seamark.drivers.questions import Questions, asked_of, judge
 from seamark.errors import UserError
 from seamark.load.driver import Target, TaskFailure
 from seamark.model.service import Service, Setting
 from seamark.planning.study import SHIPPED
+from seamark_evaluate.attention.method import read_method
+from seamark_evaluate.drivers import questions
+from seamark_evaluate.drivers.questions import Questions, asked_of, judge
 
 TASK = Setting(name="task", type="structure", role="workload", help="")
 METHOD = Setting(name="method", type="structure", role="workload", help="")

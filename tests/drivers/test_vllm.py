@@ -16,14 +16,14 @@ from service_environment import ask, environment
 from service_loads import deployed, loaded
 from shipped import SERVICES
 
-from seamark.config.model_folder import read_model_folder
 from seamark.drivers.openai.driver import CHECKED_REQUESTS
 from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
 from seamark.model.sample import Failure
 from seamark.services.supervisor.kv_tokens import counted_kv_tokens
-from seamark.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
 from seamark.storage.paths import DeploymentFolder
+from seamark_simulate.config.model_folder import read_model_folder
+from seamark_simulate.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
 
 RECIPE = SERVICES["vllm"]
 SMALL = {"model": "tiny", "max_model_len": 512, "max_num_seqs": 8, "kv_cache_bytes": 1 << 27, "enforce_eager": True}

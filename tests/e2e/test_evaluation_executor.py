@@ -15,7 +15,13 @@ from processes import until
 from study_folder import StudyFolder
 
 from seamark.errors import UserError
-from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress, ExecutionResults
+from seamark_evaluate.evaluation import (
+    AdapterConfig,
+    BenchmarkConfig,
+    BenchmarkExecutor,
+    ExecutionProgress,
+    ExecutionResults,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -26,8 +32,8 @@ component: evaluation
 load: finite
 limit_s: 120
 typical_load_s: 1
-driver: seamark.drivers.questions:Questions
-judge: seamark.drivers.questions:judge
+driver: seamark_evaluate.drivers.questions:Questions
+judge: seamark_evaluate.drivers.questions:judge
 qualities:
   score: {range: [0, 1], help: Score of an answer.}
 server:
@@ -236,7 +242,7 @@ def test_replicas_of_one_model_share_its_tasks_on_all_devices_and_one_lane_measu
 
 
 SCRIPT = """
-from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
+from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
 
 adapter = AdapterConfig(adapter_name="scripted", model_kwargs={"ttft_ms": 400})
 task = BenchmarkConfig(benchmark_name="ruler", subsets=["vt"])
@@ -252,7 +258,7 @@ print(len(results.individual_results), "whole")
 def test_after_kill_9_of_python_its_run_ends_and_the_next_execution_asks_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("seamark.evaluation.executor.ENDS_S", 0.1)
+    monkeypatch.setattr("seamark_evaluate.evaluation.executor.ENDS_S", 0.1)
     script = [sys.executable, "-c", SCRIPT % min(os.sched_getaffinity(0))]
     results = Path("killed/.seamark/results/matrix")
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from study_folder import BENCH
 
-from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionResults
+from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionResults
 
 pytestmark = pytest.mark.e2e
 
@@ -30,8 +30,8 @@ load: finite
 limit_s: 2
 timeout_s: 3
 typical_load_s: 1
-driver: seamark.drivers.questions:Questions
-judge: seamark.drivers.questions:judge
+driver: seamark_evaluate.drivers.questions:Questions
+judge: seamark_evaluate.drivers.questions:judge
 qualities:
   score: {{range: [0, 1], help: Score of an answer.}}
 failures:

@@ -12,12 +12,12 @@ import pytest
 from processes import until
 from study_folder import StudyFolder
 
-from seamark.attention.known_answers import expected_density, expected_right
-from seamark.attention.method import read_method
-from seamark.drivers.questions import asked_of
 from seamark.planning.study import Study
-from seamark.tasks.scoring.table import score
-from seamark.tasks.task import task_of_document
+from seamark_evaluate.attention.known_answers import expected_density, expected_right
+from seamark_evaluate.attention.method import read_method
+from seamark_evaluate.drivers.questions import asked_of
+from seamark_evaluate.tasks.scoring.table import score
+from seamark_evaluate.tasks.task import task_of_document
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -111,7 +111,7 @@ def killed_in_a_task(study: StudyFolder, victim: str, *options: str) -> None:
         for process in (snakemake, run):
             process.kill()
     elif victim == "server":
-        [server] = study.processes(lambda each: "seamark.servers.attention.serve" in each.cmdline())
+        [server] = study.processes(lambda each: "seamark_evaluate.server.serve" in each.cmdline())
         server.kill()
     else:
         lanes = study.processes(lambda each: each.name() == "rules_api:lane")

@@ -10,8 +10,8 @@ from processes import until
 from study_folder import StudyFolder
 from test_runs import parts_of_a_load
 
-from seamark.simulation.llm.fleet import Fleet, serve_requests
-from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+from seamark_simulate.simulation.llm.fleet import Fleet, serve_requests
+from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 
 pytestmark = pytest.mark.e2e
 

@@ -12,8 +12,8 @@ from study_folder import StudyFolder
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.engine.schedule_share import own_schedule
 from seamark.load.workers.assignment import WorkerAssignment
-from seamark.simulation.llm.fleet import Fleet, serve_requests
-from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+from seamark_simulate.simulation.llm.fleet import Fleet, serve_requests
+from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 
 pytestmark = pytest.mark.e2e
 

@@ -117,8 +117,8 @@ def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(stud
 TASKS = """\
 extends: known.yaml
 name: asked
-driver: seamark.drivers.questions:Questions
-judge: seamark.drivers.questions:judge
+driver: seamark_evaluate.drivers.questions:Questions
+judge: seamark_evaluate.drivers.questions:judge
 load: finite
 limit_s: 120
 qualities:

@@ -17,7 +17,7 @@ import pytest
 from study_folder import StudyFolder
 
 from seamark.storage.codec import encode
-from seamark.trials.simulation.execution_file import log_of_file, read_executions
+from seamark_simulate.trials.execution_file import log_of_file, read_executions
 
 pytestmark = pytest.mark.e2e
 

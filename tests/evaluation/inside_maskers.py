@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from seamark.attention.attend import attend, dense
-from seamark.attention.maskers import select
-from seamark.attention.method import Method, read_method
-from seamark.attention.selection import Step
+from seamark_evaluate.attention.attend import attend, dense
+from seamark_evaluate.attention.maskers import select
+from seamark_evaluate.attention.method import Method, read_method
+from seamark_evaluate.attention.selection import Step
 
 SIZE = 16
 

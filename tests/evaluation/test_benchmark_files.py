@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from wrong_files import change, wrong_files
 
-from seamark.config.benchmark_files import benchmark_files, read_benchmark, task_of, tasks_of
+from seamark.config.extends import yaml_files
 from seamark.errors import UserError
-from seamark.tasks.templates import places
+from seamark_evaluate.config.benchmark_files import read_benchmark, task_of, tasks_of
+from seamark_evaluate.tasks.templates import places
 
 SHIPPED = Path(__file__).parents[2] / "config" / "benchmarks"
 WRONG = wrong_files(Path(__file__).with_name("wrong_benchmarks.yaml"))
@@ -25,7 +26,7 @@ subsets:
   plain: {scorer: qa_f1}
   classes: {scorer: classification, stop: ["\\n"]}
   made:
-    source: {made_by: "seamark.tasks.benchmarks.needles:rows"}
+    source: {made_by: "seamark_evaluate.tasks.benchmarks.needles:rows"}
     columns: {context: context, question: question, references: references, facts: []}
     scorer: exact_word
     length_words: 100
@@ -107,7 +108,7 @@ def test_a_wrong_name_of_a_task_is_one_line_with_the_nearest_guess(task: str, sa
 
 @pytest.mark.covers("B5", "B13", "B16")
 def test_a_benchmark_without_a_subset_stands_for_all_of_its_subsets() -> None:
-    counts = {name: len(tasks_of(name, [SHIPPED])) for name in benchmark_files([SHIPPED])}
+    counts = {name: len(tasks_of(name, [SHIPPED])) for name in yaml_files([SHIPPED])}
     assert counts == {
         "aime2024": 1,
         "aime2025": 1,
@@ -137,7 +138,7 @@ def test_a_file_of_the_study_stands_for_the_shipped_one_of_its_name(file: Path) 
 
 
 @pytest.mark.covers("B13")
-@pytest.mark.parametrize("name", sorted(benchmark_files([SHIPPED])))
+@pytest.mark.parametrize("name", sorted(yaml_files([SHIPPED])))
 def test_each_shipped_benchmark_names_its_licence_and_where_its_rules_are_published(name: str) -> None:
     benchmark = read_benchmark(SHIPPED / f"{name}.yaml")
     assert benchmark.licence

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from seamark.attention.needle_words import needle_vocabulary
-from seamark.config.benchmark_files import task_of, tasks_of
 from seamark.errors import UserError
-from seamark.tasks.benchmark import Question
-from seamark.tasks.benchmarks import infinite_bench, needles, ruler, ruler_words
-from seamark.tasks.question_files import questions
-from seamark.tasks.scoring.table import SCORERS, score
+from seamark_evaluate.attention.needle_words import needle_vocabulary
+from seamark_evaluate.config.benchmark_files import task_of, tasks_of
+from seamark_evaluate.tasks.benchmark import Question
+from seamark_evaluate.tasks.benchmarks import infinite_bench, needles, ruler, ruler_words
+from seamark_evaluate.tasks.question_files import questions
+from seamark_evaluate.tasks.scoring.table import SCORERS, score
 
 pytestmark = pytest.mark.slow
 FOLDERS = (Path(__file__).parents[2] / "config" / "benchmarks",)

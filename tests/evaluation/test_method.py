@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from seamark.attention.known_answers import expected_density, expected_right
-from seamark.attention.masker_settings import MASKERS, Budget
-from seamark.attention.method import SPARSE_FROM, Method, read_method
 from seamark.errors import UserError
 from seamark.planning.study import SHIPPED
+from seamark_evaluate.attention.known_answers import expected_density, expected_right
+from seamark_evaluate.attention.masker_settings import MASKERS, Budget
+from seamark_evaluate.attention.method import SPARSE_FROM, Method, read_method
 
 PRESETS = SHIPPED / "config" / "methods"
 SINK = {"masker": "sink", "keys": 4}
@@ -176,6 +176,6 @@ def test_reading_a_method_needs_no_torch() -> None:
     import subprocess
     import sys
 
-    script = "import seamark.attention.known_answers, sys; sys.exit('torch' in sys.modules)"
+    script = "import seamark_evaluate.attention.known_answers, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
     assert Path(PRESETS, "dense.yaml").is_file()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seamark.tasks.templates import filled, parts, places
-from seamark.tasks.truncation import ContextTooLongError, truncated
+from seamark_evaluate.tasks.templates import filled, parts, places
+from seamark_evaluate.tasks.truncation import ContextTooLongError, truncated
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from question_data import asked, jsonl, shipped
 
-from seamark.config.benchmark_files import read_benchmark
 from seamark.errors import UserError
-from seamark.tasks.benchmark import Benchmark
-from seamark.tasks.scoring.table import SCORERS, score
+from seamark_evaluate.config.benchmark_files import read_benchmark
+from seamark_evaluate.tasks.benchmark import Benchmark
+from seamark_evaluate.tasks.scoring.table import SCORERS, score
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_a_prompt_of_longbench_v2_has_no_blanks_around_its_parts() -> None:
         "(A) choice A\n(B) choice B\n(C) choice C\n(D) choice D\n\n"
         'Format your response as follows: "The correct answer is (insert answer here)".'
     )
-    assert benchmark.subsets[""].rows == "seamark.tasks.benchmarks.longbench:stripped"
+    assert benchmark.subsets[""].rows == "seamark_evaluate.tasks.benchmarks.longbench:stripped"
 
 
 @pytest.mark.covers("B13")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamark.tasks.scoring.published import published_figures
+from seamark_evaluate.tasks.scoring.published import published_figures
 
 
 @pytest.mark.covers("B13")

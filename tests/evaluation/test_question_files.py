@@ -16,12 +16,12 @@ import pyarrow.parquet
 import pytest
 from question_data import SHIPPED, asked, jsonl
 
-from seamark.config.benchmark_files import read_benchmark
 from seamark.errors import UserError
-from seamark.tasks.benchmark import Benchmark, Source
-from seamark.tasks.loading import category_of, hub_arguments
-from seamark.tasks.question_files import question_file, read_questions
-from seamark.tasks.scoring.table import score
+from seamark_evaluate.config.benchmark_files import read_benchmark
+from seamark_evaluate.tasks.benchmark import Benchmark, Source
+from seamark_evaluate.tasks.loading import category_of, hub_arguments
+from seamark_evaluate.tasks.question_files import question_file, read_questions
+from seamark_evaluate.tasks.scoring.table import score
 
 PLAIN = """\
 name: own

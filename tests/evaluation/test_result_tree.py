@@ -8,11 +8,11 @@ import pytest
 from samples import a_load, a_metrics, a_view
 
 from seamark.errors import UserError
-from seamark.evaluation.evaluated_trial import EvaluatedTrial
-from seamark.evaluation.result_tree import FILES, config_of, folders_of, is_current, is_of_another
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.planning.study import SHIPPED, Study
 from seamark.storage.paths import TrialFolder
+from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial
+from seamark_evaluate.evaluation.result_tree import FILES, config_of, folders_of, is_current, is_of_another
 
 
 @pytest.mark.covers("B10")

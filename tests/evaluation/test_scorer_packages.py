@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamark.tasks.scoring import summaries, words
+from seamark_evaluate.tasks.scoring import summaries, words
 
 pytestmark = pytest.mark.slow
 WHERE = "the environment 'evaluation' has this package"

@@ -4,9 +4,9 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.stats.pass_at_k import pass_at_k
-from seamark.tasks.benchmark import Benchmark, Question, Source, Subset, Value
-from seamark.tasks.scoring.choices import retrieval
-from seamark.tasks.scoring.table import SCORERS, score
+from seamark_evaluate.tasks.benchmark import Benchmark, Question, Source, Subset, Value
+from seamark_evaluate.tasks.scoring.choices import retrieval
+from seamark_evaluate.tasks.scoring.table import SCORERS, score
 
 CLASSES = ("person", "Description of a person", "city", "Other")
 PAIR = '{"<mask-0>": "Bob Hope", "<mask-1>": "Paris"}'

@@ -13,13 +13,13 @@ from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PA
 from planted_study import planted_results
 
 from seamark.config.read import Recipes
-from seamark.model.results.capacity_plan import BreaksFirst, CapacityPlan
-from seamark.model.results.fitted_model import FittedServer, InputRange
 from seamark.model.results.prediction_score import PredictionScore
 from seamark.planning.study import Study
-from seamark.report.capacity import plan_lines
 from seamark.storage.codec import decode, encode, parse
-from seamark.trials.simulation.capacity_layouts import choices_of
+from seamark_simulate.model.capacity_plan import BreaksFirst, CapacityPlan
+from seamark_simulate.model.fitted_model import FittedServer, InputRange
+from seamark_simulate.report.capacity import plan_lines
+from seamark_simulate.trials.capacity_layouts import choices_of
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--duration-s", "20", "--warmup-s", "2", "--trials", "40")

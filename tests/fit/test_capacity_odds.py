@@ -9,14 +9,14 @@ import pytest
 from fitted_models import constant_draws, llama, station
 from scipy import stats
 
-from seamark.fit.bottleneck import bottleneck
-from seamark.fit.odds import LOOK, Judged, Odds, fewest_replicas, judge, largest_uncertainty
-from seamark.fit.planned_load import PlannedLoad, duration_for, objective_of
-from seamark.fit.service_model import REPLICA_TIMES, STATION_TIMES, ReplicaService, StationService
-from seamark.model.results.fitted_model import FitSource, InputRange
 from seamark.model.scenario import Slo
-from seamark.simulation.fitted_service import own_speed
-from seamark.trials.simulation.simulated_search import largest_simulated
+from seamark_simulate.fit.bottleneck import bottleneck
+from seamark_simulate.fit.odds import LOOK, Judged, Odds, fewest_replicas, judge, largest_uncertainty
+from seamark_simulate.fit.planned_load import PlannedLoad, duration_for, objective_of
+from seamark_simulate.fit.service_model import REPLICA_TIMES, STATION_TIMES, ReplicaService, StationService
+from seamark_simulate.model.fitted_model import FitSource, InputRange
+from seamark_simulate.simulation.fitted_service import own_speed
+from seamark_simulate.trials.simulated_search import largest_simulated
 
 MEAN_S = 0.01
 

@@ -8,10 +8,10 @@ from planted_replicas import COST
 from planted_stations import MEAN_S
 from planted_study import NAME, planted_replica_study, planted_study
 
-from seamark.model.results.fitted_model import FittedModels
 from seamark.model.trial import Plan
 from seamark.storage.documents import read
-from seamark.trials.simulation.fit_inputs import fit_inputs
+from seamark_simulate.model.fitted_model import FittedModels
+from seamark_simulate.trials.fit_inputs import fit_inputs
 
 
 @pytest.fixture(scope="module")

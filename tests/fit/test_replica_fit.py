@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from planted_replicas import COST, LIMITS, OVERHEAD_S, planted_replica_trial, planted_replica_trials
 
-from seamark.fit import fit_replica, predict_replica, replica_contradictions, score
-from seamark.fit.replica_trial import replayed_figures
-from seamark.fit.step_sums import step_sums
-from seamark.simulation.llm.closed_loop import serve_closed_loop
-from seamark.simulation.llm.replica import StepCost
+from seamark_simulate.fit import fit_replica, predict_replica, replica_contradictions, score
+from seamark_simulate.fit.replica_trial import replayed_figures
+from seamark_simulate.fit.step_sums import step_sums
+from seamark_simulate.simulation.llm.closed_loop import serve_closed_loop
+from seamark_simulate.simulation.llm.replica import StepCost
 
 
 @pytest.fixture(scope="module")

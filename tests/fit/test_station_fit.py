@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from planted_stations import MEAN_S, OVERHEAD_S, planted, stalled
 
-from seamark.fit import contradictions, fit_station, predict_station, score
-from seamark.fit.prediction import predicted_of
-from seamark.fit.service_time import ServiceTime, Sums, fit_service_time
-from seamark.fit.station_trial import figures_of, service_times
-from seamark.simulation.station import Station, constant, exponential, lognormal, serve
+from seamark_simulate.fit import contradictions, fit_station, predict_station, score
+from seamark_simulate.fit.prediction import predicted_of
+from seamark_simulate.fit.service_time import ServiceTime, Sums, fit_service_time
+from seamark_simulate.fit.station_trial import figures_of, service_times
+from seamark_simulate.simulation.station import Station, constant, exponential, lognormal, serve
 
 KINDS = {"exponential": exponential(MEAN_S), "constant": constant(MEAN_S)}
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from seamark.attention.attend import attend, dense
-from seamark.attention.known_reader import write_random_model
-from seamark.attention.method import read_method
-from seamark.servers.attention.arguments import read_arguments
-from seamark.servers.attention.errors import category_of
-from seamark.servers.attention.key_value_cache import KeyValueCache
-from seamark.servers.attention.model import load
-from seamark.servers.attention.prefill import Chunks
+from seamark_evaluate.attention.attend import attend, dense
+from seamark_evaluate.attention.known_reader import write_random_model
+from seamark_evaluate.attention.method import read_method
+from seamark_evaluate.server.arguments import read_arguments
+from seamark_evaluate.server.errors import category_of
+from seamark_evaluate.server.key_value_cache import KeyValueCache
+from seamark_evaluate.server.model import load
+from seamark_evaluate.server.prefill import Chunks
 
 HEADS, GROUPS, SIZE, KEYS = 32, 8, 128, 8000
 MASKERS = [{"masker": "sink", "fraction": 0.025}, {"masker": "local", "fraction": 0.025}]

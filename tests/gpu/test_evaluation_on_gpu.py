@@ -11,7 +11,7 @@ import pynvml
 import pytest
 from service_environment import ask, environment
 
-from seamark.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
+from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 

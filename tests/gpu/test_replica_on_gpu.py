@@ -19,11 +19,11 @@ import pynvml
 import pytest
 from measured_replica import held_against, sweep, table
 
-from seamark.config.model_folder import read_model_folder
 from seamark.model.service import GpuMemory
 from seamark.services.supervisor.kv_tokens import counted_kv_tokens
-from seamark.simulation.gpu_memory import Layout, ServerMemory, estimate_memory
 from seamark.storage.paths import DeploymentFolder
+from seamark_simulate.config.model_folder import read_model_folder
+from seamark_simulate.simulation.gpu_memory import Layout, ServerMemory, estimate_memory
 
 UTILISATION, LONGEST = 0.5, 2048
 OFF_BY = 0.1

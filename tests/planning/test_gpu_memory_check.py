@@ -14,9 +14,9 @@ from seamark.cli.main import cli
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.server_identity import ServerRecord
-from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
 from seamark.storage.documents import write
+from seamark_simulate.planning.gpu_memory_check import require_gpu_memory
 
 SCENARIO = """\
 scenario: sized

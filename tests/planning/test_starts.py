@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from shipped import SERVICES
 
-from seamark.config.benchmark_files import task_of
 from seamark.errors import UserError
 from seamark.model.scenario import Comparing, Resources, Restarts, Scenario, Workload
 from seamark.model.site import Site
@@ -15,7 +14,8 @@ from seamark.model.trial import Plan
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
 from seamark.planning.study import SHIPPED
-from seamark.tasks.task import task_document
+from seamark_evaluate.config.benchmark_files import task_of
+from seamark_evaluate.tasks.task import task_document
 
 ROOT = Path(__file__).parents[2]
 HERE = Site(name="here", summary="no batch system")

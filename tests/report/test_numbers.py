@@ -9,15 +9,15 @@ from fitted_models import station
 
 from seamark.analysis.summary.repetitions import disagreements
 from seamark.model.plurals import in_percent, in_time
-from seamark.model.results.fitted_model import StationParameters
 from seamark.model.results.front import Front, FrontPoint
 from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.results.summary import SearchSummary
 from seamark.report import numbers
-from seamark.report.capacity import figure_rows
-from seamark.report.fitted import model_lines
 from seamark.report.fronts import as_printed
 from seamark.report.numbers import bracket, duration, level, number, percent, size, span, unit_words
+from seamark.report.predicted import figure_rows
+from seamark_simulate.model.fitted_model import StationParameters
+from seamark_simulate.report.fitted import model_lines
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,17 @@ from make_results import make_results
 from samples import as_read
 
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
-from seamark.model.results.fitted_model import FitSource, FittedModels, HeldOutFigure
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
 from seamark.model.results.trial_metrics import VerdictReason
 from seamark.report.comparison import comparison_lines, comparison_markdown
-from seamark.report.page.predictions import prediction_blocks, predictions_section
 from seamark.report.page.sections import verdicts_section
-from seamark.report.policies import policy_matrices
-from seamark.report.predictions import Pair, fits_of, simulated_pairs, twins
 from seamark.report.source import read_results
 from seamark.storage.documents import write
+from seamark_simulate.model.fitted_model import FitSource, FittedModels, HeldOutFigure
+from seamark_simulate.report.page.page_part import PAGE
+from seamark_simulate.report.page.predictions import prediction_blocks
+from seamark_simulate.report.policies import policy_matrices
+from seamark_simulate.report.predictions import Pair, fits_of, simulated_pairs, twins
 
 pytestmark = pytest.mark.slow  # results of a scenario are made
 
@@ -56,7 +57,7 @@ def test_a_fit_file_among_the_results_is_shown_with_its_held_out_trials(results,
     write(path, a_fit(results))
     try:
         blocks = prediction_blocks(results, tmp_path)
-        section = predictions_section(blocks)
+        section = PAGE.section(blocks)
     finally:
         path.unlink()
     assert section is not None
@@ -89,7 +90,7 @@ def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results,
     assert "worse.fit.json" in mistakes[0]
     assert any("1 trial of the fit is not in this plan any more" in text for text in texts)
     assert any("no predictions of held-out trials" in text for text in texts)
-    assert predictions_section(prediction_blocks(results, tmp_path)) is None
+    assert PAGE.section(prediction_blocks(results, tmp_path)) is None
 
 
 @pytest.mark.covers("E-FR12")

@@ -9,7 +9,7 @@ from seamark.analysis.schedule.execution_rows import rows_of
 from seamark.analysis.schedule.occupation import bars_of
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.summary import SummaryRow
-from seamark.report.figures.gantt import (
+from seamark_simulate.report.figures.gantt import (
     MOST_BARS,
     OTHERS,
     STEPS,
@@ -20,10 +20,10 @@ from seamark.report.figures.gantt import (
     shared_kinds,
     strips,
 )
-from seamark.report.figures.gpu_course import course_pictures, use_over_time
-from seamark.report.figures.gpu_time import gpu_time_picture
-from seamark.report.schedules import Schedules, ShownSchedule, by_makespan, compared_factor, schedule_figures
-from seamark.report.tables.gpu_time import gpu_time_table
+from seamark_simulate.report.figures.gpu_course import course_pictures, use_over_time
+from seamark_simulate.report.figures.gpu_time import gpu_time_picture
+from seamark_simulate.report.schedules import Schedules, ShownSchedule, by_makespan, compared_factor, schedule_figures
+from seamark_simulate.report.tables.gpu_time import gpu_time_table
 
 
 def rows(executions, gpus):

@@ -137,7 +137,7 @@ def write_own_code(folder: str, own: str) -> str:
 
 def write_reader(folder: str) -> str:
     """Write the known reader; return its folder."""
-    from seamark.attention.known_reader import write_known_reader
+    from seamark_evaluate.attention.known_reader import write_known_reader
 
     write_known_reader(Path(folder), keys=128, max_length=1024)
     return folder
@@ -145,9 +145,9 @@ def write_reader(folder: str) -> str:
 
 def failures_of_starts(starts: list[list[str]]) -> list[list[str]]:
     """Return category and line of each start that fails, by a folder and options."""
-    from seamark.servers.attention.arguments import read_arguments
-    from seamark.servers.attention.errors import StartError
-    from seamark.servers.attention.model import load
+    from seamark_evaluate.server.arguments import read_arguments
+    from seamark_evaluate.server.errors import StartError
+    from seamark_evaluate.server.model import load
 
     found = []
     for folder, *options in starts:
@@ -164,7 +164,7 @@ def categories() -> dict[str, str]:
     """Return the category of exceptions by what they are."""
     import torch
 
-    from seamark.servers.attention.errors import category_of
+    from seamark_evaluate.server.errors import category_of
 
     def of_cuda(code: int) -> BaseException:
         error = torch.AcceleratorError("CUDA error: out of memory")
@@ -199,11 +199,11 @@ def prefilled(folder: str, tokens: int, chunk: int, fits: int, on_cpu: bool = Fa
     the layers of the cache with different lengths; return the distance of their logits and caches, and the chunks."""
     import torch
 
-    from seamark.servers.attention.arguments import read_arguments
-    from seamark.servers.attention.errors import category_of
-    from seamark.servers.attention.key_value_cache import KeyValueCache
-    from seamark.servers.attention.model import load
-    from seamark.servers.attention.prefill import Chunks
+    from seamark_evaluate.server.arguments import read_arguments
+    from seamark_evaluate.server.errors import category_of
+    from seamark_evaluate.server.key_value_cache import KeyValueCache
+    from seamark_evaluate.server.model import load
+    from seamark_evaluate.server.prefill import Chunks
 
     model = load(read_arguments([f"--model={folder}", "--port=0", "--dtype=float32", "--threads=1"]))
     ids = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -250,7 +250,7 @@ def ended_in_its_context(folder: str, tokens: int, chunk: int, passes: list[int]
     it be; return which were ended, the tokens that were there for the last one, its answer, and that of a new one."""
     import torch
 
-    from seamark.servers.attention.errors import CancelledRequestError
+    from seamark_evaluate.server.errors import CancelledRequestError
 
     context = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
     ended, generation = [], _generation(folder, chunk)
@@ -296,7 +296,7 @@ def halved_in_a_question(folder: str, tokens: int, chunk: int, fits: int) -> lis
     the last layer for more than `fits`; return both facts of both methods."""
     import torch
 
-    from seamark.attention.method import read_method
+    from seamark_evaluate.attention.method import read_method
 
     def limited(model: Any) -> Any:
         def end_of_memory(_: Any, given: Any) -> None:
@@ -321,11 +321,11 @@ def _generation(folder: str, chunk: int, **changes: Any) -> Any:
     """Return what computes answers of a model, by chunks of that many tokens."""
     from dataclasses import replace
 
-    from seamark.servers.attention.arguments import read_arguments
-    from seamark.servers.attention.context_cache import ContextCache
-    from seamark.servers.attention.generate import Generation
-    from seamark.servers.attention.model import load
-    from seamark.servers.attention.prefill import Chunks
+    from seamark_evaluate.server.arguments import read_arguments
+    from seamark_evaluate.server.context_cache import ContextCache
+    from seamark_evaluate.server.generate import Generation
+    from seamark_evaluate.server.model import load
+    from seamark_evaluate.server.prefill import Chunks
 
     model = load(read_arguments([f"--model={folder}", "--port=0", "--dtype=float32", "--threads=1"]))
     model = replace(model, **{name: change(model) for name, change in changes.items()})
@@ -339,10 +339,10 @@ def _answer(
     its forward pass `most`, counted from 0."""
     from itertools import count
 
-    from seamark.attention.method import Method
-    from seamark.servers.attention.generate import Answer
-    from seamark.servers.attention.prompt import Prompt
-    from seamark.servers.attention.request import Completion
+    from seamark_evaluate.attention.method import Method
+    from seamark_evaluate.server.generate import Answer
+    from seamark_evaluate.server.prompt import Prompt
+    from seamark_evaluate.server.request import Completion
 
     passes = count()
     completion = Completion(**{"method": Method(name="dense"), "max_tokens": 8, "ignore_eos": True, **fields})
@@ -358,7 +358,7 @@ def texts(folder: str, cases: list[list[Any]]) -> list[dict[str, Any]]:
     """
     from transformers import AutoTokenizer
 
-    from seamark.servers.attention.text_stream import TextStream
+    from seamark_evaluate.server.text_stream import TextStream
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     found = []

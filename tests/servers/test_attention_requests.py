@@ -9,12 +9,12 @@ import jinja2
 import pytest
 from shipped import SERVICES
 
-from seamark.servers.attention.arguments import read_arguments
-from seamark.servers.attention.chat import with_template
-from seamark.servers.attention.errors import RequestError
-from seamark.servers.attention.prompt import read_prompt
-from seamark.servers.attention.request import Completion, read_completion
-from seamark.servers.attention.truncation import truncated
+from seamark_evaluate.server.arguments import read_arguments
+from seamark_evaluate.server.chat import with_template
+from seamark_evaluate.server.errors import RequestError
+from seamark_evaluate.server.prompt import read_prompt
+from seamark_evaluate.server.request import Completion, read_completion
+from seamark_evaluate.server.truncation import truncated
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = SERVICES["attention"]

@@ -7,8 +7,8 @@ import pytest
 from attention_server import attention_server, text_of
 from prompts_of_servers import inside
 
-from seamark.config.benchmark_files import task_of
-from seamark.tasks.question_files import questions
+from seamark_evaluate.config.benchmark_files import task_of
+from seamark_evaluate.tasks.question_files import questions
 
 pytestmark = pytest.mark.services
 

@@ -4,15 +4,15 @@ import literal_baseline
 import pytest
 from random_workflows import documents, nouns
 
-from seamark.simulation.checker import check_log, check_rules
-from seamark.simulation.engine import simulate
-from seamark.simulation.execution_log import execution_log
-from seamark.simulation.log_text import event_lines
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.schedule_metrics import schedule_metrics
-from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
+from seamark_simulate.simulation.checker import check_log, check_rules
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.log_text import event_lines
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.workload import workload_of
 
 CASES = 5_000
 QUICK = 120

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from in_process import run
 
-from seamark.config.workflow_files import read_files
-from seamark.simulation.checker import check_log, check_rules
 from seamark.storage.codec import encode
-from seamark.trials.simulation.quick_simulation import quick_simulations
+from seamark_simulate.config.workflow_files import read_files
+from seamark_simulate.simulation.checker import check_log, check_rules
+from seamark_simulate.trials.quick_simulation import quick_simulations
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (ROOT / "config" / "clusters" / "system_config.yaml", ROOT / "config" / "clusters" / "workflow_requests.yaml")

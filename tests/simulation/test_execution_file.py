@@ -6,15 +6,15 @@ import pytest
 from random_workflows import documents, nouns
 
 from seamark.analysis.metrics.samples import DamagedError
-from seamark.config.workflow_files import read_system
-from seamark.simulation.engine import simulate
-from seamark.simulation.execution_log import execution_log
-from seamark.simulation.generated_requests import GeneratedLoad, generated_requests
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.schedule_metrics import schedule_metrics
-from seamark.simulation.workload import workload_of
-from seamark.trials.simulation.execution_file import SimulationFacts, log_of_file, schedule_of_trial, write_executions
+from seamark_simulate.config.workflow_files import read_system
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.generated_requests import GeneratedLoad, generated_requests
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.workload import workload_of
+from seamark_simulate.trials.execution_file import SimulationFacts, log_of_file, schedule_of_trial, write_executions
 
 SYSTEM = Path(__file__).resolve().parents[2] / "config" / "clusters" / "system_config.yaml"
 

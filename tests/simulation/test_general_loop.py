@@ -3,15 +3,15 @@
 import pytest
 from random_workflows import documents, nouns
 
-from seamark.simulation.engine import simulate
-from seamark.simulation.general_loop import run_in
-from seamark.simulation.log_text import event_lines
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
-from seamark.simulation.virtual_world import VirtualWorld
-from seamark.simulation.workload import workload_of
-from seamark.simulation.world import End
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.general_loop import run_in
+from seamark_simulate.simulation.log_text import event_lines
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.virtual_world import VirtualWorld
+from seamark_simulate.simulation.workload import workload_of
+from seamark_simulate.simulation.world import End
 
 COLUMNS = ("node", "gpu", "held", "step", "ready_s", "taken_s", "start_s", "end_s", "fetch_s", "duration_s")
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from seamark.config.workflow_files import cycle_of
-from seamark.simulation.generated_requests import GeneratedLoad, generated_requests
-from seamark.simulation.generated_workflows import MOST_PASSES, SHAPES, Shape, generated_workflow
-from seamark.simulation.system import Model, System
+from seamark_simulate.config.workflow_files import cycle_of
+from seamark_simulate.simulation.generated_requests import GeneratedLoad, generated_requests
+from seamark_simulate.simulation.generated_workflows import MOST_PASSES, SHAPES, Shape, generated_workflow
+from seamark_simulate.simulation.system import Model, System
 
 MODELS = ("a", "b", "c")
 SYSTEM = System(

@@ -11,7 +11,7 @@ from model_folders import (
     MIXTRAL_PARAMETERS,
 )
 
-from seamark.simulation.gpu_memory import (
+from seamark_simulate.simulation.gpu_memory import (
     GIB,
     GPU_KINDS,
     Layout,
@@ -23,7 +23,7 @@ from seamark.simulation.gpu_memory import (
     kv_tokens,
     refusals,
 )
-from seamark.simulation.model_architecture import UnsizedError, architecture_of
+from seamark_simulate.simulation.model_architecture import UnsizedError, architecture_of
 
 
 def weights(parameters, dtype="BF16", size=2):

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from seamark.config.workflow_files import read_files
 from seamark.errors import UserError
-from seamark.simulation.execution_log import execution_log
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.run_policy import run_policy
-from seamark.simulation.schedule_metrics import schedule_metrics
-from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
 from seamark.storage.documents import write_rows
+from seamark_simulate.config.workflow_files import read_files
+from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.workload import workload_of
 
 REQUESTS = 250
 STAMP = "2024-01-01T10:00:00"

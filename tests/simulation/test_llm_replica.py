@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import t as student
 
 from seamark.errors import UserError
-from seamark.simulation.llm.fleet import Fleet, SplitFleet, serve_requests, serve_split
-from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
-from seamark.simulation.station import blind_route, two_of
+from seamark_simulate.simulation.llm.fleet import Fleet, SplitFleet, serve_requests, serve_split
+from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+from seamark_simulate.simulation.station import blind_route, two_of
 
 CASES = 1_000
 QUICK = 120

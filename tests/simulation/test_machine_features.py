@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.simulation.bounds import lower_bounds
-from seamark.simulation.gpu_changes import gpu_changes
-from seamark.simulation.layout import Change, Failures, GpuKind, Host, Layout
-from seamark.simulation.log_text import event_lines
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.run_policy import run_policy
-from seamark.simulation.schedule_metrics import schedule_metrics
-from seamark.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
-from seamark.simulation.workload import workload_of
+from seamark_simulate.simulation.bounds import lower_bounds
+from seamark_simulate.simulation.gpu_changes import gpu_changes
+from seamark_simulate.simulation.layout import Change, Failures, GpuKind, Host, Layout
+from seamark_simulate.simulation.log_text import event_lines
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.workload import workload_of
 
 KIND = GpuKind(name="k", memory_gb=40.0)
 

@@ -8,16 +8,16 @@ from exhaustive_schedule import shortest_makespan_s
 from optimum import optimum
 from random_workflows import documents, nouns
 
-from seamark.simulation.bounds import lower_bounds
-from seamark.simulation.checker import check_log, check_rules
-from seamark.simulation.engine import simulate
-from seamark.simulation.execution_log import execution_log
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.schedule_metrics import schedule_metrics
-from seamark.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
-from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
+from seamark_simulate.simulation.bounds import lower_bounds
+from seamark_simulate.simulation.checker import check_log, check_rules
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.workload import workload_of
 
 CASES = 500
 QUICK = 40

@@ -10,9 +10,9 @@ import pytest
 from in_process import run
 
 from seamark.model.results.schedule_metrics import Outcomes
-from seamark.simulation.machine import Machine
-from seamark.trials.simulation.policy_comparison import compare_policies
-from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.trials.policy_comparison import compare_policies
+from seamark_simulate.trials.quick_simulation import policy_table, simulated_blocks
 
 SYSTEM = Path(__file__).resolve().parents[2] / "config" / "clusters" / "system_config.yaml"
 WORDS = ["simulate", "--gpus", "2", "--config", str(SYSTEM), "--requests", "asked.json"]

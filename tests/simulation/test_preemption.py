@@ -8,9 +8,9 @@ from random_machines import machine as random_machine
 from random_workflows import documents, nouns
 from small_clusters import machine, model, work_of
 
-from seamark.simulation.policies.queues import AGEING_PER_S, priority
-from seamark.simulation.run_policy import run_policy
-from seamark.simulation.workload import workload_of
+from seamark_simulate.simulation.policies.queues import AGEING_PER_S, priority
+from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.workload import workload_of
 
 
 def literal(view):

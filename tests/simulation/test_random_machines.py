@@ -7,21 +7,21 @@ import pytest
 from random_machines import machine
 from random_workflows import documents, nouns
 
-from seamark.simulation.bounds import lower_bounds
-from seamark.simulation.checker import check_log, check_rules
-from seamark.simulation.engine import simulate
-from seamark.simulation.execution_log import execution_log
-from seamark.simulation.general_loop import run_in
-from seamark.simulation.layout import GpuKind, Host, Layout
-from seamark.simulation.log_text import event_lines
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.run_policy import run_policy
-from seamark.simulation.schedule_metrics import schedule_metrics
-from seamark.simulation.virtual_world import VirtualWorld
-from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
-from seamark.trials.simulation.execution_file import SimulationFacts, log_of_file, write_executions
+from seamark_simulate.simulation.bounds import lower_bounds
+from seamark_simulate.simulation.checker import check_log, check_rules
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.general_loop import run_in
+from seamark_simulate.simulation.layout import GpuKind, Host, Layout
+from seamark_simulate.simulation.log_text import event_lines
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.virtual_world import VirtualWorld
+from seamark_simulate.simulation.workload import workload_of
+from seamark_simulate.trials.execution_file import SimulationFacts, log_of_file, write_executions
 
 CASES = 40
 MORE = 1_000

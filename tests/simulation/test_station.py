@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from seamark.simulation.station import Station, constant, drawn_by, empirical, exponential, lognormal, serve
+from seamark_simulate.simulation.station import Station, constant, drawn_by, empirical, exponential, lognormal, serve
 
 SEEDS = 50
 LOADS = (0.3, 0.6, 0.8)

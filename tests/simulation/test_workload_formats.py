@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seamark.config.workloads.table import FORMATS, format_of, read_workload
 from seamark.errors import UserError
-from seamark.simulation.engine import simulate
-from seamark.simulation.machine import Machine
-from seamark.simulation.node_times import SOURCES
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.workload import Workload, workload_of
+from seamark_simulate.config.workloads.table import FORMATS, format_of, read_workload
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.node_times import SOURCES
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.workload import Workload, workload_of
 
 SYSTEM = """\
 models:
@@ -133,7 +133,7 @@ def test_tokens_of_a_trace_are_the_times_of_models_with_a_rate(
 
 
 def test_a_trace_of_too_many_requests_is_refused_and_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seamark.config.workloads.token_trace.MOST_REQUESTS", 10)
+    monkeypatch.setattr("seamark_simulate.config.workloads.token_trace.MOST_REQUESTS", 10)
     system = written(tmp_path / "system.yaml", SYSTEM)
     rows = [json.dumps({"at_s": number, "output_tokens": 10}) + "\n" for number in range(11)]
     work, _ = work_of(system, written(tmp_path / "ten.jsonl", "".join(rows[:10])))

@@ -67,7 +67,7 @@ def attention_server(model: str, **options: Any) -> Iterator[AttentionServer]:
     """Serve a model's folder on any port, with options of the command line."""
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     python = environment("evaluation") / "bin" / "python"
-    command = [str(python), str(ISOLATED_MAIN), "seamark.servers.attention.serve", f"--model={model}", "--port=0"]
+    command = [str(python), str(ISOLATED_MAIN), "seamark_evaluate.server.serve", f"--model={model}", "--port=0"]
     quiet = {**os.environ, "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True, env=quiet) as process:
         try:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from planted_replicas import COST, LIMITS
 
-from seamark.model.results.fitted_model import (
+from seamark.storage.documents import write
+from seamark_simulate.model.fitted_model import (
     FittedModels,
     FittedServer,
     InputRange,
@@ -14,7 +15,6 @@ from seamark.model.results.fitted_model import (
     StationModel,
     StationParameters,
 )
-from seamark.storage.documents import write
 
 KNOWN = {"queue": "mm1", "ttft_ms": 10.0, "gen_tokens": 1, "concurrency": 64}
 RESOURCES = {"nodes": 1, "gpus": 0, "cpus_per_task": 1, "mem_gb": 1}

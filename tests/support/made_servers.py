@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from seamark.simulation.machine import Machine
-from seamark.simulation.system import Model
-from seamark.trials.simulation.measured.model_servers import ModelError, NodeCall
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.system import Model
+from seamark_simulate.trials.measured.model_servers import ModelError, NodeCall
 
 
 class MadeServers:

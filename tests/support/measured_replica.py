@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from seamark.fit import fit_replica, predict_replica
-from seamark.fit.score import Scored, score
 from seamark.housekeeping.compared_results import results_named
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.storage.documents import read
-from seamark.trials.simulation.fit_inputs import fit_inputs
+from seamark_simulate.fit import fit_replica, predict_replica
+from seamark_simulate.fit.score import Scored, score
+from seamark_simulate.trials.fit_inputs import fit_inputs
 
 FITTED, HELD_OUT = (1, 4, 16), (2, 8)
 """Concurrencies of the trials that a replica is fitted to, and of those that it is held against."""

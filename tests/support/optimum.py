@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from seamark.simulation.machine import Machine
-from seamark.simulation.workload import Workload, require_windows
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.workload import Workload, require_windows
 
 LARGEST_NODES = 12
 SOURCE, SINK = -1, -2

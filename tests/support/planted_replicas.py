@@ -3,9 +3,9 @@
 import numpy as np
 from literal_replica import Replica, Request
 
-from seamark.fit import ReplicaTrial
-from seamark.fit.replica_fit import ReplicaLimits
-from seamark.simulation.llm.replica import StepCost
+from seamark_simulate.fit import ReplicaTrial
+from seamark_simulate.fit.replica_fit import ReplicaLimits
+from seamark_simulate.simulation.llm.replica import StepCost
 
 COST = StepCost(base_s=0.006, prompt_token_s=4e-5, sequence_s=3e-4, kv_token_s=2e-7)
 OVERHEAD_S = 0.002

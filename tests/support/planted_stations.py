@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from seamark.fit import StationTrial
-from seamark.simulation.station import Station, exponential, serve
+from seamark_simulate.fit import StationTrial
+from seamark_simulate.simulation.station import Station, exponential, serve
 
 OVERHEAD_S = 3e-4
 MEAN_S = 0.005

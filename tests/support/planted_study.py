@@ -19,10 +19,10 @@ from seamark.analysis.summary.trial_files import write_metrics
 from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.model.trial import Trial
 from seamark.planning.plan import plan
-from seamark.simulation.station import Station, exponential, serve
 from seamark.storage.documents import write
 from seamark.storage.paths import ScenarioFolder, TrialFolder
-from seamark.trials.simulation.replica_inputs import DEFAULT_STEP_TOKENS
+from seamark_simulate.simulation.station import Station, exponential, serve
+from seamark_simulate.trials.replica_inputs import DEFAULT_STEP_TOKENS
 
 ROOT = Path(__file__).parents[2]
 WARMUP_S, DURATION_S = 2.0, 12.0

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from seamark.config.benchmark_files import read_benchmark
-from seamark.tasks.benchmark import Benchmark, Question
-from seamark.tasks.question_files import questions
+from seamark_evaluate.config.benchmark_files import read_benchmark
+from seamark_evaluate.tasks.benchmark import Benchmark, Question
+from seamark_evaluate.tasks.question_files import questions
 
 SHIPPED = Path(__file__).parents[2] / "config" / "benchmarks"
 

@@ -2,8 +2,8 @@
 
 import random
 
-from seamark.simulation.layout import Change, Failures, GpuKind, Host, Layout
-from seamark.simulation.machine import Machine
+from seamark_simulate.simulation.layout import Change, Failures, GpuKind, Host, Layout
+from seamark_simulate.simulation.machine import Machine
 
 
 def machine(seed, system, gpus):

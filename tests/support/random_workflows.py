@@ -2,7 +2,7 @@
 
 import random
 
-from seamark.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
 
 
 def documents(seed, *, most_requests=5, most_nodes=4, most_gpus=6, windows=True):

@@ -16,10 +16,7 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics
-from seamark.drivers import questions
 from seamark.errors import UserError
-from seamark.evaluation.evaluated_trial import EvaluatedTrial, answer_rows
-from seamark.evaluation.result_tree import write_whole
 from seamark.model.dotted import mark_of, resolved
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.sample import Failure
@@ -29,9 +26,12 @@ from seamark.planning.judges import scoring_functions
 from seamark.storage.codec import encode
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
-from seamark.tasks.benchmark import Benchmark, Source, Subset
-from seamark.tasks.task import task_document
 from seamark.trials.judge import judge_trial, needs_judging
+from seamark_evaluate.drivers import questions
+from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial, answer_rows
+from seamark_evaluate.evaluation.result_tree import write_whole
+from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset
+from seamark_evaluate.tasks.task import task_document
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def trial_of(scorer: str = "own_scorer:score") -> Trial:
 
 def a_study() -> Any:
     service = SimpleNamespace(
-        judge="seamark.drivers.questions:judge", environment=None, qualities={"score": Quality(range=(0, 1))}
+        judge="seamark_evaluate.drivers.questions:judge", environment=None, qualities={"score": Quality(range=(0, 1))}
     )
     return SimpleNamespace(services={trial_of().service: service})
 
@@ -110,7 +110,7 @@ def test_a_changed_scorer_of_the_users_own_scores_the_kept_replies_again(folder:
 def test_a_shipped_scorer_is_part_of_the_version_of_scores(folder: TrialFolder) -> None:
     services = a_study().services
     read = ("seamark.drivers.openai.kept:read_kept", "seamark.drivers.openai.events:texts_in")
-    shipped = ("seamark.drivers.questions:judge", *read, "seamark.tasks.scoring")
+    shipped = ("seamark_evaluate.drivers.questions:judge", *read, "seamark_evaluate.tasks.scoring")
     assert scoring_functions(services, trial_of("qa_f1")) == shipped
     assert [callable(resolved(path, FunctionType)) for path in read] == [True, True]
     own = (*shipped, "own_scorer:score")

@@ -10,8 +10,8 @@ from rich.console import Console
 from service_environment import environment
 
 from seamark.cli.doctor import loads_table
-from seamark.trials.reader_self_test import METHODS, QUESTIONS, reader_self_test
 from seamark.trials.self_test import LOADS, Errors, self_test
+from seamark_evaluate.evaluation.reader_self_test import METHODS, QUESTIONS, reader_self_test
 
 pytestmark = [pytest.mark.services, pytest.mark.covers("E-FR09", "E-CLI02")]
 
@@ -66,7 +66,7 @@ def test_the_verdict_of_the_self_test_fits_into_a_terminal(width: int) -> None:
 def test_an_answer_of_the_known_reader_that_is_not_the_known_one_is_seen(monkeypatch):
     environment("evaluation")
     assert [(each.method, each.all_known) for each in reader_self_test()] == [(name, True) for name in METHODS]
-    monkeypatch.setattr("seamark.trials.reader_self_test.expected_right", lambda *_: True)
+    monkeypatch.setattr("seamark_evaluate.evaluation.reader_self_test.expected_right", lambda *_: True)
     wrong = {each.method: each.questions - each.as_known for each in reader_self_test()}
     assert wrong["dense"] == 0
     assert wrong["streaming"] > 0

@@ -10,14 +10,15 @@ from rich.text import Text
 from seamark.cli.options import StudyOptions, json_option, scenario_option
 from seamark.cli.output import print_json, terminal
 from seamark.errors import UserError
+from seamark.model.plugin import part, plugins
 from seamark.planning.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamark.trials.reader_self_test import KnownAnswers
-    from seamark.trials.self_test import Errors
+    from seamark.trials.self_test import Errors, PluginTest
 
+VERDICTS = {"right": "[green]right[/]", "wrong": "[bold red]wrong[/]"}
 STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
@@ -28,7 +29,7 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @click.option(
     "--self-test",
     is_flag=True,
-    help="Check the load generator against the reference server, and known answers of a model.",
+    help="Check the load generator against the reference server, and what plugins know beforehand.",
 )
 def command(where: StudyOptions, as_json: bool, calibrate: bool, self_test: bool) -> int:
     """Check the machine and the site: missing parts, sources of distortion, and their remedies.
@@ -67,21 +68,20 @@ def command(where: StudyOptions, as_json: bool, calibrate: bool, self_test: bool
 
 
 def _self_test(as_json: bool, study: Study | None) -> int:
-    from seamark.trials.reader_self_test import reader_self_test
     from seamark.trials.self_test import self_test
 
     found = self_test(pinning="auto" if study is None else study.site.pinning)
-    answers = reader_self_test(study)
+    tests: list[PluginTest] = [part(plugin.self_test)(study) for plugin in plugins() if plugin.self_test]
     if as_json:
         rows = [vars(errors) | {"right": errors.right, "well": errors.well} for errors in found]
-        known = None if answers is None else [vars(each) for each in answers]
-        print_json(loads=rows, known_reader=known)
+        print_json(loads=rows, **{test.name: test.rows for test in tests})
     else:
         console = terminal()
         console.print("Client's time minus server's time (p50 / p99), and schedule lag (p99):")
         console.print(loads_table(found))
-        console.print(_known_answers(answers))
-    return 0 if all(errors.right for errors in found) and all(each.all_known for each in answers or ()) else 3
+        for test in tests:
+            console.print(_plugin_table(test))
+    return 0 if all(errors.right for errors in found) and all(test.right for test in tests) else 3
 
 
 def loads_table(found: "Sequence[Errors]") -> Table:
@@ -105,17 +105,15 @@ def loads_table(found: "Sequence[Errors]") -> Table:
     return table
 
 
-def _known_answers(answers: "Sequence[KnownAnswers] | None") -> "Table | str":
-    """Return the answers of the known reader as a table, or why it was not asked."""
-    if answers is None:
-        return (
-            "Known reader: not asked. It needs the environment 'evaluation':"
-            " bench prepare -c config/scenarios/sparse_attention_local.yaml"
-        )
-    table = Table(box=None, pad_edge=False, title="Answers of the known reader", title_justify="left")
-    for head in ("method", "questions", "right", "as known", ""):
-        table.add_column(head, justify="right" if head in ("questions", "right", "as known") else "left")
-    for each in answers:
-        word = "[green]right[/]" if each.all_known else "[bold red]wrong[/]"
-        table.add_row(each.method, f"{each.questions}", f"{each.right}", f"{each.as_known}", word)
+def _plugin_table(found: "PluginTest") -> "Table | str":
+    """Return what the self-test of a plugin found, or why it did not run."""
+    if found.rows is None:
+        return found.not_run
+    heads = list(found.rows[0]) if found.rows else []
+    table = Table(box=None, pad_edge=False, title=found.title, title_justify="left")
+    for head in heads:
+        number = all(type(row[head]) in (int, float) for row in found.rows)
+        table.add_column("" if head == "verdict" else head.replace("_", " "), justify="right" if number else "left")
+    for row in found.rows:
+        table.add_row(*(VERDICTS.get(str(value), str(value)) for value in row.values()))
     return table

@@ -1,4 +1,4 @@
-"""bench export: Slurm scripts, metrics for Prometheus, events for Perfetto, result trees of evaluations."""
+"""bench export: Slurm scripts, metrics for Prometheus, events for Perfetto, and what plugins export."""
 
 from pathlib import Path
 
@@ -16,19 +16,30 @@ from seamark.cli.options import (
 )
 from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
+from seamark.model.plugin import part, plugins
 from seamark.model.plurals import counted
 
 
-@click.group("export")
+class Exports(click.Group):
+    """The exports of the core and of plugins, which are imported only when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands, *(name for plugin in plugins() for name in plugin.exports)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        paths = [plugin.exports[cmd_name] for plugin in plugins() if cmd_name in plugin.exports]
+        return part(paths[0]) if paths else super().get_command(ctx, cmd_name)
+
+
+@click.group("export", cls=Exports)
 def command() -> None:
-    """Write Slurm scripts, metrics for Prometheus, events for Perfetto, or answers.
+    """Write Slurm scripts, metrics for Prometheus or events for Perfetto.
 
     \b
     Examples:
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench export prometheus -c config/scenarios/quickstart.yaml -o quickstart.prom
       bench export perfetto -c config/scenarios/quickstart.yaml TRIAL
-      bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers
     """
 
 
@@ -53,13 +64,13 @@ def slurm(where: StudyOptions, as_json: bool, folder: Path | None, python: str |
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench export slurm -c config/scenarios/null.yaml --site meluxina -o slurm/null --at-once 4
     """
-    from seamark.planning.gpu_memory_check import require_gpu_memory
+    from seamark.planning.plan_checks import checked_by_plugins
     from seamark.planning.study_paths import require_paths
     from seamark.workflow.export_slurm import export_slurm
 
     study = where.open()
     study.require_no_dataset()
-    require_gpu_memory(study)
+    checked_by_plugins(study)
     require_paths(study)
     shown = folder or Path("slurm") / study.scenario.name
     export = export_slurm(study, study.root / shown, python=python, at_once=at_once)
@@ -197,48 +208,3 @@ def perfetto(
             click.echo(f"{target}: no {what} between --from and --to.")
         else:
             click.echo(f"{target}: {counted(count, what)}. Open it at ui.perfetto.dev; nothing is uploaded.")
-
-
-@command.command("evaluation")
-@scenario_option
-@output_option("folder", required=True, file_okay=False)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["tree", "harness"]),
-    default="tree",
-    help="tree: MODEL/METHOD/TASK/. harness: files of lm-evaluation-harness.",
-)
-def evaluation(where: StudyOptions, folder: Path, form: str) -> None:
-    """Write the answers of an evaluation as MODEL/METHOD/TASK/, or in the files of lm-evaluation-harness.
-
-    Trials with an unanswered question are left out. Files of an earlier export are replaced.
-
-    \b
-    Example:
-      bench export evaluation -c config/scenarios/sparse_attention_local.yaml -o answers --format harness
-    """
-    from seamark.evaluation.evaluated_trial import EvaluatedTrial
-    from seamark.evaluation.harness_files import write_harness_files
-    from seamark.evaluation.result_tree import folders_of, write_summary, write_tree
-
-    study = where.open()
-    name = study.scenario.name
-    asked = [trial for trial in study.plan.trials if trial.settings.get("task")]
-    if not asked:
-        raise UserError(f"{name}: it asks no questions: no workload has a 'task'.")
-    trials = [EvaluatedTrial.of(trial, study.folder(name)) for trial in asked]
-    whole = [each for each in trials if each.whole]
-    if not whole:
-        raise UserError(
-            f"{name}: no trial has an answer to every question. `bench submit -c {study.scenario_path}` asks them."
-        )
-    if form == "harness":
-        written = write_harness_files(trials, folder)
-    else:
-        written = write_tree(trials, folder)
-        names = folders_of(asked)
-        write_summary({str(names[each.id]): each for each in trials}, folder)
-    what = "file" if form == "harness" else "task"
-    left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""
-    click.echo(f"{folder}: {counted(len(written), what)} of {counted(len(whole), 'trial')}{left}")

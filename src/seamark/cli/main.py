@@ -5,7 +5,7 @@ import resource
 import sys
 import warnings
 from contextlib import suppress
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +15,7 @@ from seamark import __version__
 from seamark.cli.output import print_in_any_locale
 from seamark.errors import SiteError, UserError
 from seamark.model.dotted import search_in, tell_imports
+from seamark.model.plugin import Verb, part, plugins
 from seamark.storage.redaction import redacted_text
 
 VERBS = {
@@ -27,17 +28,11 @@ VERBS = {
     "export": "Write job scripts without Snakemake, or metrics for Prometheus.",
     "report": "Write a scenario's report again.",
     "compare": "Compare the levels of a scenario, or two results.",
-    "fit": "Fit a queueing model to measured trials, and score it.",
     "keep": "Set a measured run aside, so that the next lies beside it.",
     "history": "Show the runs of scenarios over time, and what changed.",
     "retry": "Measure failed trials again; earlier attempts are kept.",
     "stop": "Stop a run, its servers and its jobs.",
     "load": "Run a quick load on one address.",
-    "baseline": "Run workflows on simulated GPUs under the baseline policy.",
-    "simulate": "Run workflows on simulated GPUs under one or several policies.",
-    "memory": "Show what a language model needs of each GPU.",
-    "capacity": "Plan how many servers a load needs, by fitted models.",
-    "check": "Check an execution log of simulated GPUs.",
     "servers": "List services; start and stop persistent servers.",
     "logs": "Collect logs into one archive.",
     "prune": "List old logs and results, and remove them.",
@@ -67,35 +62,48 @@ SYNONYMS = {
 }
 """Verbs of other tools and their names here; by edit distance alone `run` would be nearest to `prune`."""
 
-DERIVE = ("submit", "start", "retry", "collect", "report", "compare", "export", "fit", "history", "load")
+DERIVE = ("submit", "start", "retry", "collect", "report", "compare", "export", "history", "load")
 LEAST_BYTES, LEAST_OF_A_PROCESSOR = 1 << 30, 1 << 24
 """Address space of a verb that derives figures, and more for the threads of each processor. Below it, native code of
 libraries ends the process with a signal, after the measurement."""
+
+
+@cache
+def plugin_verbs() -> dict[str, Verb]:
+    """Return the verbs of plugins by name."""
+    return {name: verb for plugin in plugins() for name, verb in plugin.verbs.items()}
+
+
+def verb_summaries() -> dict[str, str]:
+    """Return what each verb does, in the order of help: those that change or show a study, then those of plugins."""
+    return VERBS | {name: verb.summary for name, verb in plugin_verbs().items()}
 
 
 class Verbs(click.Group):
     """Imports the module of a verb only when that verb is used, so that help and completion stay fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(verb_summaries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in verb_summaries():
             return None
-        command: click.Command = import_module(f"seamark.cli.{cmd_name}").command
+        verb = plugin_verbs().get(cmd_name)
+        command: click.Command = part(verb.command if verb else f"seamark.cli.{cmd_name}:command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl(list(verb_summaries().items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         from seamark.errors import did_you_mean
 
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            guess = f" Did you mean '{SYNONYMS[args[0]]}'?" if args[0] in SYNONYMS else did_you_mean(args[0], VERBS)
+        if args and args[0] not in verb_summaries() and not args[0].startswith("-"):
+            nearest = did_you_mean(args[0], verb_summaries())
+            guess = f" Did you mean '{SYNONYMS[args[0]]}'?" if args[0] in SYNONYMS else nearest
             raise UserError(f"bench {args[0]}: no such command.{guess} `bench --help` lists all.")
         return super().resolve_command(ctx, args)
 
@@ -137,9 +145,8 @@ def _line_of(mistake: click.ClickException) -> str:
     from seamark.errors import did_you_mean
 
     context = getattr(mistake, "ctx", None)
-    verb = (
-        context.command_path if context else " ".join(["bench", *(word for word in sys.argv[1:2] if word in VERBS)])
-    )
+    words = [word for word in sys.argv[1:2] if word in verb_summaries()]
+    verb = context.command_path if context else " ".join(["bench", *words])
     what, guess = " ".join(mistake.format_message().split()), ""
     if isinstance(mistake, click.exceptions.NoSuchCommand):
         names = context.command.list_commands(context) if context else ()
@@ -168,7 +175,8 @@ def _told(module: str) -> None:
 
 def _require_address_space(words: list[str]) -> None:
     """Raise SiteError if libraries would end a verb for lack of memory, some of them after it has measured."""
-    if not words or words[0] not in DERIVE or {"-h", "--help"} & {*words}:
+    derive = {*DERIVE, *(name for name, verb in plugin_verbs().items() if verb.derives_figures)}
+    if not words or words[0] not in derive or {"-h", "--help"} & {*words}:
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     least = LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1)

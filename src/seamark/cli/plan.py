@@ -21,7 +21,7 @@ def command(where: StudyOptions, as_json: bool, write: bool) -> None:
       bench plan -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench plan -c config/scenarios/quickstart.yaml --json | jq .trials
     """
-    from seamark.planning.gpu_memory_check import require_gpu_memory
+    from seamark.planning.plan_checks import checked_by_plugins
     from seamark.planning.plan_text import describe, plan_facts
     from seamark.planning.study_paths import missing_here, require_paths
     from seamark.services.runtimes.environments import missing_environments
@@ -34,19 +34,20 @@ def command(where: StudyOptions, as_json: bool, write: bool) -> None:
     require_paths(study)
     if missing := missing_here(study):
         raise UserError(*missing)
-    sized = require_gpu_memory(study)
+    checks = checked_by_plugins(study)
     if write:
         _write(study)
     unmade = missing_environments(study)
     measured_s = finite_lengths_s(study.plan, study.folder(study.scenario.name))
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site, unmade=unmade, measured_s=measured_s)
-        there = {"conflicts": encode(conflicts(study)), "gpu_memory": encode(sized)}
+        there = {"conflicts": encode(conflicts(study)), **{check.name: encode(check.facts) for check in checks}}
         click.echo(json.dumps(encode(facts) | there | {"plan": encode(study.plan)}, indent=1))
     else:
         click.echo(describe(study.plan, study.services, study.site, unmade, measured_s))
-        if lines := [*(each.text for each in sized.servers), *(f"Note: {note}" for note in sized.notes)]:
-            click.echo("\n".join(("", "GPU memory", *(f"  {line}" for line in lines))))
+        for check in checks:
+            if lines := [*check.lines, *(f"Note: {note}" for note in check.notes)]:
+                click.echo("\n".join(("", check.title, *(f"  {line}" for line in lines))))
         if found := conflicts(study):
             click.echo("\n".join(("", *refusal(study, found))))
 

@@ -33,7 +33,7 @@ from seamark.errors import SiteError, UserError
 from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.plurals import counted
 from seamark.model.scenario import NotifyEvent
-from seamark.planning.gpu_memory_check import require_gpu_memory
+from seamark.planning.plan_checks import checked_by_plugins
 from seamark.planning.plan_text import plan_facts
 from seamark.planning.study import Study
 from seamark.planning.study_paths import missing_here, require_paths
@@ -127,7 +127,7 @@ def require_runnable(study: Study) -> tuple[str, ...]:
     study.require_no_dataset()
     if why := dispatcher_of(study.site).misfit(study.plan, study.site):
         raise UserError(why)
-    return (*map(str, missing_here(study)), *require_gpu_memory(study).notes)
+    return (*map(str, missing_here(study)), *(note for check in checked_by_plugins(study) for note in check.notes))
 
 
 def require_what_it_needs(study: Study) -> None:

@@ -3,6 +3,7 @@
 Mappings are merged key by key, everything else is replaced. docs/forms.md lists the schema versions.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,15 @@ MOST_FILES = 50
 SCHEMA_VERSION_KEY = "schema_version"
 SCHEMA_VERSION = 1
 """Schema version of scenarios, recipes and sites that this Seamark reads. A file without the key has version 1."""
+
+
+def yaml_files(folders: Sequence[Path]) -> Mapping[str, Path]:
+    """Return YAML files by name, without .yaml; one in an earlier folder stands for one of the same name later."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found
 
 
 def load_versioned(path: Path, mistakes: Mistakes) -> Item | None:

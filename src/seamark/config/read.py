@@ -7,7 +7,7 @@ from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.extends import load_merged, load_versioned
-from seamark.config.forms.table import FORMS, PresetFolder
+from seamark.config.forms.table import PresetFolder, form_names
 from seamark.config.lanes import lane_mistakes
 from seamark.config.levels import TYPES, level, show, violation
 from seamark.config.recipe_checks import check_service
@@ -17,6 +17,7 @@ from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import Mistake, UserError, did_you_mean
 from seamark.model.origin import SIMULATED
+from seamark.model.plugin import missing_plugin
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
@@ -137,6 +138,10 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
         return None
     tree.value.pop("extends", None)
     before = mistakes.count
+    if (plugin := missing_plugin(_word(tree, "driver") or "")) is not None:
+        text = f"belongs to the plugin '{plugin}', which is not installed here. Install it, or use another service."
+        mistakes.add(tree.value["driver"], text, "missing")
+        return None
     given: dict[str, Any] = {}
     if "settings" in tree.value:
         virtual = _word(tree, "origin") == SIMULATED
@@ -201,9 +206,9 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
 
 
 def _check_structure(item: Item, setting: Setting, mistakes: Mistakes) -> None:
-    if setting.name not in FORMS:
-        guess = did_you_mean(setting.name, FORMS)
-        text = f"a structure has the form of its name, and '{setting.name}' is no form. Forms: {', '.join(FORMS)}."
+    if setting.name not in form_names():
+        known, guess = ", ".join(form_names()), did_you_mean(setting.name, form_names())
+        text = f"a structure has the form of its name, and '{setting.name}' is no form. Forms: {known}."
         mistakes.add(item, text + guess, "unknown_name")
     for key in ("default", "allowed", "minimum", "maximum", "words"):
         if item.value.get(key) is not None:

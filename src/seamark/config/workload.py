@@ -1,24 +1,28 @@
 """Decoder of a scenario's workloads: settings, levels, inclusions, exclusions, conditions and objectives."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import FunctionType
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
-from seamark.config.forms.table import FORMS, LevelReader, PresetFolder, qualities_of
+from seamark.config.forms.table import LevelReader, PresetFolder, form_names, form_of, qualities_of
 from seamark.config.load_profile_checks import check_excluded, check_load_profile
 from seamark.config.parties import parties_of
 from seamark.config.search import levels_with, search_of
 from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
+from seamark.model.dotted import resolved
 from seamark.model.parties import OF_THE_WHOLE
 from seamark.model.scenario import Levels, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting, Value, sound_services
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
 
+WorkloadCheck = Callable[[Item, Workload, Service, int, Mistakes], object]
+"""Notes what is wrong with the files and settings of a workload, which has this number of repetitions."""
 RESOURCE_SETTINGS = (
     Setting(
         name="nodes",
@@ -113,15 +117,26 @@ def workloads_of(
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
     for each, workload in zip(items, made, strict=True):
-        if workload is not None and any(services[load.service].virtual_clock for load in workload.loads.values()):
-            from seamark.config.simulated_checks import check_simulated  # few scenarios simulate
-
-            repetitions = tree.value.get("repetitions")
-            count = repetitions.value if repetitions and type(repetitions.value) is int else Scenario.repetitions
-            check_simulated(each, workload, services[workload.service], count, mistakes)
+        if workload is not None and workload.service in services:  # parties have several recipes
+            _check_by_recipe(each, workload, services[workload.service], tree.value.get("repetitions"), mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)
+
+
+def _check_by_recipe(
+    item: Item, workload: Workload, service: Service, repetitions: Item | None, mistakes: Mistakes
+) -> None:
+    """Note what is wrong with a workload by the check of its service's recipe."""
+    if service.check is None:
+        return
+    try:
+        check: WorkloadCheck = resolved(service.check, FunctionType)
+    except ValueError as error:
+        mistakes.add(item, f"the check of the recipe '{service.name}': {error}.")
+        return
+    count = repetitions.value if repetitions and type(repetitions.value) is int else Scenario.repetitions
+    check(item, workload, service, count, mistakes)
 
 
 def _workload(
@@ -182,8 +197,8 @@ def _workload(
         mistakes.add(parts["search"], text)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
-    for name in (each for each in FORMS.keys() & found.keys() if known[each].type == "structure"):
-        FORMS[name].check(item, workload, mistakes)
+    for name in (each for each in form_names() if each in found and known[each].type == "structure"):
+        form_of(name).check(item, workload, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
     return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))

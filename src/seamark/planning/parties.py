@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from seamark.config.workload_settings import settings_of
 from seamark.model.parties import OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
+from seamark.model.plugin import known_as
 from seamark.model.scenario import Party, Workload
 from seamark.model.service import Service, Value
 from seamark.model.trial import PARTY, WHOLE_LASTS, Deployment, Trial
@@ -32,7 +33,7 @@ def services_facts(workload: Workload, services: Mapping[str, Service]) -> dict[
     """Return the part of a trial's configuration that says what its parties are; nothing without any."""
     used = {party.name: services[party.workload.service] for party in workload.parties}
     facts = {
-        name: {"service": service.name, "version": service.version, "driver": service.driver}
+        name: {"service": service.name, "version": service.version, "driver": known_as(service.driver)}
         for name, service in used.items()
     }
     return {"parties": facts} if facts else {}

@@ -8,6 +8,7 @@ from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload_settings import settings_of
 from seamark.errors import UserError
 from seamark.model.digest import digest
+from seamark.model.plugin import known_as
 from seamark.model.plurals import counted
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service, Value
@@ -152,7 +153,7 @@ def _treatment(
             "schema_version": SCHEMA_VERSION,
             "service": service.name,
             "version": service.version,
-            "driver": service.driver,
+            "driver": known_as(service.driver),
             **services_facts(workload, services),
             "settings": {name: value for name, value in settings.items() if value is not None and name not in idle},
             "resources": {name: values[name] for name in RESOURCES},

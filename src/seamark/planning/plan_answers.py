@@ -1,71 +1,15 @@
 """What a number of items can show: the smallest difference of right answers, for `bench plan`."""
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import takewhile
 
-from seamark.errors import UserError
+from seamark.model.items import ItemCount
 from seamark.model.plurals import in_percent
-from seamark.model.service import Value
 from seamark.stats.paired_proportions import ALPHA, MOST_PAIRS, POWER, detectable_difference
-from seamark.tasks.benchmark import Benchmark, Subset
-from seamark.tasks.loading import rows_of
-from seamark.tasks.question_files import CACHE, question_of, questions
-from seamark.tasks.task import task_of_document
 
-ITEMS_BY = ("items", "task", "max_requests")
-"""Settings on which the number of items depends."""
 MCNEMAR = "exact McNemar test of independent items, right or wrong"
 SIGN_FLIP = "sign-flip test of contexts, if all answers to one are alike; less where they are not"
 SHARES = (0.05, 0.1, 0.2)
 """Shares of items that two methods answer with another score: few where one hardly changes the other."""
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class ItemCount:
-    """The items of a trial, and how many contexts they are about: those are what a test counts."""
-
-    items: int
-    contexts: int
-
-    @property
-    def text(self) -> str:
-        """`64 items in 8 contexts`."""
-        return f"{self.items:,} items" + (f" in {self.contexts:,} contexts" if self.contexts < self.items else "")
-
-
-def items_of(settings: Mapping[str, Value]) -> ItemCount | None:
-    """Return the number of items of a trial: `items`, or the questions of its `task`, of which `max_requests` are
-    asked. Data in a file or folder are counted; None for those of the hub, and where they are not there yet.
-
-    Contexts are those of the questions. `items` without a task are independent, as far as a plan can know.
-    """
-    if isinstance(items := settings.get("items"), int):
-        return ItemCount(items=items, contexts=items)
-    if not settings.get("task"):
-        return None
-    benchmark, subset = task_of_document(json.loads(str(settings["task"])))
-    asked = settings.get("max_requests")
-    limit = asked if isinstance(asked, int) else None
-    if subset.source.kind == "hub":
-        return None
-    if subset.source.kind == "made" and subset.length_words is not None:  # as many as are asked, of long contexts
-        count = limit or subset.questions
-        return None if not count else ItemCount(items=count, contexts=-(-count // _of_one_context(benchmark, subset)))
-    with suppress(UserError, OSError):
-        found = questions(benchmark, subset, limit=limit, cache=CACHE.expanduser())
-        return ItemCount(items=len(found), contexts=len({question.cluster for question in found}))
-    return None
-
-
-def _of_one_context(benchmark: Benchmark, subset: Subset) -> int:
-    """Return how many questions the first made context has: all have as many."""
-    rows, task = rows_of(benchmark, subset, seed=0, length_words=None), benchmark.task(subset)
-    made = (question_of(task, subset, row, number).cluster for number, row in enumerate(rows))
-    first = next(made)
-    return 1 + sum(1 for _ in takewhile(lambda cluster: cluster == first, made))
 
 
 def detectable_scores(count: ItemCount, comparisons: int) -> Mapping[str, float | None]:

@@ -11,6 +11,7 @@ from typing import get_args
 from seamark.analysis.comparison.contrasts import contrasts_of, family_of
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
+from seamark.model.items import ItemCount, item_counts
 from seamark.model.plurals import counted, in_percent
 from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
@@ -18,12 +19,9 @@ from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial, levels_of
 from seamark.patterns.trace_file import counted_from
 from seamark.planning.plan_answers import (
-    ITEMS_BY,
-    ItemCount,
     answer_lines,
     context_notes,
     detectable_scores,
-    items_of,
 )
 from seamark.planning.plan_time import starts_of, time_of
 from seamark.stats.compare import Method, method_of, reachable_p
@@ -279,9 +277,7 @@ def _items(trials: Sequence[Trial], service: Service | None) -> tuple[ItemCount,
     """Return the numbers of items of a service's trials, where their answers are scored; nothing where not known."""
     if service is None or service.judge is None:
         return ()
-    kinds = {tuple(trial.settings.get(name) for name in ITEMS_BY): trial.settings for trial in trials}
-    counts = {items_of(settings) for settings in kinds.values()}
-    return tuple(sorted(each for each in counts if each is not None and each.items))
+    return tuple(sorted(item_counts(trial.settings for trial in trials)))
 
 
 def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:

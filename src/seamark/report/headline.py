@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from seamark.model.plugin import part, plugins
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.headline import Headline, HeadlineNumber
@@ -11,7 +12,6 @@ from seamark.model.results.prediction_score import PredictionScore
 from seamark.model.results.summary import Knee, ObjectiveSummary, SearchSummary, Summary, SummaryRow
 from seamark.model.trial import Plan
 from seamark.report.asked import figure_head, figure_of, known_by
-from seamark.report.capacity import score_sentence
 from seamark.report.comparison import answer, certainty, contrast_text
 from seamark.report.fronts import MOST_LISTED, choice_sentence
 from seamark.report.numbers import (
@@ -26,7 +26,7 @@ from seamark.report.numbers import (
     with_unit,
 )
 from seamark.report.ordering import ORIGIN, SERVER, in_order, numeric, only_simulated
-from seamark.report.policies import PolicyMatrix, policy_matrices
+from seamark.report.predicted import score_sentence
 
 MOST_NUMBERS = 8
 RATE = "rate_rps"
@@ -50,8 +50,10 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
     if found is not None and found.fronts and (choice := choice_sentence(found.fronts)) is not None:
         return _of_evaluation(found, choice)
     if plan.compare is not None and found is not None and (text := answer(found)) is not None:
-        if matrices := [matrix for name in workloads for matrix in policy_matrices(found, name)[:1]]:
-            return _of_policies(matrices) or _of_comparisons(found, text)
+        for path in (plugin.headline for plugin in plugins() if plugin.headline):
+            headline: Headline | None = part(path)(found, rows)
+            if headline is not None:
+                return headline
         return _of_comparisons(found, " ".join(filter(None, (text, _met_by(rows)))))
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
     if len(factors) == 1 and len(workloads) == 1:
@@ -149,51 +151,6 @@ def _of_evaluation(found: Comparisons, choice: str) -> Headline:
         ),
         certainty=certainty(found),
     )
-
-
-def _of_policies(matrices: Sequence[PolicyMatrix]) -> Headline | None:
-    """Return the best policy of each case; None without a median of any."""
-    texts, best_ones, numbers = [], [], []
-    verdicts: Counter[str] = Counter()
-    for matrix in matrices:
-        for column, base in matrix.medians.items():
-            own = {name: cells[column] for name, cells in matrix.cells.items() if column in cells}
-            medians = {matrix.base: base, **{name: cell.new.median for name, cell in own.items()}}
-            known = {name: value for name, value in medians.items() if value is not None}
-            if not known:
-                continue
-            order = sorted(known, key=known.__getitem__, reverse=next(iter(own.values())).better == "higher")
-            unit = unit_words(matrix.unit)
-            best, after = order[0], order[1] if len(order) > 1 else None
-            best_ones.append(best)
-            verdicts[(own[best].verdict if best in own else None) or "is itself the best"] += 1
-            text = f"{number(known[best])} {unit}".strip()
-            if column or len(matrices) > 1:  # a single case is named by what goes before
-                text = f"{column + ': ' if column else ''}{best}, {text}"
-            numbers.append(HeadlineNumber(name=f"{best} {column}".strip(), value=known[best], unit=unit))
-            if after is not None:
-                text += f", {_lead(known[best], known[after])} {after}"
-                numbers.append(HeadlineNumber(name=f"next: {after} {column}".strip(), value=known[after], unit=unit))
-            texts.append(text)
-    if not best_ones:
-        return None
-    common, count = Counter(best_ones).most_common(1)[0]
-    cases = len(best_ones)
-    which = common if count == cases else f"{common} in {count} of {cases} cases"
-    against = ", ".join(f"{verdict}{f' ({times})' if cases > 1 else ''}" for verdict, times in verdicts.items())
-    return Headline(
-        kind="policies",
-        question="Which policy is best?",
-        answer=f"Best policy by {matrices[0].metric}: {which} ({'; '.join(texts)}).",
-        numbers=tuple(numbers[: 2 * MOST_NUMBERS]),
-        certainty=f"The best against {matrices[0].base}: {against}. The margin over the next is one of medians.",
-    )
-
-
-def _lead(best: float, after: float) -> str:
-    if best == after:
-        return "level with"
-    return f"{100 * abs(after / best - 1):.2g} % ahead of" if best else "ahead of"
 
 
 def _of_comparisons(found: Comparisons, text: str) -> Headline:

@@ -2,13 +2,14 @@
 
 import hashlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from seamark.dispatch.dispatcher import is_batch, leaves_this_machine
 from seamark.dispatch.identity import cluster
+from seamark.model.plugin import known_as
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Container, Part, PartImage, Server, Service
 from seamark.model.site import Pinning, Site
@@ -54,7 +55,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
         standing=_request_digest(study.results, address),
         service=service.name,
         version=service.version,
-        driver=service.driver,
+        driver=known_as(service.driver),
         recipe=_recipe(service, site, plan.container),
         site_settings=_site_settings(site),
         lock_sha256=_lock(study, client_lock(service, image)),
@@ -174,8 +175,12 @@ def _plain(value: Any) -> Any:
         return masked_variables(value)
     if isinstance(value, tuple):
         nested = any(isinstance(item, tuple) for item in value)
-        return [masked_command(item) for item in value] if nested else masked_command(value)
+        return [_named(item) for item in value] if nested else _named(value)
     return redacted_text(value) if isinstance(value, str) else value
+
+
+def _named(command: Sequence[str]) -> list[str]:
+    return masked_command([known_as(word) for word in command])
 
 
 def _site_settings(site: Site) -> dict[str, Any]:

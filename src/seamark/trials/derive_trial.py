@@ -1,6 +1,7 @@
 """Derives telemetry and metrics of one trial from the files of its load: for Snakemake's rules, `bench collect` and
 searches. Measures nothing."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.table import VERSION
 from seamark.analysis.summary import write_metrics, write_metrics_of_whole
 from seamark.analysis.trial_view import SAMPLES_MISSING, is_older, read_histograms
+from seamark.model.plugin import part, plugins
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial, whole_of
 from seamark.storage.documents import read, read_or_none
@@ -17,7 +20,6 @@ from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder
 from seamark.telemetry.cut import Beside, cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial
-from seamark.trials.simulation.execution_file import schedule_of_trial
 from seamark.trials.trial_files import commit_mark
 
 
@@ -50,8 +52,14 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
         deployment,
         client_is_server=load.in_client,
         ceiling=ceiling_of(scenario.root.parent, load),
-        schedule=None if load.executions_bytes is None else partial(schedule_of_trial, own.executions),
+        schedule=None if load.executions_bytes is None else _schedule(own.executions),
     )
+
+
+def _schedule(executions: Path) -> Callable[[], ScheduleMetrics] | None:
+    """Return what derives the figures of executions; None without the plugin that wrote them."""
+    paths = [plugin.schedule for plugin in plugins() if plugin.schedule]
+    return partial(part(paths[0]), executions) if paths else None
 
 
 def _beside(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> list[Beside]:

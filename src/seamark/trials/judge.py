@@ -21,6 +21,7 @@ from seamark.load.workers.records import ReplySegment
 from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.model.failure_categories import ALL_FAILED, FAILURE_CATEGORIES, STATED_BY_SERVERS, TIMEOUT
+from seamark.model.items import item_sources, key_digest
 from seamark.model.leaves import filled
 from seamark.model.results.answers import AnswersRecord, AskedRecord, Score
 from seamark.model.results.load_record import LoadRecord
@@ -34,9 +35,7 @@ from seamark.stats.paired import mean_difference
 from seamark.storage.codec import encode, parse
 from seamark.storage.documents import read_or_none, regular, replacing, write
 from seamark.storage.paths import TrialFolder
-from seamark.tasks.scoring.published import published_figures
-from seamark.tasks.task import task_of_document
-from seamark.trials.answer_key import key_digest, key_has_changed
+from seamark.trials.answer_key import key_has_changed
 
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
@@ -195,15 +194,11 @@ def score_of(values: Sequence[float | None], clusters: Sequence[str | None] | No
 
 
 def _published(trial: Trial, scores: Mapping[str, Sequence[float | None]], rows: pa.Table) -> Mapping[str, float]:
-    """Return the figures of a trial's task as its benchmark publishes them, by the rows of good answers; none without
-    a task."""
-    try:
-        benchmark, subset = task_of_document(json.loads(str(trial.settings.get("task"))))
-    except (ValueError, TypeError, KeyError):  # none, or a setting of the same name in a recipe of the user's own
-        return {}
+    """Return the figures that the publisher of a trial's items computes, by the rows of good answers."""
     names = (name for name in rows.column_names if name.startswith(FACT))
     facts = {name.removeprefix(FACT): rows[name].to_pylist() for name in names}
-    return published_figures(benchmark.task(subset), subset.scorer, scores, facts)
+    figures = (source.published(trial.settings, scores, facts) for source in item_sources())
+    return next(filter(None, figures), {})
 
 
 def _column(batch: Mapping[str, Any], fact: str) -> Sequence[Any]:

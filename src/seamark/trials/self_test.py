@@ -32,6 +32,18 @@ WELL_P50_MS, WELL_P99_MS = 1.5, 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class PluginTest:
+    """What the self-test of a plugin found: rows of a table, why there are none, and whether all is right. `rows` are
+    also those of `--json`, under `name`; None where nothing could be tested."""
+
+    name: str
+    title: str
+    rows: Sequence[Mapping[str, object]] | None
+    right: bool = True
+    not_run: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Errors:
     """Errors of the client's figures of one load, in ms; counts that should be 0; schedule lag in us."""
 

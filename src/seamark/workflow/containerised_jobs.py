@@ -20,7 +20,7 @@ from seamark.planning.study import Study
 from seamark.platform.container import engine
 from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.images.study_images import StudyImages
-from seamark.services.runtimes.containers import INSIDE, PACKAGE
+from seamark.services.runtimes.containers import INSIDE, PACKAGES
 from seamark.services.supervisor.node_locks import node_folder
 from seamark.storage.codec import encode
 from seamark.storage.documents import write_text
@@ -90,7 +90,7 @@ def install_apptainer_shim(study: Study) -> None:
     scratch = expanded(study.site.paths.scratch, study.root)
     for each in (scratch, study.results):
         each.mkdir(parents=True, exist_ok=True)
-    open_to = [study.root, study.results, scratch, PACKAGE, Path(tempfile.gettempdir())]
+    open_to = [study.root, study.results, scratch, *PACKAGES, Path(tempfile.gettempdir())]
     open_to += [node_folder()]  # a load in a container takes the node's lock like any other
     open_to += [(study.root / study.scenario_path).parent, *map(study.file, ("config", "containers", "envs"))]
     binds = dict.fromkeys(str(path.resolve()) for path in open_to)

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from made_servers import MadeServers
 
-from seamark.config.workloads.recorded import RecordedWorkload
-from seamark.simulation.checker import check_log, check_rules
-from seamark.simulation.engine import simulate
-from seamark.simulation.executions import Executions
-from seamark.simulation.machine import Machine
-from seamark.simulation.policies.table import POLICIES
-from seamark.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
-from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
-from seamark.trials.simulation.measured.beside import beside_lines
-from seamark.trials.simulation.measured.measured_run import MeasuredWork, measured_simulation, measured_work
-from seamark.trials.simulation.measured.model_servers import ModelError
+from seamark_simulate.config.workloads.recorded import RecordedWorkload
+from seamark_simulate.simulation.checker import check_log, check_rules
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.executions import Executions
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.workload import workload_of
+from seamark_simulate.trials.measured.beside import beside_lines
+from seamark_simulate.trials.measured.measured_run import MeasuredWork, measured_simulation, measured_work
+from seamark_simulate.trials.measured.model_servers import ModelError
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTERS = ROOT / "config" / "clusters"

@@ -1,43 +1,57 @@
 """Structured settings in scenarios: a level is a mapping, or the name of a preset file, kept as canonical JSON text.
 
-A setting of type `structure` has the form of its name. Only this table knows which forms there are.
+A setting of type `structure` has the form of its name: one of the core, or of a plugin.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from seamark.config.benchmark_files import benchmark_files
 from seamark.config.decode import WRONG
-from seamark.config.extends import load_merged
+from seamark.config.extends import load_merged, yaml_files
 from seamark.config.forms.command import CommandForm
 from seamark.config.forms.form import NAME, Document, Form, Leaves
-from seamark.config.forms.method import MethodForm
 from seamark.config.forms.mix import MixForm
-from seamark.config.forms.task import TaskForm
 from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
+from seamark.model.plugin import part, plugins
 from seamark.model.scenario import Levels, Workload
 from seamark.model.service import Quality, Service, Setting, Value
 
-FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm(), MethodForm(), TaskForm())}
+OWN: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm())}
 
 PresetFolder = Callable[[str], Path]
 """Returns the folder of the presets of a form by its name in `config`."""
 PACKAGE = Path(__file__).parents[2] / "shipped" / "config"
 
 
+@cache
+def form_names() -> tuple[str, ...]:
+    """Return the names of all forms."""
+    return (*OWN, *(name for plugin in plugins() for name in plugin.forms))
+
+
+@cache
+def form_of(name: str) -> Form:
+    """Return the form of the structured settings of that name."""
+    if name in OWN:
+        return OWN[name]
+    form: Form = part(next(plugin.forms[name] for plugin in plugins() if name in plugin.forms))
+    return form
+
+
 def preset_files(folder: Path) -> Mapping[str, Path]:
     """Return the files of presets by name: those of a study's folder, and those that ship under other names."""
-    return benchmark_files([folder, PACKAGE / folder.name])
+    return yaml_files([folder, PACKAGE / folder.name])
 
 
 def is_structured(name: str) -> bool:
     """Return whether levels of settings of that name are structures."""
-    return name in FORMS
+    return name in form_names()
 
 
 def label_of(name: str, text: str) -> str:
@@ -46,7 +60,7 @@ def label_of(name: str, text: str) -> str:
     document = _document(text)
     if document is None:
         return text
-    return str(document[NAME]) if NAME in document else FORMS[name].label(document)
+    return str(document[NAME]) if NAME in document else form_of(name).label(document)
 
 
 def text_of(name: str, text: str) -> str:
@@ -54,7 +68,7 @@ def text_of(name: str, text: str) -> str:
     document = _document(text)
     if document is None:
         return text
-    full = FORMS[name].text({key: each for key, each in document.items() if key != NAME})
+    full = form_of(name).text({key: each for key, each in document.items() if key != NAME})
     return f"{document[NAME]}: {full}" if NAME in document else full
 
 
@@ -68,9 +82,10 @@ def _document(text: str) -> Document | None:
 
 def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
     """Return the names of the figures that the structures among some levels give."""
-    texts = [(name, str(text)) for name in FORMS.keys() & levels.keys() for text in levels[name] if text is not None]
+    named = [name for name in form_names() if name in levels]
+    texts = [(name, str(text)) for name in named for text in levels[name] if text is not None]
     documents = [(name, document) for name, text in texts if (document := _document(text)) is not None]
-    return tuple(dict.fromkeys(each for name, document in documents for each in FORMS[name].qualities(document)))
+    return tuple(dict.fromkeys(each for name, document in documents for each in form_of(name).qualities(document)))
 
 
 def directed_figures(workloads: Iterable[Workload]) -> dict[str, Quality]:
@@ -86,14 +101,14 @@ def directed_figures(workloads: Iterable[Workload]) -> dict[str, Quality]:
 
 def scored_by(settings: Mapping[str, Value]) -> tuple[str, ...]:
     """Return the dotted paths of what scores the replies of a trial beside its recipe's `judge`."""
-    texts = {name: str(settings[name]) for name in FORMS.keys() & settings.keys() if settings[name] is not None}
+    texts = {name: str(settings[name]) for name in form_names() if settings.get(name) is not None}
     documents = {name: document for name, text in texts.items() if (document := _document(text)) is not None}
-    return tuple(each for name in sorted(documents) for each in FORMS[name].scored_by(documents[name]))
+    return tuple(each for name in sorted(documents) for each in form_of(name).scored_by(documents[name]))
 
 
 def schema_of_structure(name: str) -> dict[str, Any]:
     """Return the JSON Schema of one level of a structured setting."""
-    form = FORMS[name]
+    form = form_of(name)
     preset = {"type": "string", "minLength": 1, "description": f"A file of config/{form.presets}, without .yaml."}
     return {"anyOf": [form.schema(), preset, {"type": "null"}]}
 
@@ -147,7 +162,7 @@ class LevelReader:
 
     def _texts(self, item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...]:
         """Return the levels that one part stands for, as canonical JSON; () after noting a mistake."""
-        form = FORMS[setting.name]
+        form = form_of(setting.name)
         documents: tuple[Document | None, ...]
         if item.value is None:
             return (None,)

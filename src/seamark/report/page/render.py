@@ -29,10 +29,8 @@ from seamark.report.page.answers import answers_section
 from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
 from seamark.report.page.fronts import front_blocks, fronts_section
-from seamark.report.page.policies import policy_blocks
-from seamark.report.page.predictions import prediction_blocks, predictions_section
+from seamark.report.page.page_part import page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
-from seamark.report.page.schedules import schedule_blocks
 from seamark.report.page.sections import (
     about_section,
     counts,
@@ -42,7 +40,6 @@ from seamark.report.page.sections import (
     verdicts_section,
     where,
 )
-from seamark.report.schedules import has_schedules
 from seamark.report.source import Results, read_results
 from seamark.report.tables.prediction import prediction_section
 from seamark.report.tables.search import search_tables, searched_treatments
@@ -52,8 +49,8 @@ from seamark.storage.documents import write_text
 from seamark.storage.redaction import visible
 
 TICKED = re.compile(r"`([^`]+)`")
-RUN, COMPARED, PREDICTED, FRONTS = "", "=", "~", "/"
-"""Keys of the figures of the run, of comparisons, predictions and fronts, among those of the workloads."""
+RUN, COMPARED, FRONTS = "", "=", "/"
+"""Keys of figures of the run, of comparisons and fronts, among those of workloads and of plugins."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str], object] = lambda _: None) -> Path:
@@ -106,7 +103,7 @@ def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple
         answers_section(results),
         failures_section(results),
         verdicts_section(results),
-        predictions_section(drawn[PREDICTED]),
+        *(each.section(drawn.get(each.id, ())) for each in page_parts()),
         *services(results, drawn),
         run_timeline_section(results, drawn[RUN]) if not simulated else None,
         trials_section(results),
@@ -122,23 +119,23 @@ def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple
 def _drawn(results: Results, figures: Path, say: Callable[[str], object]) -> Mapping[str, Sequence[Block]]:
     """Draw every figure; return those of each workload by its stem, those of the run under RUN."""
     tasks: list[tuple[str, Task]] = []
+    parts = page_parts()
     for service, workloads in results.services():
         for workload, treatments in workloads:
             stem = _stem(service, workload)
             what = (results, workload, treatments, stem, figures)
             tasks.append((stem, partial(_search, *what)))
-            tasks.append((stem, partial(policy_blocks, *what)))
+            tasks += [(stem, partial(draw, *what)) for each in parts for draw in each.first_blocks]
             tasks.append((stem, partial(factor_pictures, *what)))
             if treatments[0].component != "program":  # it is one run: no distribution, no seconds
                 tasks.append((stem, partial(latency_pictures, *what)))
                 tasks.append((stem, partial(_one, timeline_picture, *what)))
-            if has_schedules(results, treatments):
-                tasks.append((stem, partial(schedule_blocks, *what)))
+            tasks += [(stem, partial(draw, *what)) for each in parts for draw in each.last_blocks]
             if any(stages_of(results, treatment) for treatment in treatments):
                 tasks.append((stem, partial(_stages, *what)))
     if not only_simulated(results.summary):
         tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
-    tasks.append((PREDICTED, partial(prediction_blocks, results, figures)))
+    tasks += [(each.id, partial(draw, results, figures)) for each in parts for draw in each.own_blocks]
     tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
     tasks.append((FRONTS, partial(front_blocks, results, figures)))
     drawn: dict[str, list[Block]] = {RUN: [], **{name: [] for name, _ in tasks}}

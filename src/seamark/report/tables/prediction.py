@@ -1,8 +1,8 @@
 """Section of what a capacity plan predicted of a scenario's trials, beside what they measured."""
 
 from seamark.analysis.comparison.predicted import score_of
-from seamark.report.capacity import figure_rows, score_sentence, verdict_line
 from seamark.report.page.content import Block, Section, Table, Text, column
+from seamark.report.predicted import figure_rows, score_sentence, verdict_line
 from seamark.report.source import Results
 
 

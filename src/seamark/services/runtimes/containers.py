@@ -8,6 +8,7 @@ from pathlib import Path
 
 import seamark
 from seamark.errors import UserError
+from seamark.model.plugin import own_folders
 from seamark.model.service import Part
 from seamark.model.site import Site
 from seamark.platform.container import engine, with_modules
@@ -17,6 +18,8 @@ from seamark.storage.documents import replacing
 from seamark.storage.paths import expanded
 
 PACKAGE = Path(seamark.__file__).parent
+PACKAGES = (PACKAGE, *own_folders())
+"""Folders of Seamark and of its own plugins, which an image needs."""
 INSIDE = Path("/opt/seamark")
 """Folder of the environment in an image built from a definition."""
 
@@ -69,7 +72,7 @@ def container_command(
 def inside() -> dict[str, Path]:
     """Return the values of a recipe's templates in an image built from a definition.
 
-    Seamark's package is bound into it, so that image and load never run two versions of it.
+    Seamark's packages are bound into it, so that image and load never run two versions of it.
     """
     return {
         "env": INSIDE / "env",
@@ -83,14 +86,14 @@ def inside() -> dict[str, Path]:
 def client_environment(client: Image, site: Site, binds: Sequence[str], results: Path, folder: Path) -> Path:
     """Make an environment in `folder` with the Python of an image, for the workers of a load and for hooks.
 
-    It sees the working folder, the results, the site's scratch, Seamark's package, temporary files and the scenario's
-    binds, and inherits the environment variables: proxies, tokens and thread counts reach it. It has no process
-    namespace of its own, so that it is found, signalled and ended like any other worker. Returns `folder`.
+    It sees the working folder, the results, the site's scratch, Seamark's packages, temporary files and the binds of
+    the scenario, and inherits the environment variables: proxies, tokens and thread counts reach it. It has no
+    process namespace of its own, so that it is found, signalled and ended like any other worker. Returns `folder`.
     """
     image = require_image(client, _remedy(site))
     scratch = expanded(site.paths.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
-    visible = (Path.cwd(), results, scratch, PACKAGE, Path(tempfile.gettempdir()))
+    visible = (Path.cwd(), results, scratch, *PACKAGES, Path(tempfile.gettempdir()))
     mounts = dict.fromkeys(f"{path.absolute()}:{path.absolute()}" for path in visible)
     arguments = [
         "exec",

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import seamark
 from seamark.errors import SiteError
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
@@ -18,14 +17,13 @@ from seamark.planning.external_servers import PERSISTENT_PREFIX, external_addres
 from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.privilege import as_user, user_for
 from seamark.platform.process_variables import CUDA, THREADS, gpu_variables, thread_variables
-from seamark.services.runtimes.containers import client_environment, container_command, inside
+from seamark.services.runtimes.containers import PACKAGE, PACKAGES, client_environment, container_command, inside
 from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import DeploymentFolder
 from seamark.telemetry.gpu import chosen_gpus
 
-PACKAGE = Path(seamark.__file__).parent
 DROPPED_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "SNAKEMAKE_PROFILE")
 CONTAINER_PYTHON = "python3"
 
@@ -76,7 +74,7 @@ def _venv(
     return Launch(
         command=template.fill_all(part.command if part else server.command),
         setup=() if part else tuple(map(template.fill_all, server.setup)),
-        prefix=as_user(user, (data, root, PACKAGE, Path(sys.base_prefix), *spec.shown_study)) if user else (),
+        prefix=as_user(user, (data, root, *PACKAGES, Path(sys.base_prefix), *spec.shown_study)) if user else (),
         health_command=template.fill_all(_probe(server, part)),
         environment={
             **inherited,
@@ -115,7 +113,7 @@ def _apptainer(
         **{name: template.fill(value) for name, value in _declared(spec, declared, server, part).items()},
     }
     binds = [template.fill(bind) for bind in (container.binds if container else ())]
-    binds += [f"{PACKAGE}:{PACKAGE}:ro"] if built else []
+    binds += [f"{package}:{package}:ro" for package in PACKAGES] if built else []
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
         return container_command(spec, template.fill_all(command), variables, binds, data, part)

@@ -1,0 +1,34 @@
+"""What a plugin adds to the page of a scenario."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamark.model.plugin import part, plugins
+from seamark.model.results.summary import SummaryRow
+from seamark.report.page.content import Block, Section
+from seamark.report.source import Results
+
+WorkloadBlocks = Callable[[Results, str, Sequence[SummaryRow], str, Path], Sequence[Block]]
+"""Draws figures of a workload's treatments below a folder, with a stem in their names, and returns the blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagePart:
+    """Blocks of each workload, the first and the last of its section, and blocks of a section `title` with the anchor
+    `id`. Each function runs in a process of its own; one without anything to show returns no block."""
+
+    id: str = ""
+    title: str = ""
+    first_blocks: tuple[WorkloadBlocks, ...] = ()
+    last_blocks: tuple[WorkloadBlocks, ...] = ()
+    own_blocks: tuple[Callable[[Results, Path], Sequence[Block]], ...] = ()
+
+    def section(self, blocks: Sequence[Block]) -> Section | None:
+        """Return the section of a plugin's own blocks; None without any."""
+        return Section(id=self.id, title=self.title, blocks=tuple(blocks)) if blocks else None
+
+
+def page_parts() -> list[PagePart]:
+    """Return those of all plugins."""
+    return [part(plugin.page) for plugin in plugins() if plugin.page]

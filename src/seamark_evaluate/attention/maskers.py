@@ -1,0 +1,180 @@
+"""What each masker keeps: pure functions of a step and what is kept already. Needs torch.
+
+A masker adds to what earlier ones keep. One that chooses by rank or chance chooses among the keys that are not
+certain yet, so its budget is one of new keys; `sink` and `local` keep positions, whatever is kept there.
+"""
+
+from collections.abc import Callable, Mapping
+from math import ceil, pi
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seamark_evaluate.attention.masker_settings import (
+    ROUNDING,
+    AdaptiveSampling,
+    HashTopK,
+    Local,
+    Lsh,
+    Masker,
+    Quest,
+    RandomKeys,
+    Sink,
+    TopK,
+    TopP,
+)
+from seamark_evaluate.attention.method import Method
+from seamark_evaluate.attention.projections import random_projections, trained_signatures
+from seamark_evaluate.attention.quest_pages import page_bounds
+from seamark_evaluate.attention.selection import Selection, Step, grouped, highest
+
+LEAST_BASE = 2
+"""Keys of a first sample: a spread needs two."""
+LEAST_PROBABILITY = 1e-12
+"""A collision of lower probability has the weight of this one, so that no weight is infinite."""
+COLLISIONS = 2
+"""Tables in which key and query must fall into the same bucket, as MagicPIG has it."""
+
+
+def select(step: Step, method: Method) -> Selection:
+    """Return what a method keeps in a step. Raises ValueError without a generator where it samples."""
+    selection = Selection.none(step)
+    for masker in method.maskers:
+        selection = KEEPS[type(masker)](masker, step, selection)
+    return selection
+
+
+def sink(masker: Sink, step: Step, before: Selection) -> Selection:
+    """Keep the first keys."""
+    return before.with_certain((step.columns < step.counts(masker.budget)) & step.allowed)
+
+
+def local(masker: Local, step: Step, before: Selection) -> Selection:
+    """Keep the last keys up to the query's own."""
+    return before.with_certain((step.columns > step.rows - step.counts(masker.budget)) & step.allowed)
+
+
+def top_k(masker: TopK, step: Step, before: Selection) -> Selection:
+    """Keep the candidates of the highest scores."""
+    return before.with_certain(highest(step.scores, before.candidates(step), step.counts(masker.budget)))
+
+
+def top_p(masker: TopP, step: Step, before: Selection) -> Selection:
+    """Keep candidates by falling score while the share of the softmax that is kept for certain is below `p`."""
+    candidates = before.candidates(step)
+    if masker.p >= 1:
+        return before.with_certain(candidates)
+    shares = step.scores.softmax(dim=-1)
+    certain = shares.masked_fill(candidates, 0).sum(dim=-1, keepdim=True)
+    falling, order = shares.masked_fill(~candidates, 0).sort(dim=-1, descending=True, stable=True)
+    before_each = falling.cumsum(dim=-1) - falling + certain
+    kept = torch.zeros_like(candidates).scatter(-1, order, before_each < masker.p) & candidates
+    return before.with_certain(kept)
+
+
+def random_keys(masker: RandomKeys, step: Step, before: Selection) -> Selection:
+    """Keep a uniform sample of the candidates."""
+    return _sample(step, before, step.counts(masker.budget))
+
+
+def adaptive_sampling(masker: AdaptiveSampling, step: Step, before: Selection) -> Selection:
+    """Keep a uniform sample of the candidates, large enough for the bound on the denominator.
+
+    With a first sample's mean and standard deviation s of exp(score), m candidates, and the denominator D that
+    certain keys and the mean make, the size is (z s m / (epsilon D))^2 with z the quantile 1 - delta / 2 of the
+    normal distribution. https://arxiv.org/abs/2510.05688. The second sample is drawn anew, so a key's probability
+    does not depend on its score.
+    """
+    candidates = before.candidates(step)
+    count = candidates.sum(dim=-1, keepdim=True)
+    base = (count * masker.base_rate + ROUNDING).long().clamp(min=LEAST_BASE).minimum(count)
+    drawn = highest(step.uniform(), candidates, base)
+    exponentials = (step.scores - step.scores.amax(dim=-1, keepdim=True)).exp().double()
+    mean = (exponentials * drawn).sum(dim=-1, keepdim=True) / base.clamp(min=1)
+    squares = ((exponentials - mean) ** 2 * drawn).sum(dim=-1, keepdim=True)
+    spread = (squares / (base - 1).clamp(min=1)).sqrt()
+    certain = (exponentials * (step.allowed & ~candidates)).sum(dim=-1, keepdim=True)
+    z = NormalDist().inv_cdf(1 - masker.delta / 2)
+    size = (z * spread * count / (masker.epsilon * (certain + count * mean))).square().nan_to_num(posinf=2.0**31)
+    return _sample(step, before.with_looked_at(drawn), size.clamp(max=2.0**31).ceil().long().maximum(base))
+
+
+def lsh(masker: Lsh, step: Step, before: Selection) -> Selection:
+    """Keep candidates that fall into the query's bucket in at least two tables; weights undo that probability.
+
+    A random hyperplane has key and query on one side with p = 1 - angle / pi, and a table of K bits with p^K = c; two
+    of L tables with 1 - (1-c)^L - L c (1-c)^(L-1). Keys are centred first, by the mean of those that every row may
+    see. https://arxiv.org/abs/2410.16179
+    """
+    candidates = before.candidates(step)
+    keys = step.keys.float()
+    keys = keys - keys[:, : step.first + 1].mean(dim=1, keepdim=True)
+    queries = step.queries.float()
+    planes = random_projections(queries.shape[-1], masker.bits * masker.tables, masker.seed, step.layer)
+    key_signs, query_signs = _signs(keys @ planes.to(keys)), _signs(queries @ planes.to(keys))
+    shared = torch.zeros(step.shape, dtype=torch.int32, device=keys.device)
+    for table in range(masker.tables):
+        part = slice(table * masker.bits, (table + 1) * masker.bits)
+        shared += grouped(query_signs[..., part], key_signs[..., part]) == masker.bits
+    lengths = queries.norm(dim=-1)[..., None] * grouped(
+        torch.ones_like(queries[:, :1, :1]), keys.norm(dim=-1)[..., None]
+    )
+    cosine = (grouped(queries, keys) / lengths.clamp(min=1e-20)).clamp(-1, 1).double()
+    one = (1 - cosine.acos() / pi) ** masker.bits
+    several = 1 - (1 - one) ** masker.tables - masker.tables * one * (1 - one) ** (masker.tables - 1)
+    probability = several.clamp(LEAST_PROBABILITY, 1) * candidates
+    return before.with_sampled((shared >= COLLISIONS) & candidates, probability)
+
+
+def hash_top_k(masker: HashTopK, step: Step, before: Selection) -> Selection:
+    """Keep the candidates whose signatures have most bits in common with the query's; the later key wins a tie."""
+    if masker.weights is None:
+        planes = random_projections(step.keys.shape[-1], masker.bits, masker.seed, step.layer).to(step.keys.device)
+        queries, keys = step.queries.float() @ planes, step.keys.float() @ planes
+    else:
+        queries, keys = trained_signatures(Path(masker.weights), step.layer, step.queries, step.keys, masker.bits)
+    common = grouped(_signs(queries), _signs(keys)).long()
+    ranks = common * step.shape[-1] + step.columns
+    return before.with_certain(highest(ranks, before.candidates(step), step.counts(masker.budget)))
+
+
+def quest(masker: Quest, step: Step, before: Selection) -> Selection:
+    """Keep whole pages by the bound of their scores until the budget is filled, certain pages aside."""
+    candidates = before.candidates(step)
+    bounds = page_bounds(step, masker.page)
+    page_of = step.columns // masker.page
+    open_pages = torch.zeros_like(bounds, dtype=torch.int32).index_add(-1, page_of, candidates.int()) > 0
+    counts = [ceil(masker.budget.count(position + 1) / masker.page) for position in step.positions]
+    wanted = torch.tensor(counts, device=bounds.device)[:, None]
+    kept = highest(bounds, open_pages, wanted)[..., page_of] & candidates
+    return before.with_certain(kept)
+
+
+def _sample(step: Step, before: Selection, counts: Tensor) -> Selection:
+    """Keep a uniform sample without replacement of `counts` candidates, each with probability counts / candidates."""
+    candidates = before.candidates(step)
+    all_counts = candidates.sum(dim=-1, keepdim=True)
+    counts = counts.minimum(all_counts)
+    kept = highest(step.uniform(), candidates, counts)
+    return before.with_sampled(kept, candidates * (counts / all_counts.clamp(min=1)))
+
+
+def _signs(values: Tensor) -> Tensor:
+    return torch.where(values >= 0, 1.0, -1.0)
+
+
+KEEPS: Mapping[type[Masker], Callable[[Any, Step, Selection], Selection]] = {
+    Sink: sink,
+    Local: local,
+    TopK: top_k,
+    TopP: top_p,
+    RandomKeys: random_keys,
+    AdaptiveSampling: adaptive_sampling,
+    Lsh: lsh,
+    HashTopK: hash_top_k,
+    Quest: quest,
+}
+"""The function of each masker."""

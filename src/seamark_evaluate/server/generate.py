@@ -1,0 +1,207 @@
+"""One answer, token by token: context, question, then steps of one token; greedy, or drawn from a seed and the
+tokens of its prompt, so that no two prompts share what is drawn."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from seamark_evaluate.server.attention import Pass, measure_errors
+from seamark_evaluate.server.context_cache import ContextCache
+from seamark_evaluate.server.errors import CancelledRequestError, UnsupportedModelError
+from seamark_evaluate.server.key_value_cache import KeyValueCache
+from seamark_evaluate.server.measurements import Measurements, Phase
+from seamark_evaluate.server.model import LoadedModel
+from seamark_evaluate.server.prefill import Chunks
+from seamark_evaluate.server.prompt import Prompt
+from seamark_evaluate.server.request import Completion
+from seamark_evaluate.server.text_stream import TextStream
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A token of an answer: the text that it completes, maybe none."""
+
+    token: int
+    text: str
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """What is known of an answer beside its text, complete after its last piece."""
+
+    prompt: Prompt
+    cached_tokens: int = 0
+    tokens: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Generation:
+    """Computes the answers of one model, one at a time. `is_cancelled` is called between forward passes."""
+
+    model: LoadedModel
+    contexts: ContextCache
+    chunks: Chunks
+
+    def pieces(self, completion: Completion, answer: Answer, is_cancelled: Callable[[], bool]) -> Iterator[Piece]:
+        """Yield the pieces of an answer, and fill in `answer`.
+
+        Raises CancelledRequestError, TimeoutError at `limit_s`, and what the model raises. The context stays in the
+        cache in any case but a failure.
+        """
+        self.chunks.enter(completion.context_scope)
+        until_s = None if completion.limit_s is None else time.monotonic() + completion.limit_s
+        work = _Work(self, completion, answer.prompt, is_cancelled, until_s)
+        try:
+            yield from work.pieces(answer)
+            self.contexts.crop()
+        except (CancelledRequestError, TimeoutError, GeneratorExit):
+            self.contexts.crop()
+            raise
+        except BaseException:
+            self.contexts.forget()
+            raise
+
+
+def drawn_seed(seed: int, ids: Sequence[int]) -> int:
+    """Return 64 bits that depend on a request's seed and on the tokens of its prompt or context."""
+    tokens = np.asarray(ids, dtype=np.int64).tobytes()
+    return int.from_bytes(sha256(seed.to_bytes(8) + tokens).digest()[:8])
+
+
+class _Work:
+    """The forward passes of one request."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        completion: Completion,
+        prompt: Prompt,
+        is_cancelled: Callable[[], bool],
+        until_s: float | None,
+    ) -> None:
+        self._model, self._contexts, self._chunks = generation.model, generation.contexts, generation.chunks
+        self._completion, self._prompt = completion, prompt
+        self._is_cancelled, self._until_s = is_cancelled, until_s
+        self._context_seed = self._seed = completion.seed
+        if completion.is_drawn:
+            self._seed = drawn_seed(completion.seed, (*prompt.context, *prompt.question))
+        if completion.is_sparse_context and completion.method.is_sampled:
+            self._context_seed = drawn_seed(completion.seed, prompt.context)
+        self._measurements = Measurements(
+            layers=self._model.layers, error_ratio=completion.measure_error_ratio, random=Random(self._seed)
+        )
+        self._generator = torch.Generator(device=self._model.device).manual_seed(self._seed)
+
+    def pieces(self, answer: Answer) -> Iterator[Piece]:
+        completion, prompt = self._completion, self._prompt
+        answer.cached_tokens = self._bring_context()
+        cache = self._contexts.keys_values
+        logits = self._chunks.compute(prompt.question, cache, self._forward("question", cache))
+        step = self._forward("answer", cache)
+        text = TextStream(self._model.tokenizer, completion.stop)
+        while True:
+            token = self._choose(logits)
+            answer.tokens += 1
+            ended = token in self._model.end_tokens and not completion.ignore_eos
+            new = "" if ended else text.add(token)
+            finish: FinishReason | None = "stop" if ended or text.is_stopped else None
+            if finish is None and answer.tokens == completion.max_tokens:
+                finish = "length"
+            if finish is not None:
+                new += text.rest()
+            yield Piece(token=token, text=new, finish_reason=finish)
+            if finish is not None:
+                break
+            logits = step([token])
+        self._measure(answer)
+
+    def _bring_context(self) -> int:
+        completion, prompt = self._completion, self._prompt
+
+        def compute(ids: Sequence[int], cache: KeyValueCache, began: list[int]) -> None:
+            self._chunks.compute(ids, cache, self._forward("context", cache), began=began)
+
+        method = completion.method
+        drawn_from = self._context_seed if method.is_sampled else None
+        sparse = completion.is_sparse_context
+        return self._contexts.bring(
+            prompt.context,
+            computed_as=(
+                completion.context_scope,
+                (method.document, completion.kernel, drawn_from) if sparse else None,
+            ),
+            reserve=prompt.tokens + completion.max_tokens,
+            reuse=completion.reuse_context,
+            compute=compute,
+        )
+
+    def _forward(self, phase: Phase, cache: KeyValueCache) -> Callable[[Sequence[int]], torch.Tensor]:
+        completion = self._completion
+        starts: dict[Phase, tuple[str, ...]] = {
+            "context": ("prompt",),
+            "question": ("prompt", "question"),
+            "answer": ("prompt", "question", "generation"),
+        }
+        sparse = not completion.method.is_dense and completion.sparse_from in starts[phase]
+
+        def forward(ids: Sequence[int]) -> torch.Tensor:
+            self._check()
+            with self._measurements.counted_if_done():
+                return computed(ids)
+
+        def computed(ids: Sequence[int]) -> torch.Tensor:
+            step = Pass(
+                phase=phase,
+                measurements=self._measurements,
+                method=completion.method if sparse else None,
+                kernel=completion.kernel,
+                seed=self._context_seed if phase == "context" else self._seed,
+                positions=cache.positions,
+                longest=self._model.max_model_len,
+                sample_at=self._measurements.place_to_sample(phase, len(ids)) if sparse else None,
+            )
+            before = self._measurements.layers_counted
+            logits = self._model.logits(ids, cache, step)
+            if sparse and self._measurements.layers_counted - before != self._model.layers:
+                raise UnsupportedModelError("this model does not pass its attention through transformers' interface")
+            return logits
+
+        return forward
+
+    def _check(self) -> None:
+        if self._is_cancelled():
+            raise CancelledRequestError
+        if self._until_s is not None and time.monotonic() > self._until_s:
+            raise TimeoutError(f"the answer took longer than limit_s, {self._completion.limit_s:g} s")
+
+    def _choose(self, logits: torch.Tensor) -> int:
+        if not self._completion.temperature:
+            return int(logits.argmax())
+        odds = torch.softmax(logits.float() / self._completion.temperature, dim=-1)
+        return int(torch.multinomial(odds, 1, generator=self._generator))
+
+    def _measure(self, answer: Answer) -> None:
+        completion, measurements = self._completion, self._measurements
+        if measurements.sampled:
+            cache = self._contexts.keys_values
+            measure_errors(measurements, cache, completion.method, completion.kernel, self._seed)
+        answer.counts = measurements.counts()
+        answer.facts = measurements.document(
+            kernel=completion.kernel,
+            context_tokens=len(self._prompt.context),
+            cut=self._prompt.cut,
+            prefill_chunk=self._chunks.tokens,
+            reused=bool(self._prompt.context) and answer.cached_tokens == len(self._prompt.context),
+        )
+        answer.facts["device"] = str(self._model.device)

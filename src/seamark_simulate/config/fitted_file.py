@@ -1,0 +1,174 @@
+"""Reader of models of services: the file of `bench fit`, or a short file by hand with the same parts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamark.config.decode import WRONG, decode
+from seamark.config.json_source import LARGEST_BYTES, load_document
+from seamark.config.yaml_source import Item, Mistakes, read_text
+from seamark.errors import UserError, did_you_mean
+from seamark.storage.documents import read
+from seamark_simulate.model.fitted_model import (
+    FittedModels,
+    ReplicaModel,
+    ReplicaParameters,
+    StationModel,
+    StationParameters,
+)
+from seamark_simulate.model.queueing import Family
+
+Model = StationModel | ReplicaModel
+FITTED = '"schema_version"'
+"""Stands at the beginning of each file of `bench fit`, and in none by hand."""
+ONE_VARIATION: Mapping[Family, int] = {"exponential": 1, "constant": 0}
+UNBOUNDED = (0.0, float("inf"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenTimes:
+    """Parameters of a station by hand, in seconds; `variation` is the standard deviation over the mean, None that of
+    the family: 0 of constant times, else 1."""
+
+    mean_s: float
+    variation: float | None = None
+    overhead_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenStation:
+    """A station by hand: servers behind one queue."""
+
+    name: str
+    servers: int = 1
+    family: Family = "exponential"
+    parameters: WrittenTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenCosts:
+    """Parameters of an LLM replica by hand, in seconds."""
+
+    base_s: float
+    prompt_token_s: float
+    sequence_s: float
+    kv_token_s: float = 0.0
+    overhead_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenReplica:
+    """An LLM replica by hand, with limits by the names of vLLM."""
+
+    name: str
+    kv_blocks: int
+    block_tokens: int = 16
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    parameters: WrittenCosts
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenModels:
+    """A file by hand."""
+
+    stations: tuple[WrittenStation, ...] = ()
+    replicas: tuple[WrittenReplica, ...] = ()
+
+
+def read_models(path: Path) -> FittedModels:
+    """Return the models of a file of `bench fit`, or of one by hand (YAML or JSON). A model by hand has no trials, no
+    draws and no ranges. Raises UserError with every mistake."""
+    mistakes = Mistakes()
+    if FITTED in (read_text(path, mistakes, LARGEST_BYTES) or "")[:200]:
+        return read(path, FittedModels, "`bench fit -c SCENARIO -o FILE` writes it again.")
+    mistakes.raise_any()
+    tree = load_document(path, mistakes)
+    mistakes.raise_any()
+    assert tree is not None, "a file that cannot be read leaves a mistake"
+    written = decode(tree, WrittenModels, mistakes)
+    if written is not WRONG:
+        for kind in ("stations", "replicas"):
+            for item in tree.value[kind].value if kind in tree.value else ():
+                _check_numbers(item, mistakes)
+        for each, item in zip(
+            written.stations, tree.value["stations"].value if written.stations else (), strict=True
+        ):
+            if each.family in ONE_VARIATION and _variation(each) != ONE_VARIATION[each.family]:
+                text = f"{each.family} times have a variation of {ONE_VARIATION[each.family]}. Remove it, or write"
+                at = item.at(("parameters", "variation"))
+                mistakes.add(at, f"{text} 'family: gamma' or 'lognormal', or 'constant' for 0.")
+        if not (written.stations or written.replicas):
+            mistakes.add(tree, "has no model. Write 'stations:' or 'replicas:' with a list of them.")
+    mistakes.raise_any()
+    return FittedModels(
+        seed=0, stations=tuple(map(_station, written.stations)), replicas=tuple(map(_replica, written.replicas))
+    )
+
+
+def _check_numbers(item: Item, mistakes: Mistakes) -> None:
+    """Note every number of a model below the least one that it can be."""
+    for name, each in item.items():
+        least = 0.0 if (name.endswith("_s") and name != "mean_s") or name == "variation" else 1e-9
+        if name == "parameters":
+            _check_numbers(each, mistakes)
+        elif isinstance(each.value, (int, float)) and each.value < least:
+            mistakes.add(each, f"{each.value:g} is too small. Write a number above 0.")
+
+
+def model_named(models: FittedModels, name: str | None, path: str) -> Model:
+    """Return the model of a name, or the only one. Raises UserError for another name, and without one for several."""
+    every = {each.name: each for each in models.models}
+    if len(every) < len(models.models):
+        raise UserError(f"{path} has several models of one name. Give each a name of its own.")
+    known = ", ".join(every) or "none"
+    if name is None and len(every) == 1:
+        return next(iter(every.values()))
+    if name is None:
+        raise UserError(f"{path} has these models: {known}. Name one: 'model: NAME'.")
+    if name not in every:
+        raise UserError(f"{path}: no model '{name}'.{did_you_mean(name, every)} It has: {known}.")
+    return every[name]
+
+
+def _variation(written: WrittenStation) -> float:
+    usual = 0.0 if written.family == "constant" else 1.0
+    return usual if written.parameters.variation is None else written.parameters.variation
+
+
+def _station(written: WrittenStation) -> StationModel:
+    times = written.parameters
+    return StationModel(
+        name=written.name,
+        service="",
+        servers=written.servers,
+        family=written.family,
+        parameters=StationParameters(
+            mean_s=times.mean_s,
+            variation=_variation(written),
+            overhead_s=times.overhead_s,
+        ),
+        between=0.0,
+        loads=UNBOUNDED,
+        rates_rps=UNBOUNDED,
+        requests=0,
+        out_of_order=0,
+        sources=(),
+    )
+
+
+def _replica(written: WrittenReplica) -> ReplicaModel:
+    return ReplicaModel(
+        name=written.name,
+        service="",
+        kv_blocks=written.kv_blocks,
+        block_tokens=written.block_tokens,
+        max_num_seqs=written.max_num_seqs,
+        max_num_batched_tokens=written.max_num_batched_tokens,
+        parameters=ReplicaParameters(**vars(written.parameters)),
+        between=0.0,
+        speed=1.0,
+        ranges={},
+        requests=0,
+        sources=(),
+    )

@@ -1,0 +1,112 @@
+"""Probability that a service meets objectives, by counting simulated trials, and the fewest replicas that do."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from seamark_simulate.fit.planned_load import Objective, PlannedLoad
+from seamark_simulate.fit.service_model import ServiceModel, Source
+from seamark_simulate.simulation.schedule import Floats
+
+INTERVAL = 0.95
+"""Confidence of the interval of a probability: what more simulated trials could change."""
+LOOK, HOPELESS = 20, 0.999
+"""After this many trials a case is given up whose probability is surely, at this confidence, too low."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odds:
+    """How many of some trials met all objectives."""
+
+    met: int
+    trials: int
+
+    @property
+    def probability(self) -> float:
+        """The share that met them."""
+        return self.met / self.trials
+
+    def interval(self, confidence: float = INTERVAL) -> tuple[float, float]:
+        """Return the limits of the probability (Clopper and Pearson 1934)."""
+        tail, missed = (1 - confidence) / 2, self.trials - self.met
+        low = float(stats.beta.ppf(tail, self.met, missed + 1)) if self.met else 0.0
+        high = float(stats.beta.ppf(1 - tail, self.met + 1, missed)) if missed else 1.0
+        return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Simulated trials of a number of replicas: the odds, and the values in seconds of each objective by trial."""
+
+    replicas: int
+    odds: Odds
+    values_s: Mapping[str, Floats]
+
+
+def judge(
+    service: ServiceModel,
+    load: PlannedLoad,
+    replicas: int,
+    objectives: Sequence[Objective],
+    *,
+    trials: int,
+    seed: int,
+    needed: float = 0.0,
+    fixed: frozenset[Source] = frozenset(),
+) -> Judged:
+    """Simulate trials of a load, each with parameters and a seed of its own, and count those that meet all
+    objectives. Fewer trials where the probability is surely below `needed`."""
+    values: dict[str, list[float]] = {each.name: [] for each in objectives}
+    met = 0
+    for number in range(trials):
+        times_s = service.trial(load, replicas, number, seed, fixed).times_s
+        found = {each.name: each.value_s(times_s[each.of]) for each in objectives}
+        met += all(found[each.name] <= each.limit_s for each in objectives)
+        for name, value in found.items():
+            values[name].append(value)
+        if number + 1 == LOOK and Odds(met=met, trials=LOOK).interval(HOPELESS)[1] < needed:
+            break
+    odds = Odds(met=met, trials=len(next(iter(values.values()))))
+    return Judged(replicas=replicas, odds=odds, values_s={name: np.array(each) for name, each in values.items()})
+
+
+def fewest_replicas(
+    allowed: Sequence[int], judged: Callable[[int], Judged], confidence: float
+) -> tuple[Judged | None, tuple[Judged, ...]]:
+    """Return the fewest of the allowed numbers, in rising order, whose probability is at least `confidence`, None if
+    none has; and all that were judged, in rising order.
+
+    Numbers are doubled until one has it and halved between, as more replicas of a service serve no request later.
+    """
+    found: dict[int, Judged] = {}
+
+    def has(at: int) -> bool:
+        if at not in found:
+            found[at] = judged(allowed[at])
+        return found[at].odds.probability >= confidence
+
+    low, high, step = -1, 0, 1
+    while not has(high):
+        low = high
+        if high == len(allowed) - 1:
+            break
+        high, step = min(high + step, len(allowed) - 1), 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if has(middle) else (middle, high)
+    every = tuple(found[at] for at in sorted(found))
+    return (found[high] if has(high) else None), every
+
+
+def largest_uncertainty(judged: Callable[[frozenset[Source]], Judged]) -> Source:
+    """Return the source without which the verdict on the objectives is surest: whose absence brings the probability
+    nearest to 0 or 1."""
+    sources: tuple[Source, ...] = ("repeats", "parameters", "seeds")
+
+    def doubt(source: Source) -> float:
+        share = judged(frozenset((source,))).odds.probability
+        return share * (1 - share)
+
+    return min(sources, key=doubt)

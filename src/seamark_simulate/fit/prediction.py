@@ -1,0 +1,99 @@
+"""Figures of a trial as a fitted model predicts them, with intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seamark_simulate.fit.replica_fit import FittedReplica, ranges_of, scaled
+from seamark_simulate.fit.replica_trial import ReplicaTrial, replayed_figures
+from seamark_simulate.fit.station_fit import FittedStation
+from seamark_simulate.fit.station_trial import figures_of
+from seamark_simulate.model.fitted_model import InputRange
+from seamark_simulate.simulation.fitted_service import own_speed
+from seamark_simulate.simulation.schedule import Floats
+from seamark_simulate.simulation.station import Station, serve
+
+CONFIDENCE = 0.9
+KEPT_UP = 0.98
+"""Share of an open load that must have been answered in time for a server to keep up with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """The median of a figure over simulated trials, and the limits between which CONFIDENCE of them lie."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Figures of one trial. `extrapolated` names the inputs that lie outside of those of the fit; `overload`: more
+    than the server can serve."""
+
+    figures: Mapping[str, Predicted]
+    extrapolated: tuple[str, ...] = ()
+    overload: bool = False
+
+
+def predict_station(
+    station: FittedStation, arrival_s: Floats, *, warmup_s: float, until_s: float, seed: int = 0
+) -> Prediction:
+    """Simulate arrivals in seconds, shape (requests,), once with each draw of the fit, and summarise.
+
+    A simulated trial has service times of its own, and a mean of its own as repeats of a treatment have.
+    """
+    random = np.random.default_rng(seed)
+    found: dict[str, list[float]] = {}
+    for draw in station.draws:
+        own = draw.service.scaled(own_speed(station.between, len(station.trials), random))
+        served = serve(Station(servers=min(station.servers, len(arrival_s)), service=own.draw), arrival_s, random)
+        for name, value in figures_of(arrival_s, served.end_s + draw.overhead_s, warmup_s, until_s).items():
+            found.setdefault(name, []).append(value)
+    utilisation = station.utilisation(int((arrival_s >= warmup_s).sum()) / (until_s - warmup_s))
+    loads = InputRange(low=station.loads[0], high=station.loads[1])
+    return Prediction(
+        figures=_summarised(found),
+        extrapolated=() if loads.holds(utilisation) else ("utilisation",),
+        overload=utilisation >= 1.0,
+    )
+
+
+def predict_replica(fitted: FittedReplica, trial: ReplicaTrial, seed: int = 0) -> Prediction:
+    """Replay the load of a trial once with each draw of the fit, and summarise.
+
+    A replayed trial has a speed of its own, as repeats of a treatment have.
+    """
+    random = np.random.default_rng(seed)
+    found: dict[str, list[float]] = {}
+    for draw in fitted.draws:
+        cost = scaled(draw.cost, own_speed(fitted.between, len(fitted.trials), random))
+        for name, value in replayed_figures(fitted.limits.replica(cost), trial, draw.overhead_s).items():
+            found.setdefault(name, []).append(value)
+    figures = _summarised(found)
+    return Prediction(
+        figures=figures,
+        extrapolated=tuple(
+            name
+            for name, own in ranges_of([trial]).items()
+            if name not in fitted.ranges or not fitted.ranges[name].holds(own.low)
+        ),
+        overload=trial.concurrency is None and figures["throughput_rps"].value < KEPT_UP * trial.rate_rps,
+    )
+
+
+def predicted_of(values: Sequence[float]) -> Predicted:
+    """Return median and limits of a figure over simulated trials.
+
+    A further trial lies below the k-th of n simulated ones with a chance of k / (n + 1), so the limits are at these
+    ranks. Between those of numpy's default, 60 simulated trials hold 87 % of others, and 200 hold 89 %.
+    """
+    tail = (1 - CONFIDENCE) / 2
+    low, middle, high = np.quantile(values, (tail, 0.5, 1 - tail), method="weibull").tolist()
+    return Predicted(value=middle, low=low, high=high)
+
+
+def _summarised(found: Mapping[str, Sequence[float]]) -> dict[str, Predicted]:
+    return {name: predicted_of(values) for name, values in found.items()}

@@ -1,0 +1,164 @@
+"""An LLM replica fitted to trials: the costs of a step, what passes outside of it, and how sure both are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from seamark_simulate.fit.replica_trial import ReplicaTrial, replayed_figures
+from seamark_simulate.fit.step_sums import COLUMNS, OVERHEAD, step_sums
+from seamark_simulate.model.fitted_model import InputRange
+from seamark_simulate.simulation.llm.replica import LlmReplica, StepCost
+
+DRAWS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaLimits:
+    """What is known of a replica before any trial: by the names of vLLM. `kv_counted`: the server itself counted its
+    blocks."""
+
+    kv_blocks: int
+    kv_counted: bool = False
+    block_tokens: int = 16
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+
+    def replica(self, cost: StepCost) -> LlmReplica:
+        """Return a replica with these limits."""
+        return LlmReplica(
+            cost=cost,
+            kv_blocks=self.kv_blocks,
+            block_tokens=self.block_tokens,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaDraw:
+    """Plausible parameters: the cost of a step, and the time in which a request reaches the replica."""
+
+    cost: StepCost
+    overhead_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedReplica:
+    """An LLM replica and its uncertainty.
+
+    `draws` are parameters from resampled trials. `between` is the standard deviation of the logarithm of a trial's
+    time per token over that of its replay: how much repeats and treatments differ from the model. `ranges` are those
+    of `rate_rps` (open loops), `concurrency` (closed ones), `prompt_tokens` and `reply_tokens`. `speed` is by what
+    the replay had to be slowed down (above 1) to have the times that were measured.
+    """
+
+    limits: ReplicaLimits
+    cost: StepCost
+    overhead_s: float
+    draws: tuple[ReplicaDraw, ...]
+    between: float
+    speed: float
+    ranges: dict[str, InputRange]
+    trials: tuple[str, ...]
+    requests: int
+
+    @property
+    def replica(self) -> LlmReplica:
+        """The replica with the estimated costs."""
+        return self.limits.replica(self.cost)
+
+
+def fit_replica(
+    trials: Sequence[ReplicaTrial], limits: ReplicaLimits, *, seed: int = 0, draws: int = DRAWS
+) -> FittedReplica:
+    """Fit the costs of a step by non-negative least squares, then against replays of the trials.
+
+    The trial is the unit: draws resample trials. Raises ValueError for fewer than two trials, without a reply of two
+    tokens, and for a trial whose tokens have no times of their own.
+    """
+    if len(trials) < 2:
+        raise ValueError("a fit needs two trials or more: the trial is the unit of its uncertainty")
+    if whole := next((trial.id for trial in trials if trial.figures.get("tpot_mean_s", 1.0) <= 0), None):
+        raise ValueError(f"{whole}: its replies came in one piece, so their tokens have no times")
+    rows = [step_sums(trial) for trial in trials]
+    if not any((each[:, OVERHEAD] == 0).any() for each in rows):
+        raise ValueError("no reply has two tokens or more, so there is no step to fit")
+    sums = [_triangle(each) for each in rows]
+    rough = _solved(sums)
+    ratios = np.array([_ratio(trial, limits, rough) for trial in trials])
+    speed = float(np.exp(np.median(ratios)))
+    best = _slower(rough, speed)
+    random = np.random.default_rng(seed)
+    widen = (len(trials) / (len(trials) - 1)) ** 0.5
+    drawn = []
+    for _ in range(draws):
+        chosen = random.integers(len(trials), size=len(trials))
+        by = float(np.exp(np.median(ratios[chosen])))
+        drawn.append(_widened(best, _slower(_solved([sums[at] for at in chosen]), by), widen))
+    residuals = ratios - np.log(speed)
+    return FittedReplica(
+        limits=limits,
+        cost=best.cost,
+        overhead_s=best.overhead_s,
+        draws=tuple(drawn),
+        between=float(np.sqrt((residuals**2).sum() / (len(trials) - 1))),
+        speed=speed,
+        ranges=ranges_of(trials),
+        trials=tuple(trial.id for trial in trials),
+        requests=sum(len(trial.due_s) for trial in trials),
+    )
+
+
+def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, InputRange]:
+    """Return the range of each input over some trials; nothing for one that none has."""
+    values = {
+        "rate_rps": [trial.rate_rps for trial in trials if trial.concurrency is None],
+        "concurrency": [float(trial.concurrency) for trial in trials if trial.concurrency is not None],
+        "prompt_tokens": [float(trial.prompt_tokens.mean()) for trial in trials],
+        "reply_tokens": [float(trial.reply_tokens.mean()) for trial in trials],
+    }
+    return {name: InputRange(low=min(found), high=max(found)) for name, found in values.items() if found}
+
+
+def _triangle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the upper triangle of the rows (QR), which stands for all of them in least squares."""
+    return np.asarray(np.linalg.qr(rows, mode="r"))
+
+
+def _solved(sums: Sequence[NDArray[np.float64]]) -> ReplicaDraw:
+    rows = np.concatenate(sums)
+    values, known = rows[:, :-1], rows[:, -1]
+    scale = np.sqrt((values**2).sum(axis=0))
+    scale[scale == 0] = 1.0
+    found = dict(zip(COLUMNS, (nnls(values / scale, known)[0] / scale).tolist(), strict=True))
+    overhead_s = found.pop("overhead_s")
+    return ReplicaDraw(cost=StepCost(**found), overhead_s=overhead_s)
+
+
+def _ratio(trial: ReplicaTrial, limits: ReplicaLimits, draw: ReplicaDraw) -> float:
+    """Return the logarithm of the measured time of a further token over that of the replay; of whole replies where
+    all have one token."""
+    said = replayed_figures(limits.replica(draw.cost), trial, draw.overhead_s)
+    name = "tpot_mean_s" if "tpot_mean_s" in said and "tpot_mean_s" in trial.figures else "mean_s"
+    return float(np.log(trial.figures[name] / said[name]))
+
+
+def _slower(draw: ReplicaDraw, by: float) -> ReplicaDraw:
+    return ReplicaDraw(cost=scaled(draw.cost, by), overhead_s=draw.overhead_s)
+
+
+def scaled(cost: StepCost, by: float) -> StepCost:
+    """Return costs with every time multiplied."""
+    return StepCost(**{name: value * by for name, value in vars(cost).items()})
+
+
+def _widened(best: ReplicaDraw, drawn: ReplicaDraw, by: float) -> ReplicaDraw:
+    """Move a draw away from the estimate as far as so few trials ask for."""
+    cost = {
+        name: max(0.0, value + by * (getattr(drawn.cost, name) - value)) for name, value in vars(best.cost).items()
+    }
+    overhead_s = best.overhead_s + by * (drawn.overhead_s - best.overhead_s)
+    return replace(drawn, cost=StepCost(**cost), overhead_s=max(0.0, overhead_s))

@@ -1,0 +1,196 @@
+"""A station fitted to trials: servers, service times, overhead, and how sure each is. The trial is the unit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from seamark_simulate.fit.service_time import FAMILIES, PARAMETERS, ServiceTime, Sums, fit_service_time
+from seamark_simulate.fit.station_trial import StationTrial, service_times
+from seamark_simulate.model.queueing import Family
+from seamark_simulate.simulation.schedule import Floats
+
+SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+"""Numbers of servers that are tried when none is given."""
+FIRST = 1_000
+"""Requests of each trial by which the number of servers is chosen, and of its warm-up before them."""
+OVERHEADS = 25
+"""Values of the overhead that are compared, from 0 to the shortest response."""
+DRAWS = 200
+OUT_OF_ORDER = 0.01
+"""Largest share of requests that may have ended before one that they came after."""
+PENALTY = 25.0
+"""How much a request out of order takes from the logarithm of the likelihood."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Plausible parameters: a distribution of service times, and the part of a response outside of the server."""
+
+    service: ServiceTime
+    overhead_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedStation:
+    """A station with one queue and its uncertainty.
+
+    `overhead_s` is the part of each response outside of the server. `draws` are plausible parameters, from resampled
+    trials. `between` is the standard deviation of the logarithm of a trial's mean service time beyond what its number
+    of requests explains: how much repeats of one treatment differ. `loads` are the lowest and the highest utilisation
+    of the trials. `aic` is Akaike's information criterion of the choice.
+    """
+
+    servers: int
+    service: ServiceTime
+    overhead_s: float
+    draws: tuple[Draw, ...]
+    between: float
+    loads: tuple[float, float]
+    trials: tuple[str, ...]
+    requests: int
+    out_of_order: int
+    aic: float
+
+    def utilisation(self, rate_rps: float) -> float:
+        """Return the share of its capacity that a rate needs."""
+        return rate_rps * self.service.mean_s / self.servers
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """Service times of one trial at one overhead, as sums, and how many were out of order."""
+
+    sums: Sums
+    out_of_order: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    at: int
+    service: ServiceTime
+    aic: float
+
+
+def fit_station(
+    trials: Sequence[StationTrial], *, servers: int | None = None, seed: int = 0, draws: int = DRAWS
+) -> FittedStation:
+    """Fit a station to open loads of one server at one or several rates.
+
+    Servers, overhead and family of distributions are those of the least AIC. Raises ValueError for fewer than two
+    trials, for one without requests after its warm-up, and where no number of servers explains in which order
+    requests ended.
+    """
+    if len(trials) < 2:
+        raise ValueError("a fit needs two trials or more: the trial is the unit of its uncertainty")
+    if empty := next((trial.id for trial in trials if not trial.counted.any()), None):
+        raise ValueError(f"{empty} has no requests after its warm-up")
+    least_s = min(float((trial.end_s - trial.arrival_s)[trial.counted].min()) for trial in trials)
+    coarse_s = np.linspace(0.0, max(least_s, 0.0), OVERHEADS, endpoint=False).tolist()
+    count = servers or _servers([_first(trial) for trial in trials], coarse_s[::4])
+    rough = _best([_seen(trial, count, coarse_s) for trial in trials], FAMILIES)
+    if rough is None:
+        raise _disorder()
+    overheads_s = _finer(coarse_s, rough.at)
+    seen = [_seen(trial, count, overheads_s) for trial in trials]
+    best = _best(seen, FAMILIES) or rough
+    overhead_s = overheads_s[best.at]
+    random = np.random.default_rng(seed)
+    rates = [trial.rate_rps * best.service.mean_s / count for trial in trials]
+    return FittedStation(
+        servers=count,
+        service=best.service,
+        overhead_s=overhead_s,
+        draws=tuple(_draw(seen, overheads_s, best, random) for _ in range(draws)),
+        between=_between([_positive(service_times(trial, count, overhead_s)) for trial in trials]),
+        loads=(min(rates), max(rates)),
+        trials=tuple(trial.id for trial in trials),
+        requests=sum(int(trial.counted.sum()) for trial in trials),
+        out_of_order=sum(each[best.at].out_of_order for each in seen),
+        aic=best.aic,
+    )
+
+
+def _finer(overheads_s: Sequence[float], at: int) -> list[float]:
+    """Return overheads with as many more in the step before and the step after one of them."""
+    step_s = overheads_s[1] - overheads_s[0]
+    near_s = overheads_s[at] + np.linspace(-step_s, step_s, OVERHEADS)
+    return sorted({*overheads_s, *near_s[near_s >= 0].tolist()})
+
+
+def _first(trial: StationTrial) -> StationTrial:
+    begins = int(np.searchsorted(trial.arrival_s, trial.warmup_s))
+    part = slice(max(0, begins - FIRST), begins + FIRST)
+    return replace(trial, arrival_s=trial.arrival_s[part], end_s=trial.end_s[part])
+
+
+def _servers(trials: Sequence[StationTrial], overheads_s: Sequence[float]) -> int:
+    """Return the number of servers of the least AIC."""
+    tried = {count: _best([_seen(each, count, overheads_s) for each in trials], FAMILIES) for count in SERVERS}
+    found = {count: choice.aic for count, choice in tried.items() if choice is not None}
+    if not found:
+        raise _disorder()
+    return min(found, key=found.__getitem__)
+
+
+def _disorder() -> ValueError:
+    return ValueError("no number of servers explains in which order requests ended: not first come, first served")
+
+
+def _seen(trial: StationTrial, servers: int, overheads_s: Sequence[float]) -> tuple[_Seen, ...]:
+    found = []
+    for overhead_s in overheads_s:
+        every_s = service_times(trial, servers, overhead_s)
+        times_s = _positive(every_s)
+        found.append(_Seen(sums=Sums.of(times_s), out_of_order=len(every_s) - len(times_s)))
+    return tuple(found)
+
+
+def _best(seen: Sequence[Sequence[_Seen]], families: Sequence[Family]) -> _Choice | None:
+    """Return the overhead and distribution of the least AIC over trials; None if too many requests are out of
+    order."""
+    best: _Choice | None = None
+    for at, trials in enumerate(zip(*seen, strict=True)):
+        sums = reduce(Sums.plus, (each.sums for each in trials))
+        disordered = sum(each.out_of_order for each in trials)
+        if disordered > OUT_OF_ORDER * (sums.count + disordered):
+            continue
+        for family in families:
+            service = fit_service_time(sums, family)
+            likelihood = service.log_likelihood(sums) - PENALTY * disordered
+            aic = 2 * (PARAMETERS[family] + 1) - 2 * likelihood
+            if best is None or aic < best.aic:
+                best = _Choice(at=at, service=service, aic=aic)
+    return best
+
+
+def _positive(times_s: Floats) -> Floats:
+    return times_s[times_s > 0]
+
+
+def _draw(
+    seen: Sequence[Sequence[_Seen]], overheads_s: Sequence[float], best: _Choice, random: np.random.Generator
+) -> Draw:
+    """Fit to trials drawn with replacement; moved away from the estimate as far as so few trials ask for."""
+    chosen = random.integers(len(seen), size=len(seen))
+    drawn = _best([seen[at] for at in chosen], [best.service.family]) or best
+    widen = (len(seen) / (len(seen) - 1)) ** 0.5
+    overhead_s = overheads_s[best.at] + widen * (overheads_s[drawn.at] - overheads_s[best.at])
+    service = ServiceTime(
+        family=best.service.family,
+        mean_s=best.service.mean_s * (drawn.service.mean_s / best.service.mean_s) ** widen,
+        variation=best.service.variation * (drawn.service.variation / best.service.variation) ** widen,
+    )
+    return Draw(service=service, overhead_s=max(0.0, overhead_s))
+
+
+def _between(times_s: Sequence[Floats]) -> float:
+    """Return the standard deviation between trials of the log mean, less what sampling explains (DerSimonian and
+    Laird 1986), 0 at least."""
+    logs = np.array([np.log(each.mean()) for each in times_s])
+    weights = np.array([len(each) * each.mean() ** 2 / max(float(each.var()), 1e-18) for each in times_s])
+    mean = float((weights * logs).sum() / weights.sum())
+    excess = float((weights * (logs - mean) ** 2).sum()) - (len(logs) - 1)
+    scale = float(weights.sum() - (weights**2).sum() / weights.sum())
+    return float(max(0.0, excess / scale) ** 0.5)

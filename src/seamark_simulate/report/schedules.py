@@ -1,0 +1,185 @@
+"""Schedules of workflows on GPUs that a report shows: one trial of each treatment to draw, and figures of all."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from seamark.analysis.metrics.samples import DamagedError
+from seamark.analysis.schedule.execution_rows import FETCHES, ExecutionRows, read_rows
+from seamark.analysis.schedule.occupation import bars_of, counts_over_time
+from seamark.analysis.schedule.waiting import waiting_causes
+from seamark.analysis.trial_view import TrialView
+from seamark.model.plurals import counted
+from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.model.results.summary import SummaryRow
+from seamark.report.numbers import level, levels_text
+from seamark.report.ordering import levels_of
+from seamark.report.source import Results
+from seamark_simulate.report.policies import POLICY
+
+MOST_TREATMENTS, MOST_CURVES = 24, 7
+MOST_EXECUTIONS = 1_000_000
+"""Of a workload: further repetitions are left out of its figures, but one trial of each treatment takes part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSchedule:
+    """One trial of a treatment. `label` has all levels of the treatment; `curve` is that of the factor that is
+    compared, `group` has those of all others."""
+
+    treatment: SummaryRow
+    label: str
+    group: str
+    curve: str
+    view: TrialView
+    rows: ExecutionRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleFigures:
+    """Figures of one trial, or medians over several: shares of the time of all GPUs until the makespan, numbers and
+    seconds of first loads and switches, nodes that wait for GPUs, and seconds a node waits by cause."""
+
+    run_ratio: float
+    load_ratio: float
+    switch_ratio: float
+    transfer_ratio: float
+    loads: float
+    load_s: float
+    switches: float
+    switch_s: float
+    queue_mean: float
+    queue_most: float
+    lacking_s: float
+    apart_s: float
+    held_back_s: float
+    predecessors_s: float
+
+    @property
+    def idle_ratio(self) -> float:
+        """The rest of the time of all GPUs."""
+        used = self.run_ratio + self.load_ratio + self.switch_ratio + self.transfer_ratio
+        return max(0.0, round(1.0 - used, 12))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedules:
+    """What a report shows of a workload, group by group: within one, treatments differ by `compares` alone and are
+    shown by the same repetition, so that all have the same requests. `trials` is the number of repetitions of each
+    treatment that its figures are medians of. `notes` say what is not shown."""
+
+    compares: str | None = None
+    shown: tuple[ShownSchedule, ...] = ()
+    figures: tuple[ScheduleFigures, ...] = ()
+    trials: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def has_schedules(results: Results, treatments: Sequence[SummaryRow]) -> bool:
+    """Return whether trials of some treatments are schedules of workflows."""
+    return any(
+        view.metrics and view.metrics.schedule for treatment in treatments for view in results.trials_of(treatment)
+    )
+
+
+def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedules:
+    """Read the schedules of a workload. Damaged and missing files are left out and counted in a note."""
+    able = [each for each in treatments if has_schedules(results, [each])]
+    compares, varying = compared_factor(able), _varying(treatments)
+    others = [name for name in varying if name != compares]
+    groups: dict[str, list[SummaryRow]] = {}
+    for treatment in able:
+        groups.setdefault(label_of(treatment, others), []).append(treatment)
+    ordered = [(group, each) for group, own in groups.items() for each in own]
+    shown: list[ShownSchedule] = []
+    figures, trials = [], []
+    budget, unread = MOST_EXECUTIONS, 0
+    for group, treatment in ordered[:MOST_TREATMENTS]:
+        beside = [each.view.trial.repetition for each in shown if each.group == group]
+        found: ExecutionRows | None = None
+        own: list[ScheduleFigures] = []
+        for view, metrics in by_makespan(results.trials_of(treatment), first=beside[0] if beside else None):
+            if found is not None and metrics.executions > budget:
+                continue
+            try:
+                rows = read_rows(view.folder.executions)
+            except DamagedError:
+                unread += 1
+                continue
+            budget -= metrics.executions
+            if not len(rows.model):
+                continue
+            own.append(schedule_figures(metrics, rows))
+            if found is None:
+                found = rows
+                curve = level(treatment.factors.get(compares), compares) if compares else ""
+                label = label_of(treatment, varying) or treatment.workload
+                shown.append(
+                    ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, view=view, rows=rows)
+                )
+        if own:
+            medians = {name: median(getattr(each, name) for each in own) for name in vars(own[0])}
+            figures.append(ScheduleFigures(**medians))
+            trials.append(len(own))
+    notes = []
+    if unread:
+        notes.append(f"Left out: executions.parquet of {counted(unread, 'trial')} is missing or damaged.")
+    if (more := len(able) - MOST_TREATMENTS) > 0:
+        notes.append(f"Schedules of {counted(more, 'more treatment')} are not shown.")
+    return Schedules(
+        compares=compares, shown=tuple(shown), figures=tuple(figures), trials=tuple(trials), notes=tuple(notes)
+    )
+
+
+def compared_factor(treatments: Sequence[SummaryRow]) -> str | None:
+    """Return the factor whose levels are shown beside each other: the policy, else that with the most levels that can
+    be told apart; None where nothing varies or there are too many levels."""
+    able = {name: count for name, count in _varying(treatments).items() if count <= MOST_CURVES}
+    return POLICY if POLICY in able else max(able, key=lambda name: able[name], default=None)
+
+
+def _varying(treatments: Sequence[SummaryRow]) -> dict[str, int]:
+    """Return the factors that vary, with their numbers of levels."""
+    return {name: len(values) for name, values in levels_of(treatments).items() if len(values) > 1}
+
+
+def by_makespan(views: Sequence[TrialView], first: int | None = None) -> list[tuple[TrialView, ScheduleMetrics]]:
+    """Return good trials of one treatment with the figures of their schedules: the repetition `first`, if it is
+    there, then that of the (lower) median makespan, then those nearest to it."""
+    good = [(view, view.good.schedule) for view in views if view.good and view.good.schedule]
+    good.sort(key=lambda one: (one[1].makespan_s, one[0].trial.repetition))
+    middle = (len(good) - 1) // 2
+    far = {view.id: (view.trial.repetition != first, abs(at - middle), at) for at, (view, _) in enumerate(good)}
+    return sorted(good, key=lambda one: far[one[0].id])
+
+
+def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:
+    """Return a treatment's levels of some factors: `policy easy, generated_requests 50`."""
+    return levels_text({name: treatment.factors[name] for name in names if name in treatment.factors})
+
+
+def schedule_figures(metrics: ScheduleMetrics, rows: ExecutionRows) -> ScheduleFigures:
+    """Return the figures of one trial; numbers of loads and switches are those of its metrics.json."""
+    bars, models = bars_of(rows), len(rows.models)
+    whole_s, took_s = rows.makespan_s * rows.gpus, bars.end_s - bars.begin_s
+    run_s = float(took_s[bars.kind < models].sum())
+    load_s, switch_s, transfer_s = (float(took_s[bars.kind == models + at].sum()) for at in range(len(FETCHES)))
+    causes = waiting_causes(rows)
+    _, waiting = counts_over_time(rows.ready_s, rows.taken_s)
+    waited_s = float((rows.taken_s - rows.ready_s).clip(0.0).sum())
+    return ScheduleFigures(
+        run_ratio=run_s / whole_s if whole_s else 0.0,
+        load_ratio=load_s / whole_s if whole_s else 0.0,
+        switch_ratio=switch_s / whole_s if whole_s else 0.0,
+        transfer_ratio=transfer_s / whole_s if whole_s else 0.0,
+        loads=metrics.cold_loads,
+        load_s=metrics.cold_load_s,
+        switches=metrics.switches,
+        switch_s=metrics.switch_s,
+        queue_mean=waited_s / rows.makespan_s if rows.makespan_s else 0.0,
+        queue_most=float(waiting.max(initial=0)),
+        lacking_s=float(causes.lacking_s.mean()),
+        apart_s=float(causes.apart_s.mean()),
+        held_back_s=float(causes.held_back_s.mean()),
+        predecessors_s=float(causes.predecessors_s.mean()),
+    )

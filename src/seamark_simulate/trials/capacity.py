@@ -1,0 +1,185 @@
+"""How much of a service a load needs: layouts judged by simulated trials, and the cheapest that meets objectives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from seamark.errors import UserError
+from seamark.model.service import Service
+from seamark_simulate.config.model_folder import ModelFolder
+from seamark_simulate.config.price_file import Prices
+from seamark_simulate.fit.bottleneck import Bottleneck, bottleneck
+from seamark_simulate.fit.planned_load import Objective, PlannedLoad
+from seamark_simulate.fit.service_model import ServiceModel
+from seamark_simulate.model.capacity_plan import (
+    BreaksFirst,
+    CapacityPlan,
+    CapacityQuestion,
+    LargestLoad,
+    PlannedLayout,
+)
+from seamark_simulate.model.fitted_model import FittedModels, suspect_text
+from seamark_simulate.trials.capacity_answer import next_trial, sentence_of
+from seamark_simulate.trials.capacity_judged import PlannedService, judged_layout
+from seamark_simulate.trials.capacity_layouts import Choice, choices_of, models_named
+from seamark_simulate.trials.capacity_load import CapacityAsked, load_of, objectives_of
+from seamark_simulate.trials.simulated_search import largest_simulated
+
+
+def capacity_plan(
+    asked: CapacityAsked,
+    fitted: FittedModels,
+    file: Path,
+    *,
+    recipes: Mapping[str, Service],
+    folder: ModelFolder | None = None,
+    prices: Prices | None = None,
+) -> tuple[CapacityPlan, PlannedLoad, PlannedService | None]:
+    """Judge every layout; return the plan, its load, and the service of its answer, None without any. `recipes` are
+    those of services by name.
+
+    Raises UserError for what cannot be planned.
+    """
+    models = models_named(fitted, asked.servers, file)
+    objectives = objectives_of(asked.slos, models)
+    load = load_of(asked, models, objectives, file)
+    choices = choices_of(
+        models,
+        folder=folder,
+        gpus=asked.gpus,
+        most_gpus=asked.most_gpus,
+        router=asked.router,
+        max_model_len=asked.max_model_len,
+        recipes=recipes,
+    )
+    for each in choices:
+        if prices is not None and each.service is not None:
+            prices.per_hour(each.layout.gpu, 1)
+    planned = [judged_layout(each, asked, load, objectives, prices) for each in choices]
+    if all(each.layout.status == "outside_range" for each in planned if each.choice.service is not None) and any(
+        each.choice.service is not None for each in planned
+    ):
+        lines = [f"{file}: {each.layout.name}: {each.layout.why}" for each in planned if each.choice.service]
+        raise UserError(*(f"{line}. --extrapolate plans all the same, marked SUSPECT." for line in lines))
+    layouts = tuple(each.layout for each in planned)
+    answer = _cheapest(layouts, has_prices=prices is not None)
+    best = planned[answer] if answer is not None else _best(planned)
+    largest, broken = _limits(best, asked, load, objectives, answered=answer is not None)
+    question = CapacityQuestion(
+        rate_rps=load.rate_rps,
+        slos=tuple(each.name for each in objectives),
+        confidence=asked.confidence,
+        duration_s=load.duration_s,
+        warmup_s=load.warmup_s,
+        prompt_tokens=load.prompt_tokens or None,
+        reply_tokens=load.reply_tokens or None,
+        router=asked.router,
+        most_gpus=asked.most_gpus,
+        trials=asked.trials,
+        seed=asked.seed,
+        gpus=asked.gpus,
+        model=str(folder.path) if folder is not None else None,
+        extrapolate=asked.extrapolate,
+        cost_unit=None if prices is None else prices.currency,
+    )
+    advice = None
+    if answer is None:
+        advice = next_trial([(each.choice, each.layout) for each in planned], load, objectives, question)
+    plan = CapacityPlan(
+        planned_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        sentence=sentence_of(question, layouts, answer, advice),
+        answer=answer,
+        question=question,
+        fit=str(file),
+        machines=fitted.machines,
+        layouts=layouts,
+        largest_load=largest,
+        breaks_first=None if broken is None else BreaksFirst(**vars(broken)),
+        next_trial=advice,
+        notes=(*_notes(layouts, answer, asked, prices), *_doubts([each.choice for each in planned])),
+    )
+    return plan, load, planned[answer] if answer is not None else None
+
+
+def _cheapest(layouts: Sequence[PlannedLayout], *, has_prices: bool) -> int | None:
+    """Return the number of the cheapest layout that meets the objectives: by cost, else by GPUs, else by replicas; of
+    equals the most probable."""
+    meeting = [at for at, each in enumerate(layouts) if each.status == "meets"]
+
+    def price(at: int) -> tuple[float, float]:
+        each = layouts[at]
+        amount = each.cost_per_hour if has_prices else each.gpus or each.replicas
+        return float(amount or 0.0), -(each.chosen.probability if each.chosen is not None else 0.0)
+
+    return min(meeting, key=price, default=None)
+
+
+def _best(planned: Sequence[PlannedService]) -> PlannedService | None:
+    """Return the layout that comes nearest to the objectives."""
+    missing = [each for each in planned if each.layout.chosen is not None]
+    return max(
+        missing,
+        key=lambda each: each.layout.chosen.probability if each.layout.chosen is not None else 0.0,
+        default=None,
+    )
+
+
+def _limits(
+    best: PlannedService | None,
+    asked: CapacityAsked,
+    load: PlannedLoad,
+    objectives: tuple[Objective, ...],
+    *,
+    answered: bool,
+) -> tuple[LargestLoad | None, Bottleneck | None]:
+    """Return the largest load of a layout, and what breaks first: above that, else with one replica less, else at the
+    planned load if that is missed. Without `extrapolate` only inside the fit."""
+    if best is None or best.choice.service is None or best.layout.replicas is None:
+        return None, None
+    service, count = best.choice.service, best.layout.replicas
+    if not answered:
+        return None, bottleneck(service, load, count, objectives, asked.seed)
+    largest = largest_simulated(service, load, count, objectives, seed=asked.seed, extrapolate=asked.extrapolate)
+    tries: list[tuple[ServiceModel, PlannedLoad, int]] = []
+    if largest is not None and largest.high_rps is not None:
+        tries.append((service, replace(load, rate_rps=largest.high_rps), count))
+    if count > 1 and (asked.extrapolate or not service.outside(load, count - 1)):
+        tries.append((service, load, count - 1))
+    found = (bottleneck(*each, objectives, asked.seed) for each in tries)
+    return largest, next((each for each in found if each is not None), None)
+
+
+def _doubts(choices: Sequence[Choice]) -> list[str]:
+    """Return what is doubtful of the trials that the planned models were fitted to."""
+    models = {each.model.name: each.model for each in choices if each.model is not None and each.service is not None}
+    found = ((name, suspect_text(model.sources)) for name, model in models.items())
+    return [f"Fit of {name}: {text}." for name, text in found if text]
+
+
+def _notes(
+    layouts: Sequence[PlannedLayout], answer: int | None, asked: CapacityAsked, prices: Prices | None
+) -> tuple[str, ...]:
+    notes = []
+    chosen = layouts[answer] if answer is not None else None
+    if chosen is not None and chosen.fewer_unknown is not None:
+        notes.append(f"Fewer may do, and were not judged, as they lie outside of the fit: {chosen.fewer_unknown}.")
+    if chosen is not None and chosen.chosen is not None:
+        low, high = chosen.chosen.probability_low, chosen.chosen.probability_high
+        if low < asked.confidence <= high:
+            notes.append(
+                f"The probability is close to {asked.confidence:g}: more simulated trials (--trials) may change the"
+                " answer."
+            )
+    if chosen is not None and chosen.workers_per_replica > 1:
+        queue = "" if chosen.replicas == 1 else " All servers are planned with one common queue, the best case."
+        notes.append(
+            f"A server of {chosen.name} serves {chosen.workers_per_replica} requests at once, as its fit says.{queue}"
+        )
+    if prices is None and len({each.gpu for each in layouts if each.status == "meets"}) > 1:
+        notes.append("Which kind of GPU is cheaper depends on prices, which --price gives.")
+    if chosen is not None and chosen.kv_blocks_from is not None and chosen.kv_blocks_from.startswith("enough"):
+        notes.append(
+            "KV blocks are no limit here: the server of the fit did not count them, and no --model was given."
+        )
+    return tuple(notes)

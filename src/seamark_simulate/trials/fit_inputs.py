@@ -1,0 +1,202 @@
+"""Measured trials as inputs of a fit: which take part, and why others stay out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from seamark.analysis.metrics.samples import DamagedError, open_samples
+from seamark.analysis.trial_view import TrialView
+from seamark.model.plurals import in_percent
+from seamark.model.results.deployment_record import DeploymentRecord
+from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.sample import MISSING_NS
+from seamark.model.service import Value
+from seamark.model.trial import Plan, Trial, levels_of
+from seamark.storage.documents import read_or_none
+from seamark.storage.paths import ScenarioFolder
+from seamark_simulate.fit import ReplicaTrial, StationTrial
+from seamark_simulate.model.fitted_model import FitSource
+from seamark_simulate.trials.fit_groups import (
+    OF_A_LOAD,
+    FitGroup,
+    Key,
+    add_trial,
+    key_of,
+    name_of,
+    told_apart,
+)
+from seamark_simulate.trials.fitted_server import ServedTrial, gpu_of
+from seamark_simulate.trials.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
+
+UNFIT = {
+    "saturated": "saturated",
+    "over_saturated": "saturated",
+    "schedule_lag": "the client was late",
+    "loop_lag": "the client was late",
+    "client_stalled": "the client was late",
+    "clock_offset": "the clocks of its clients differ",
+    "rate_not_sent": "the client was late",
+    "client_bound": "the client was the limit",
+    "client_underdriven": "the client was the limit",
+    "outage": "the server was away",
+    "server_restarted": "the server was started anew in it",
+    "unfinished": "requests were not finished",
+    "shard_lost": "a worker of the load was lost, and with it the times of requests that were served",
+    "timestamp_order": "its times contradict each other",
+    "tokens_not_counted": "the server did not count its tokens",
+}
+"""Reasons of verdicts for which a trial says nothing about its server as it usually is."""
+UNFIT_IF_SUSPECT = ("tokens_not_counted", "clock_offset")
+"""Of these, those that say as a note that there is too little of it to matter."""
+OF_ITS_LENGTH = frozenset({"duration_s", "warmup_s", "requests"})
+"""Settings of a load in which equal loads may differ."""
+FAILED = 0.001
+"""Largest share of failed requests: they kept the server busy, and for how long is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerStarts:
+    """Times in seconds from starting the processes of equal servers until they were healthy."""
+
+    name: str
+    service: str
+    times_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitInputs:
+    """Groups of trials, and those that stay out."""
+
+    stations: list[FitGroup[StationTrial]] = field(default_factory=list)
+    replicas: list[FitGroup[ReplicaTrial]] = field(default_factory=list)
+    starts: list[ServerStarts] = field(default_factory=list)
+    left_out: list[FitSource] = field(default_factory=list)
+    machines: set[str] = field(default_factory=set)
+
+
+def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
+    """Read the trials of some scenarios. Trials of equal servers and requests are one group, in all scenarios.
+
+    Trials with streamed replies of several tokens are those of LLM replicas, whose requests may differ in length;
+    all others are those of stations.
+    """
+    found = FitInputs()
+    stations: dict[Key, FitGroup[StationTrial]] = {}
+    replicas: dict[Key, FitGroup[ReplicaTrial]] = {}
+    starts: dict[Key, ServerStarts] = {}
+    for plan, folder in results:
+        levels = levels_of(plan)
+        for trial in plan.measured:
+            view = TrialView.of(trial, folder)
+            taken = _taken(view)
+            source = FitSource(
+                scenario=plan.scenario,
+                trial=trial.id,
+                trial_id=trial.trial_id,
+                config_hash=trial.config_hash,
+                why=taken if isinstance(taken, str) else None,
+                suspect=tuple(dict.fromkeys(each.code for each in view.reasons if each.verdict == "SUSPECT")),
+            )
+            if isinstance(taken, str):
+                found.left_out.append(source)
+                continue
+            varied, gpu = levels[trial.treatment], gpu_of(plan, folder, trial)
+            served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu, source=source)
+            if isinstance(taken, StationTrial):
+                add_trial(stations, served, taken, varied, OF_A_LOAD)
+            else:
+                group = add_trial(replicas, served, taken, varied, OF_A_LOAD | OF_REQUESTS)
+                record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
+                group.limits.append(replica_limits(trial, taken, record, gpu))
+            if view.load is not None and view.load.node:
+                found.machines.add(view.load.node)
+        _add_starts(starts, plan, folder, levels)
+    found.starts.extend(starts.values())
+    names = iter(told_apart([*stations.values(), *replicas.values()]))
+    return replace(
+        found,
+        stations=[replace(each, name=next(names)) for each in stations.values()],
+        replicas=[replace(each, name=next(names)) for each in replicas.values()],
+    )
+
+
+def _add_starts(
+    starts: dict[Key, ServerStarts], plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]]
+) -> None:
+    """Add the time of each start of a plan; a server that was never healthy has none."""
+    first = {trial.deployment: trial for trial in reversed(plan.measured)}
+    for deployment, trial in first.items():
+        record = read_or_none(folder.deployment(deployment).record, DeploymentRecord)
+        started_s = None if record is None else record.time_to_service_s.get("start")
+        if started_s is not None:
+            gpu = gpu_of(plan, folder, trial)
+            besides = OF_A_LOAD | OF_REQUESTS
+            name = name_of(trial, levels[trial.treatment], besides, gpu)
+            known = starts.setdefault(key_of(trial, besides, gpu), ServerStarts(name=name, service=trial.service))
+            known.times_s.append(float(started_s))
+
+
+def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
+    """Return what a model sees of a trial, or why it stays out."""
+    if view.good is None:
+        return f"it {'is not measured' if view.status == 'missing' else 'failed'}"
+    if view.virtual_clock:
+        return "simulated itself"
+    streamed = is_streamed(view)
+    if view.trial.load.closed and not streamed:
+        return "a closed loop: its rate follows from the server"
+    if why := next((UNFIT[each.code] for each in view.reasons if _is_unfit(each)), None):
+        return why
+    if view.verdict == "INVALID":
+        return f"INVALID: {', '.join(dict.fromkeys(each.code for each in view.reasons if each.verdict == 'INVALID'))}"
+    if view.load is None:
+        return "its load.json is missing"
+    if view.window_s is None or view.good.window.length_s is None:
+        return "it has no measured window"
+    try:
+        return (replica_trial if streamed else _station_trial)(view, view.window_s, _load_of(view.trial))
+    except DamagedError as damage:
+        return str(damage)
+
+
+def _is_unfit(reason: VerdictReason) -> bool:
+    """Whether a trial says nothing of its server."""
+    return reason.code in UNFIT and not (reason.code in UNFIT_IF_SUSPECT and reason.severity == "note")
+
+
+def _load_of(trial: Trial) -> str:
+    """Return the load and the requests of a trial, of whichever scenario: trials of equal ones are repeats."""
+    names = sorted((OF_A_LOAD | OF_REQUESTS) - OF_ITS_LENGTH)
+    return " ".join(f"{name}={trial.settings[name]}" for name in names if name in trial.settings)
+
+
+def _station_trial(view: TrialView, window_s: tuple[float, float], treatment: str) -> StationTrial | str:
+    """Return what a station sees of a trial, or why it cannot take part. Raises DamagedError."""
+    warmup_s, until_s = window_s
+    due, last, failed = [], [], 0
+    for batch in open_samples(view.folder.samples, view.trial.config_hash).batches():
+        chosen = (batch.due >= 0) & (batch.due < until_s * 1e9)
+        good = chosen & batch.good & (batch.last != MISSING_NS)
+        failed += int((chosen & ~good).sum())
+        due.append(batch.due[good])
+        last.append(batch.last[good])
+    due_ns, last_ns = (
+        np.concatenate(due or [np.array([], np.int64)]),
+        np.concatenate(last or [np.array([], np.int64)]),
+    )
+    if len(due_ns) < 2:
+        return "it has no good requests"
+    if failed > FAILED * (len(due_ns) + failed):
+        return f"{in_percent(failed / (len(due_ns) + failed), 1)} of its requests failed"
+    if not (due_ns >= warmup_s * 1e9).any():
+        return "it has no good requests after its warm-up"
+    order = np.argsort(due_ns, kind="stable")
+    return StationTrial(
+        id=view.id,
+        treatment=treatment,
+        arrival_s=due_ns[order] / 1e9,
+        end_s=last_ns[order] / 1e9,
+        warmup_s=warmup_s,
+        until_s=until_s,
+    )

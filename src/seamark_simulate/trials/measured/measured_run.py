@@ -1,0 +1,174 @@
+"""One measured run of the requests of two files: estimated first, then carried out on model servers."""
+
+import time
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from seamark.errors import UserError
+from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark_simulate.config.workflow_files import require_timestamps
+from seamark_simulate.config.workloads.recorded import RecordedWorkload
+from seamark_simulate.config.workloads.table import read_workload
+from seamark_simulate.simulation.engine import simulate
+from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log
+from seamark_simulate.simulation.general_loop import run_in
+from seamark_simulate.simulation.log_text import event_lines, header_lines
+from seamark_simulate.simulation.machine import ColdLoad, Machine
+from seamark_simulate.simulation.node_times import SOURCES
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.schedule import Schedule
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.workload import Arrivals, Workload, require_windows, workload_of
+from seamark_simulate.trials.measured.model_servers import ModelServers
+from seamark_simulate.trials.measured.real_world import NodeCalls, RealWorld
+from seamark_simulate.trials.quick_simulation import MODES
+
+FORM = "%Y-%m-%d %H:%M:%S"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSimulation:
+    """A measured schedule with its figures, and the schedule that the estimates give on the same requests. `reasons`
+    are those of failed executions, in the order of starts; `begin` is when the clock was zero, in local time."""
+
+    policy: str
+    arrivals: Arrivals
+    begin: str
+    estimated: Schedule
+    measured: Schedule
+    figures: ScheduleMetrics
+    reasons: Mapping[int, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> ExecutionLog:
+        """The execution log."""
+        return execution_log(
+            self.measured,
+            self.figures,
+            mode=MODES[self.arrivals],
+            policy=self.policy,
+            calls=True,
+            reasons=self.reasons,
+        )
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The log lines, with measured times."""
+        mode = MODES[self.arrivals]
+        header = header_lines(self.measured, begin=self.begin, mode=mode, name=self.policy, calls=True)
+        return chain(header, event_lines(self.measured))
+
+    @property
+    def failed(self) -> bool:
+        """Whether not every node did its work."""
+        return self.figures.outcomes is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredWork:
+    """The requests of a measured run, read and checked."""
+
+    inputs: RecordedWorkload
+    work: Workload
+    machine: Machine
+    arrivals: Arrivals
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The ids of all models of the system."""
+        return tuple(self.inputs.system.models)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The ids of the models in use."""
+        return tuple(self.work.models[number].id for number in sorted(set(self.work.model)))
+
+
+def measured_work(
+    system_path: Path | None, requests_path: Path, *, gpus: int, arrivals: Arrivals, cold_load: ColdLoad
+) -> MeasuredWork:
+    """Read the two files. Raises UserError for their mistakes, for a model that no window of the GPUs holds, and for
+    tasks that are calls of no model."""
+    inputs = read_workload(system_path, requests_path)
+    if arrivals == "timestamps":
+        require_timestamps(inputs.requests, requests_path)
+    work = workload_of(inputs.system, inputs.requests.requests, arrivals)
+    machine = Machine(gpus=gpus, cold_load=cold_load)
+    require_windows(work, machine)
+    if any(not work.models[number].fetched for number in set(work.model)):
+        raise UserError(f"{requests_path}: its tasks are calls of no model, so there is nothing to measure.")
+    return MeasuredWork(inputs=inputs, work=work, machine=machine, arrivals=arrivals)
+
+
+def measured_simulation(
+    asked: MeasuredWork,
+    policy: str,
+    servers: ModelServers,
+    *,
+    limit_s: float,
+    call_limit_s: float,
+    on_begin: Callable[[], object] = lambda: None,
+    on_progress: Callable[[int, int], object] = lambda done, running: None,
+) -> MeasuredSimulation:
+    """Run requests on model servers under a policy; their servers are ended on return, and also when it is
+    interrupted.
+
+    Models are prepared, and estimates requested, before the clock begins; `on_begin` is called just before that.
+    Raises UserError as `ModelServers.prepare`.
+    """
+    form, machine = POLICIES[policy], asked.machine
+    try:
+        used = [asked.inputs.system.models[name] for name in asked.used]
+        servers.prepare(used, min(limit_s, call_limit_s))
+        work = with_estimates(asked.work, servers, call_limit_s)
+        estimated = simulate(replace(work, duration_s=work.estimate_s), machine, form.make, instants=form.instants)
+        world = RealWorld(work, servers, limit_s=limit_s, call_limit_s=call_limit_s, on_progress=on_progress)
+        on_begin()
+        begin = time.strftime(FORM)
+        world.begin()
+        measured = run_in(world, work, machine, form.make, instants=form.instants, stopped=world.is_over)
+    finally:
+        _close(servers)
+    return MeasuredSimulation(
+        policy=policy,
+        arrivals=asked.arrivals,
+        begin=begin,
+        estimated=estimated,
+        measured=measured,
+        figures=schedule_metrics(measured),
+        reasons=world.reasons,
+        notes=asked.inputs.notes,
+    )
+
+
+def _close(servers: ModelServers) -> None:
+    """End all servers, also when a signal comes meanwhile: the signals after the first are ignored."""
+    try:
+        servers.close()
+    except BaseException:
+        servers.close()
+        raise
+
+
+def with_estimates(work: Workload, servers: ModelServers, limit_s: float) -> Workload:
+    """Return the work with the estimates of a server, where it gives any; all others stay those of the files.
+
+    The first node without an estimate ends the asking: a server has them for all, or for none.
+    """
+    calls = NodeCalls(work)
+    found: list[float] = []
+    for node in range(work.nodes):
+        estimate_s = servers.estimate_s(calls.of(node), limit_s)
+        if estimate_s is None:
+            return work
+        found.append(estimate_s)
+    return _estimated(work, found)
+
+
+def _estimated(work: Workload, estimate_s: Sequence[float]) -> Workload:
+    source = SOURCES.index("model_server")
+    return replace(work, estimate_s=array("d", estimate_s), source=bytearray([source]) * work.nodes)

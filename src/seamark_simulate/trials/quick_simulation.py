@@ -1,0 +1,159 @@
+"""A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and
+documents."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from seamark.errors import UserError
+from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.report.numbers import ABSENT, aligned
+from seamark_simulate.config.machine_files import require_speeds
+from seamark_simulate.config.workflow_files import require_timestamps
+from seamark_simulate.config.workloads.recorded import RecordedWorkload
+from seamark_simulate.config.workloads.table import read_workload
+from seamark_simulate.simulation.bounds import lower_bounds
+from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log
+from seamark_simulate.simulation.log_text import event_lines, header_lines
+from seamark_simulate.simulation.machine import ColdLoad, Machine
+from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.schedule import Schedule
+from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.system import Requests, System
+from seamark_simulate.simulation.workload import Arrivals, Workload, draws_times, workload_of
+
+EPOCH = "1970-01-01 00:00:00"
+"""Zero of the virtual clock for requests without time stamps."""
+MODES: dict[Arrivals, str] = {"all-at-zero": "offline", "timestamps": "online"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickSimulation:
+    """One policy's schedule of the work in two files, and its figures. `notes` say what of the files was left out."""
+
+    policy: str
+    arrivals: Arrivals
+    begin: str
+    schedule: Schedule
+    figures: ScheduleMetrics
+    notes: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> ExecutionLog:
+        """The execution log."""
+        return execution_log(self.schedule, self.figures, mode=MODES[self.arrivals], policy=self.policy)
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The log lines. The virtual clock begins at the earliest time stamp, so equal inputs give equal lines."""
+        mode = MODES[self.arrivals]
+        header = header_lines(self.schedule, begin=self.begin, mode=mode, name=self.policy)
+        return chain(header, event_lines(self.schedule))
+
+
+def quick_simulations(
+    system_path: Path | None,
+    requests_path: Path,
+    policies: Sequence[str],
+    *,
+    gpus: int,
+    arrivals: Arrivals,
+    cold_load: ColdLoad = "charged",
+    draw_seed: int | None = None,
+) -> list[QuickSimulation]:
+    """Run the same work under each policy.
+
+    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files,
+    and for a model that no window of the GPUs holds.
+    """
+    seeds = None if draw_seed is None else range(draw_seed, draw_seed + 1)
+    machine = Machine(gpus=gpus, cold_load=cold_load)
+    return next(simulated_blocks(system_path, requests_path, policies, machine, arrivals, seeds))
+
+
+def simulated_blocks(
+    system_path: Path | None,
+    requests_path: Path,
+    policies: Sequence[str],
+    machine: Machine,
+    arrivals: Arrivals,
+    seeds: Sequence[int] | None,
+    *,
+    draw_times: bool = True,
+) -> Iterator[list[QuickSimulation]]:
+    """Yield for each seed the runs of all policies, which see the same drawn times, unless not `draw_times`, and the
+    same failures of GPUs. Raises as `quick_simulations`, and UserError for several seeds where nothing is drawn."""
+    inputs = read_workload(system_path, requests_path).fitting(machine)
+    system, requests = inputs.system, inputs.requests
+    require_speeds("--machine", machine, system)
+    if arrivals == "timestamps":
+        require_timestamps(requests, requests_path)
+    if seeds is not None and len(seeds) > 1 and not machine.may_fail:
+        _require_draws(system, requests)
+    for seed in (None,) if seeds is None else seeds:
+        draw = np.random.default_rng(seed) if seed is not None and draw_times else None
+        work = workload_of(system, requests.requests, arrivals, draw=draw)
+        notes = [*inputs.notes]
+        if work.has_data and machine.layout is None:
+            notes.append("Data on edges take no time: --gpus says nothing of the ways between GPUs. Use --machine.")
+        yield [_run(work, machine, policy, arrivals, inputs, notes, seed or 0) for policy in policies]
+
+
+def _require_draws(system: System, requests: Requests) -> None:
+    """Raise UserError where all blocks would be the same."""
+    if draws_times(system, requests.requests):
+        return
+    raise UserError(
+        "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
+        " models have no deviation: remove times, or give 'inference_time_std'."
+    )
+
+
+def _run(
+    work: Workload,
+    machine: Machine,
+    policy: str,
+    arrivals: Arrivals,
+    inputs: RecordedWorkload,
+    notes: Sequence[str],
+    seed: int,
+) -> QuickSimulation:
+    form = POLICIES[policy]
+    schedule = run_policy(work, machine, form.make, instants=form.instants, seed=seed)
+    figures = schedule_metrics(schedule)
+    return QuickSimulation(
+        policy=policy,
+        arrivals=arrivals,
+        begin=inputs.requests.begin or EPOCH,
+        schedule=schedule,
+        figures=figures,
+        notes=tuple(notes),
+    )
+
+
+def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
+    """Return a table of several policies on the same work, and where all ran all of it the lower bound that none can
+    be under."""
+    rows = [["policy", "makespan s", "mean s", "P99 s", "switches", "switch s", "use %"]]
+    for run in runs:
+        figures, times = run.figures, run.figures.completion
+        use = sum(gpu.use_ratio for gpu in figures.gpus) / len(figures.gpus)
+        spread = [ABSENT, ABSENT] if times is None else [f"{each:,.2f}" for each in (times.mean_s, times.p99_s)]
+        switches = f"{figures.switches:,}", f"{figures.switch_s:,.2f}"
+        rows.append([run.policy, f"{figures.makespan_s:,.2f}", *spread, *switches, f"{100 * use:.1f}"])
+    lines = aligned(rows)
+    if not any(run.figures.outcomes and run.figures.outcomes.incomplete_requests for run in runs):
+        bounds = lower_bounds(runs[0].schedule.work, runs[0].schedule.machine)
+        lines.append(f"No schedule is shorter than {bounds.best_s:,.2f} s, without any load or switch of a model.")
+    for run in runs:
+        if (outcomes := run.figures.outcomes) is not None:
+            counts = "".join(f"{count} {name}, " for name, count in outcomes.executions.items())
+            lines.append(
+                f"{run.policy}: {counts}{outcomes.not_run} nodes never run,"
+                f" {outcomes.incomplete_requests} of {run.figures.requests} requests not completed."
+            )
+    return lines
