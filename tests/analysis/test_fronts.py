@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 from samples import a_trial
+from scipy.stats import binomtest
 from test_paired_answers import LOST, RIGHT, SAME, answered
 
 from seamark.analysis.comparison.contrasts import Contrast
@@ -66,6 +67,17 @@ def test_the_fastest_level_that_is_not_worse_is_named_and_a_faster_worse_one_is_
     assert front_sentence(found).startswith(
         "The method with the least ttft_ms.p50 that is not worse than dense in score by more than 0.01: same ("
     )
+
+
+def test_a_score_has_the_interval_of_its_items_and_none_where_all_are_about_one_context():
+    dense, _ = front_of({"dense": costing("dense", SAME, (10.0,)), "same": costing("same", SAME, (7.0,))}).points
+    right = binomtest(int(sum(SAME)), len(SAME)).proportion_ci(method="exact")
+    assert (dense.quality_low, dense.quality_high) == pytest.approx((right.low, right.high), abs=0.001)
+    one = answered("dense", SAME, clusters=("one",) * len(SAME)).answers
+    alone = {
+        name: [replace(trial, answers=one) for trial in costing(name, SAME, (10.0,))] for name in ("dense", "same")
+    }
+    assert front_of(alone).points[0].quality_low is None
 
 
 def test_a_lower_cost_of_one_trial_each_is_not_called_shown():

@@ -223,7 +223,8 @@ def test_a_best_policy_is_ahead_of_another_one_only(new, says):
 
 @pytest.mark.covers("E-FR27")
 def test_an_evaluation_begins_with_the_method_to_take():
-    base = FrontPoint(level="dense", treatment="d", trials=6, quality=1.0, cost=10.0, ratio=1.0, on_front=True)
+    known = {"quality": 0.9, "quality_low": 0.82, "quality_high": 0.95, "cost": 10.0}
+    base = FrontPoint(level="dense", treatment="d", trials=6, ratio=1.0, on_front=True, **known)
     fast = replace(base, level="fast", treatment="f", cost=5.0, ratio=0.5, not_worse=True, cheaper=True)
     front = Front(
         workload="w",
@@ -239,6 +240,8 @@ def test_an_evaluation_begins_with_the_method_to_take():
     rows = [row(name, factors={"method": name}) for name in ("dense", "fast")]
     headline = headline_of(ASKED, summary(*rows, comparisons=Comparisons(fronts=(front,))))
     assert (headline.kind, headline.answer.split(":")[0]) == ("evaluation", "Take method = fast")
+    assert [(one.low, one.high) for one in headline.numbers[:2]] == [(0.82, 0.95)] * 2
+    assert "0.900 (0.820 to 0.950)" in headline.certainty
 
 
 def test_a_prediction_begins_with_how_many_figures_and_verdicts_were_right():

@@ -138,18 +138,29 @@ def _objectives(slos: Sequence[ObjectiveSummary]) -> str:
 def _of_evaluation(found: Comparisons, choice: str) -> Headline:
     front = found.fronts[0]
     points = [point for point in front.points if point.quality is not None][:MOST_NUMBERS]
-    figures = [(front.quality, point, point.quality, "") for point in points]
-    figures += [(front.cost, point, point.cost, unit_words(front.cost_unit)) for point in points]
+    scores = [
+        HeadlineNumber(
+            name=f"{front.quality} of {level(point.level, front.factor)}",
+            value=point.quality,
+            low=point.quality_low,
+            high=point.quality_high,
+        )
+        for point in points
+    ]
+    unit = unit_words(front.cost_unit)
+    costs = [
+        HeadlineNumber(name=f"{front.cost} of {level(point.level, front.factor)}", value=point.cost, unit=unit)
+        for point in points
+        if point.cost is not None
+    ]
+    shown = "; ".join(f"{one.name} {number_text(one)}" for one in scores)
+    kind = " (95 % intervals)" if any(one.low is not None for one in scores) else ""
     return Headline(
         kind="evaluation",
         question=f"Which {front.factor} to take?",
         answer=choice,
-        numbers=tuple(
-            HeadlineNumber(name=f"{name} of {level(point.level, front.factor)}", value=value, unit=unit)
-            for name, point, value, unit in figures
-            if value is not None
-        ),
-        certainty=certainty(found),
+        numbers=(*scores, *costs),
+        certainty=" ".join(filter(None, (shown and f"{shown[0].upper()}{shown[1:]}{kind}.", certainty(found)))),
     )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+import numpy as np
+
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
 from seamark.analysis.comparison.items import item_means
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
@@ -16,6 +18,7 @@ from seamark.model.results.front import Front, FrontPoint
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.stats.front import RESAMPLES, SEED, front
+from seamark.stats.paired import Limits, mean_difference, mean_limits
 from seamark.stats.paired_compare import is_not_worse, paired_test
 
 COSTS = (
@@ -162,12 +165,15 @@ def _front(
         at = placed.index(each) if each in placed else None
         why, values, shown = known[each.treatment], spent.get(each.treatment), saved.get(each.treatment)
         ratio = median(values) / first if values and first and each is not base else None
+        limits = _limits([each.scores[item] for item in common], clusters, quality)
         kept = None if each is base else _not_worse(base, each, common, clusters, comparing, quality, family)
         points.append(
             FrontPoint(
                 treatment=each.treatment,
                 level=each.level,
                 quality=fmean(each.scores[item] for item in common),
+                quality_low=limits.low if limits else None,
+                quality_high=limits.high if limits else None,
                 cost=median(values) if values else None,
                 trials=len(each.trials),
                 on_front=at is not None and bool(places.on_front[at]),
@@ -198,6 +204,15 @@ def _front(
         seed=SEED,
         points=tuple(points),
     )
+
+
+def _limits(scores: Sequence[float], clusters: Sequence[str | None] | None, quality: Quality) -> Limits | None:
+    """Return the interval of a mean score, that of other items like these; None with one cluster of them alone."""
+    labels = None if clusters is None else [str(label) for label in clusters]
+    mean = mean_difference(np.zeros(len(scores)), np.array(scores), clusters=labels)
+    if mean.standard_error is None or quality.range != (0, 1):
+        return mean.interval
+    return mean_limits(mean.difference, mean.standard_error, mean.units)
 
 
 def _costs(level: _Level, cost: ComparedMetric) -> dict[int, float] | str:

@@ -10,7 +10,8 @@ from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 
 @dataclass(frozen=True, kw_only=True)
 class FrontPoint(HasOrigin):
-    """One treatment: mean `quality` over the common items, and the median `cost` of its `trials`.
+    """One treatment: mean `quality` over the common items, with its 95 % interval by clusters of items (None with one
+    cluster), and the median `cost` of its `trials`.
 
     `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share
     of resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
@@ -22,6 +23,8 @@ class FrontPoint(HasOrigin):
     treatment: str
     level: Setting = None
     quality: Number = None
+    quality_low: Number = field(default=None, metadata=OPTIONAL)
+    quality_high: Number = field(default=None, metadata=OPTIONAL)
     cost: Number = None
     trials: int = 0
     on_front: bool = False

@@ -7,7 +7,7 @@ from seamark.model.results.front import Front
 from seamark.report.compared_answers import score_text
 from seamark.report.figures.fronts import front_picture
 from seamark.report.fronts import as_printed, front_note, front_sentence, front_title, share
-from seamark.report.numbers import level, number
+from seamark.report.numbers import level, number, span
 from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -42,6 +42,7 @@ def _table(front: Front, title: str) -> Table:
     columns = (
         column(front.factor, [level(each.level, front.factor) for each in points]),
         figures(front.quality, [None if each.quality is None else score_text(each.quality) for each in points]),
+        figures("95 % interval", [span(each.quality_low, each.quality_high) for each in points]),
         figures(
             front.cost,
             [None if each.cost is None else number(each.cost) for each in points],
