@@ -95,10 +95,10 @@ def test_the_plugin_of_the_page_adds_each_of_its_parts(priced: StudyFolder) -> N
     assert "The price: 3600 and 7200 an hour." in done.stdout
     page = (priced.root / "reports/priced/index.html").read_text()
     assert "The loads of this scenario cost 1.5000." in page
-    assert len(list((priced.root / "results/priced").glob("*3600-an-hour*"))) == 2
+    assert len(list((priced.root / "results/priced").glob("*day*"))) == 2
 
     scenario = priced.root / PRICED
-    scenario.write_text(scenario.read_text().replace("  tariff: [{per_hour: 3600}, {per_hour: 7200}]\n", ""))
+    scenario.write_text(scenario.read_text().replace("  tariff: [day, {per_hour: 7200}]\n", ""))
     refused = priced.bench("plan", "-c", PRICED)
     assert (refused.returncode, "tariff" in refused.stderr) == (2, True)
 

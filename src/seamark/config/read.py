@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping
-from seamark.config.extends import load_merged, load_versioned
+from seamark.config.extends import load_merged, load_versioned, yaml_files
 from seamark.config.forms.table import PresetFolder, form_names
 from seamark.config.lanes import lane_mistakes
 from seamark.config.levels import TYPES, level, show, violation
@@ -17,7 +17,7 @@ from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import Mistake, UserError, did_you_mean
 from seamark.model.origin import SIMULATED
-from seamark.model.plugin import missing_plugin
+from seamark.model.plugin import config_folders, missing_plugin
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
@@ -29,13 +29,14 @@ SiteOf = Callable[[str | None], Site]
 
 
 class Recipes(Mapping[str, Service]):
-    """The recipes of a folder by name, each read when it is asked for. Raises UserError with a recipe's mistakes."""
+    """The recipes of a folder, and of plugins, by name, each read when it is asked for. Raises UserError with the
+    mistakes of a recipe."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
             text = "no such folder; recipes of services are expected there."
             raise UserError(Mistake(code="no_such_file", file=shown(folder), text=text))
-        self._paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self._paths = yaml_files([folder, *config_folders(folder.name)])
         self._read: dict[str, Service] = {}
 
     def __getitem__(self, name: str) -> Service:
@@ -59,7 +60,7 @@ class Recipes(Mapping[str, Service]):
 
 def read_services(folder: Path) -> dict[str, Service]:
     """Read every recipe of a folder, by name. Raises UserError with all mistakes of all files."""
-    paths = [folder / f"{name}.yaml" for name in Recipes(folder)]
+    paths = yaml_files([folder]).values()
     mistakes = Mistakes()
     decoded = [service for path in paths if (service := _read_service(path, mistakes)) is not None]
     mistakes.raise_any()

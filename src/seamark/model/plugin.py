@@ -41,6 +41,9 @@ class Plugin:
     """Click commands of `bench export`, by name."""
     forms: Mapping[str, str] = field(default_factory=dict)
     """`config.forms.form.Form` of each structured setting, by the setting's name."""
+    config: str | None = None
+    """`package/folder`, made like `config` of a study: recipes in `services`, presets in the folders of forms. A file
+    of the study comes first."""
     items: str | None = None
     """`model.items.ItemSource`: the items that a trial asks."""
     check_plan: str | None = None
@@ -73,6 +76,16 @@ def plugins() -> tuple[Plugin, ...]:
         return tuple(resolved(path, Plugin) for path in dict.fromkeys((*own, *others)))
     except ValueError as error:
         raise SiteError(f"a plugin of {GROUP}: {error}. Mend its package, or uninstall it.") from None
+
+
+def config_folders(kind: str) -> list[Path]:
+    """Return the folders `config/KIND` of plugins."""
+    folders: list[Path] = []
+    for package, _, inner in (plugin.config.partition("/") for plugin in plugins() if plugin.config):
+        spec = find_spec(package)
+        places = (spec.submodule_search_locations if spec else None) or ()
+        folders += [Path(place) / inner / kind for place in places]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def part(path: str) -> Any:

@@ -18,7 +18,7 @@ from seamark.config.forms.mix import MixForm
 from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import config_folders, part, plugins
 from seamark.model.scenario import Levels, Workload
 from seamark.model.service import Quality, Service, Setting, Value
 
@@ -45,8 +45,8 @@ def form_of(name: str) -> Form:
 
 
 def preset_files(folder: Path) -> Mapping[str, Path]:
-    """Return the files of presets by name: those of a study's folder, and those that ship under other names."""
-    return yaml_files([folder, PACKAGE / folder.name])
+    """Return the files of presets by name: those of a study's folder, then those of plugins and those that ship."""
+    return yaml_files([folder, *config_folders(folder.name), PACKAGE / folder.name])
 
 
 def is_structured(name: str) -> bool:
