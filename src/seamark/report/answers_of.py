@@ -27,18 +27,18 @@ def side_by_side(found: Comparisons, base_trials: Trials, new_trials: Trials) ->
     """Yield each comparison of answers with the answers themselves; repetitions beyond the first are not read."""
     from seamark.analysis.changed_answers import read_answered  # imports pyarrow
 
-    for each in found.comparisons:
-        if each.answers is None:
+    for compared in found.comparisons:
+        if compared.answers is None:
             continue
-        base = _scored(base_trials(str(each.base.treatment)))
-        new = _scored(new_trials(str(each.new.treatment)))
+        base = _scored(base_trials(str(compared.base.treatment)))
+        new = _scored(new_trials(str(compared.new.treatment)))
         if not base or not new:
             continue
         shared = sorted(base.keys() & new.keys())
         one, other = (base[shared[0]], new[shared[0]]) if shared else (base[min(base)], new[min(new)])
         yield SideBySide(
-            compared=each,
-            text=contrast_text(each, found),
+            compared=compared,
+            text=contrast_text(compared, found),
             base=read_answered(one.folder.answers),
             new=read_answered(other.folder.answers),
         )
@@ -49,11 +49,11 @@ def changed_table(found: Comparisons, base_trials: Trials, new_trials: Trials) -
     from seamark.analysis.changed_answers import changed_answers
 
     rows = []
-    for each in side_by_side(found, base_trials, new_trials):
-        for item in changed_answers(each.base, each.new, each.compared.metric):
+    for pair in side_by_side(found, base_trials, new_trials):
+        for item in changed_answers(pair.base, pair.new, pair.compared.metric):
             about = {name: value for name, value in vars(item).items() if name != "facts"}
             facts = {f"fact_{name}": value for name, value in item.facts.items()}
-            rows.append({"comparison": each.text, "metric": each.compared.metric, **about, **facts})
+            rows.append({"comparison": pair.text, "metric": pair.compared.metric, **about, **facts})
     return rows
 
 

@@ -31,10 +31,12 @@ def asked_metrics(comparisons: Comparisons | None, rows: Sequence[SummaryRow]) -
     program, the makespan of a schedule, the response times at a given rate, else the throughput."""
     workloads = {row.workload for row in rows}
     compared = comparisons.comparisons if comparisons is not None else ()
-    found = [SEARCH_FOUND for row in rows if row.search is not None]
-    found += [one.metric for one in compared if one.in_family and one.workload in workloads]
-    found += [] if found else [known_by(row) for row in rows]
-    return tuple(dict.fromkeys(found))[:MOST]
+    metrics = [SEARCH_FOUND for row in rows if row.search is not None]
+    metrics += [
+        comparison.metric for comparison in compared if comparison.in_family and comparison.workload in workloads
+    ]
+    metrics += [] if metrics else [known_by(row) for row in rows]
+    return tuple(dict.fromkeys(metrics))[:MOST]
 
 
 def asked_groups(metrics: Sequence[str]) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ def figure_head(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str]:
     figures = [row.throughput for row in rows] if metric == "throughput" else [row.own.get(metric) for row in rows]
     name, unit = (
         metric.replace("_per_s", "").replace(".", " "),
-        unit_words(next((one.unit for one in figures if one), "")),
+        unit_words(next((figure.unit for figure in figures if figure), "")),
     )
     for ending, words in {"_ms": "ms", "_s": "s", "_j": "J", "_w": "W"}.items():
         group, _, rest = metric.partition(".")
@@ -76,7 +78,7 @@ def figure_column(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str, li
         unit, factor = unit_of(values, unit)
         return name, unit, [number(None if value is None else factor * value) for value in values]
     unit, factor = time_unit(times, (statistic_name,))
-    texts = [statistic(one, statistic_name, factor) for one in times]
+    texts = [statistic(row_times, statistic_name, factor) for row_times in times]
     marks = [saturation_mark(row.codes) if text != ABSENT else "" for row, text in zip(rows, texts, strict=True)]
     return name, unit, [f"{text}{mark}" for text, mark in zip(texts, marks, strict=True)]
 
@@ -84,15 +86,15 @@ def figure_column(rows: Sequence[SummaryRow], metric: str) -> tuple[str, str, li
 def figure_of(row: SummaryRow, metric: str) -> float | None:
     """Return a treatment's figure: the median over its trials, of times the percentile of all their requests."""
     group, _, statistic_name = metric.partition(".")
-    found = getattr(row, group, None)
-    if isinstance(found, Times):
-        return found.statistic(statistic_name)
+    figure = getattr(row, group, None)
+    if isinstance(figure, Times):
+        return figure.statistic(statistic_name)
     if metric == SEARCH_FOUND and row.search is not None:
-        found = row.search.found
+        figure = row.search.found
     elif group == "energy" and statistic_name:
-        found = getattr(row.energy, statistic_name, None)
+        figure = getattr(row.energy, statistic_name, None)
     elif metric in row.quality:
         return row.quality[metric]
     elif metric in row.own:
         return row.own[metric].median
-    return median_of(found) if isinstance(found, Spread) else None
+    return median_of(figure) if isinstance(figure, Spread) else None

@@ -25,7 +25,7 @@ def score_text(value: float, *, signed: bool = False) -> str:
 
 def answers_basis(comparisons: Comparisons) -> list[str]:
     """Return the sentences that hold for all comparisons of answers; nothing without any."""
-    shown = [each for each in comparisons.comparisons if each.answers is not None]
+    shown = [compared for compared in comparisons.comparisons if compared.answers is not None]
     if not shown:
         return []
     margin = comparisons.quality_margin
@@ -44,7 +44,11 @@ def answers_basis(comparisons: Comparisons) -> list[str]:
 def _levels(shown: Sequence[Compared]) -> str:
     """Return the confidence of intervals: what the family needs of its members, which decides equivalence."""
     levels = sorted(
-        {in_percent(each.confidence, 3).rstrip(" %").rstrip("0").rstrip(".") for each in shown if each.confidence}
+        {
+            in_percent(compared.confidence, 3).rstrip(" %").rstrip("0").rstrip(".")
+            for compared in shown
+            if compared.confidence
+        }
     )
     return f"{' and '.join(levels) or '-'} %"
 
@@ -54,24 +58,26 @@ def _methods(shown: Sequence[Compared]) -> str:
         "mcnemar": "exact McNemar test of right and wrong answers with Tango's interval",
         "sign-flip": "sign-flip test of scores with the t interval of clusters",
     }
-    errors = [each.answers.p_error for each in shown if each.answers and each.answers.p_error is not None]
+    errors = [
+        compared.answers.p_error for compared in shown if compared.answers and compared.answers.p_error is not None
+    ]
     drawn = f" (random signs, seeded: error of p at most {max(errors):.1g})" if errors else ""
-    return "; ".join(dict.fromkeys(words[str(each.method)] for each in shown)) + drawn
+    return "; ".join(dict.fromkeys(words[str(compared.method)] for compared in shown)) + drawn
 
 
 def _left_out(shown: Sequence[Compared]) -> list[str]:
-    sums = [each.answers for each in shown if each.answers is not None]
+    sums = [compared.answers for compared in shown if compared.answers is not None]
     lines = []
-    base, new = (max(each.left_out[side] for each in sums) for side in (0, 1))
+    base, new = (max(answers.left_out[side] for answers in sums) for side in (0, 1))
     if base or new:
         lines.append(
             f"Only common items are compared: up to {base:,} of a baseline and {new:,} of another side are left out."
         )
     unusable = {
         side.treatment: count
-        for each in shown
-        if each.answers
-        for side, count in zip((each.base, each.new), each.answers.unusable, strict=True)
+        for compared in shown
+        if compared.answers
+        for side, count in zip((compared.base, compared.new), compared.answers.unusable, strict=True)
         if count
     }
     if total := sum(unusable.values()):

@@ -54,7 +54,7 @@ def contrast_text(compared: Compared, comparisons: Comparisons) -> str:
         base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
         text = f"{compared.factor} {new} against {base}"
     fixed = levels_text(compared.fixed)
-    several = len({each.workload for each in comparisons.comparisons}) > 1
+    several = len({comparison.workload for comparison in comparisons.comparisons}) > 1
     return (f"{compared.workload}: " if several else "") + text + (f" ({fixed})" if fixed else "")
 
 
@@ -113,7 +113,9 @@ def origin_sentence(comparisons: Comparisons) -> str | None:
     simulated, shown = len(comparisons.simulated), len(comparisons.comparisons)
     if not simulated:
         return None
-    if simulated == shown and all(each.base.origin == each.new.origin for each in comparisons.comparisons):
+    if simulated == shown and all(
+        compared.base.origin == compared.new.origin for compared in comparisons.comparisons
+    ):
         return "Simulated, not measured: all trials."
     return f"Simulated, not measured: trials of {simulated} of {counted(shown, 'comparison')}."
 
@@ -121,19 +123,23 @@ def origin_sentence(comparisons: Comparisons) -> str | None:
 def comparison_lines(comparisons: Comparisons) -> list[str]:
     """Return one line for each comparison, then what they rest on, reasons and differences."""
     footnotes: dict[str, int] = {}
-    lines = [f"Other service: {difference_text(each)}" for each in comparisons.settings if each.fact == SERVICE]
-    names_origins = len({origin_text(each) for each in comparisons.comparisons}) > 1
-    for each in comparisons.comparisons:
-        parts = [f"{contrast_text(each, comparisons)}: {each.metric} {effect_text(each)}"]
-        parts += [items_text(each.answers)] if each.answers is not None else []
-        parts += [origin_text(each)] if names_origins else []
-        parts += [p] if (p := p_text(each, comparisons.family)) else []
-        parts += [between] if (between := between_text(each)) else []
-        parts.append(verdict_text(each) + _mark(each, footnotes))
+    lines = [
+        f"Other service: {difference_text(difference)}"
+        for difference in comparisons.settings
+        if difference.fact == SERVICE
+    ]
+    names_origins = len({origin_text(compared) for compared in comparisons.comparisons}) > 1
+    for compared in comparisons.comparisons:
+        parts = [f"{contrast_text(compared, comparisons)}: {compared.metric} {effect_text(compared)}"]
+        parts += [items_text(compared.answers)] if compared.answers is not None else []
+        parts += [origin_text(compared)] if names_origins else []
+        parts += [p] if (p := p_text(compared, comparisons.family)) else []
+        parts += [between] if (between := between_text(compared)) else []
+        parts.append(verdict_text(compared) + _mark(compared, footnotes))
         lines.append(", ".join(parts))
     lines += ["", *front_lines(comparisons.fronts)] if comparisons.fronts else []
     lines += ["", *basis(comparisons)]
-    lines += [f"[{place}] {text}" for text, place in footnotes.items()]
+    lines += [f"[{mark}] {text}" for text, mark in footnotes.items()]
     lines += [f"{title}: {text}" for title, text in differences_of(comparisons)]
     if comparisons.base is not None and not comparisons.environment:
         lines.append("Environment: no recorded difference of machine or software.")
@@ -179,27 +185,27 @@ def basis(comparisons: Comparisons) -> list[str]:
     """Return the sentences that hold for all comparisons: units, intervals, family, trials left out."""
     shown = comparisons.comparisons
     simulated = origin_sentence(comparisons)
-    tested = [each for each in shown if each.confidence and each.answers is None]
+    tested = [compared for compared in shown if compared.confidence and compared.answers is None]
     lines = [] if simulated is None else [simulated]
-    if any(each.exact for each in shown):
+    if any(compared.exact for compared in shown):
         lines.append(
             "Exact: nothing is drawn, so that every repetition would give the same; the values are compared."
         )
     if tested:
-        levels = sorted({each.confidence or 0.0 for each in tested})
+        levels = sorted({compared.confidence or 0.0 for compared in tested})
         attained = " to ".join(dict.fromkeys(in_percent(level, 1) for level in (levels[0], levels[-1])))
         lines.append(
             f"Ratio of new to baseline (Hodges-Lehmann), with exact intervals: {attained} attained confidence."
             f" {_units(tested)}"
         )
-    if any(each.method == "rank-sum" for each in tested):
+    if any(compared.method == "rank-sum" for compared in tested):
         lines.append(RANK_SUM)
-    if any(each.between for each in tested):
+    if any(compared.between for compared in tested):
         lines.append(NO_TURNS)
     lines += answers_basis(comparisons)
     if comparisons.family:
-        ratios = any(each.p is not None and each.answers is None for each in shown)
-        drawn = any(each.answers is not None and each.answers.p_error is not None for each in shown)
+        ratios = any(compared.p is not None and compared.answers is None for compared in shown)
+        drawn = any(compared.answers is not None and compared.answers.p_error is not None for compared in shown)
         lines.append(
             f"p: {'two-sided' if drawn else 'exact and two-sided'},"
             f" {'adjusted by Holm for ' if comparisons.family > 1 else ''}a family of"
@@ -215,10 +221,12 @@ def basis(comparisons: Comparisons) -> list[str]:
 def _units(tested: Sequence[Compared]) -> str:
     """Return what the tests count, with their numbers."""
     kinds: dict[str, set[int]] = {}
-    for each in tested:
-        simulated = each.unit_of_inference == "trial" and each.base.virtual_clock and each.new.virtual_clock
-        kind = "simulation" if simulated else each.unit_of_inference
-        sides = (each.base, each.new)
+    for compared in tested:
+        simulated = (
+            compared.unit_of_inference == "trial" and compared.base.virtual_clock and compared.new.virtual_clock
+        )
+        kind = "simulation" if simulated else compared.unit_of_inference
+        sides = (compared.base, compared.new)
         kinds.setdefault(kind, set()).update(side.trials if kind == "result" else side.units for side in sides)
     words = {
         "trial": "trials of the same start of a server",
@@ -237,7 +245,7 @@ def _range(counts: set[int]) -> str:
 
 def _left_out(shown: Sequence[Compared]) -> list[str]:
     """Return how many trials do not take part, and how many of those that do are doubtful."""
-    sides = {side.treatment: side for each in shown for side in (each.base, each.new)}
+    sides = {side.treatment: side for compared in shown for side in (compared.base, compared.new)}
     lines = []
     if excluded := sum(side.excluded for side in sides.values()):
         lines.append(f"{counted(excluded, 'trial')} left out: INVALID or without figures")
@@ -262,19 +270,23 @@ def difference_text(difference: Difference) -> str:
 
 def differences_of(comparisons: Comparisons) -> list[tuple[str, str]]:
     """Return what else differs between two results, each with the title of its kind."""
-    others = (each for each in comparisons.settings if each.fact != SERVICE)
-    settings = [("Settings that differ", difference_text(each)) for each in others]
-    return [*settings, *(("Environment", difference_text(each)) for each in comparisons.environment)]
+    others = (difference for difference in comparisons.settings if difference.fact != SERVICE)
+    settings = [("Settings that differ", difference_text(difference)) for difference in others]
+    return [*settings, *(("Environment", difference_text(difference)) for difference in comparisons.environment)]
 
 
 def comparison_markdown(comparisons: Comparisons) -> str:
     """Return the comparisons as a Markdown table, with what they rest on below it."""
     title = comparisons.scenario or f"{comparisons.new} against {comparisons.base}"
     origins = ("origin",) if comparisons.simulated else ()
-    effect = "effect (interval)" if any(each.answers for each in comparisons.comparisons) else "ratio (interval)"
+    effect = (
+        "effect (interval)" if any(compared.answers for compared in comparisons.comparisons) else "ratio (interval)"
+    )
     head = ("comparison", *origins, "metric", "baseline", "new", effect, "p", "verdict")
     services = [
-        f"Other service: {cell(difference_text(one))}\n" for one in comparisons.settings if one.fact == SERVICE
+        f"Other service: {cell(difference_text(difference))}\n"
+        for difference in comparisons.settings
+        if difference.fact == SERVICE
     ]
     lines = [
         f"**{cell(title)}**: {cell(counts_text(comparisons))}",
@@ -284,23 +296,27 @@ def comparison_markdown(comparisons: Comparisons) -> str:
         _row(["---"] * len(head)),
     ]
     footnotes: dict[str, int] = {}
-    for each in comparisons.comparisons:
-        p = p_number(each) or "-"
-        verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
-        of = (origin_text(each),) if origins else ()
-        effect = f"{effect_text(each)}; {items_text(each.answers)}" if each.answers is not None else effect_text(each)
-        words = (
-            contrast_text(each, comparisons),
-            *of,
-            each.metric,
-            *side_texts(each),
-            effect,
-            between_text(each) or p,
+    for compared in comparisons.comparisons:
+        p = p_number(compared) or "-"
+        verdict = f"**{compared.verdict}**" if compared.verdict in ("better", "worse") else verdict_text(compared)
+        of = (origin_text(compared),) if origins else ()
+        effect = (
+            f"{effect_text(compared)}; {items_text(compared.answers)}"
+            if compared.answers is not None
+            else effect_text(compared)
         )
-        lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
+        words = (
+            contrast_text(compared, comparisons),
+            *of,
+            compared.metric,
+            *side_texts(compared),
+            effect,
+            between_text(compared) or p,
+        )
+        lines.append(_row([*map(cell, words), verdict + _mark(compared, footnotes)]))
     lines += ["", *(cell(text) for text in front_lines(comparisons.fronts))] if comparisons.fronts else []
     lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
-    lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]
+    lines += [f"- [{mark}] {cell(text)}" for text, mark in footnotes.items()]
     lines += [f"- {title}: {cell(text)}" for title, text in differences_of(comparisons)]
     return "\n".join(lines)
 
@@ -316,7 +332,7 @@ def cell(text: str) -> str:
 
 def counts_text(comparisons: Comparisons) -> str:
     """Return how many comparisons have which verdict: `1 better, 2 inconclusive`."""
-    counts = Counter(each.verdict for each in comparisons.judged)
+    counts = Counter(compared.verdict for compared in comparisons.judged)
     parts = [f"{counts[verdict]} {verdict}" for verdict in ORDER if counts[verdict]]
     return ", ".join(parts) or "nothing was compared"
 
@@ -339,11 +355,14 @@ def answer(comparisons: Comparisons | None) -> str | None:
         return f"{_full(first, comparisons)} {of}"
     verdicts = {compared.verdict for compared in judged}
     if verdicts == {"equivalent"}:
-        margins = [f"{100 * comparisons.margin:g} %"] if any(each.answers is None for each in judged) else []
-        margins += [f"{comparisons.quality_margin:g}"] if any(each.answers for each in judged) else []
+        margins = [f"{100 * comparisons.margin:g} %"] if any(compared.answers is None for compared in judged) else []
+        margins += [f"{comparisons.quality_margin:g}"] if any(compared.answers for compared in judged) else []
         return f"All {len(judged)} comparisons show levels within {' or '.join(margins)} of each other."
     inconclusive = [compared for compared in judged if compared.verdict == "inconclusive"]
-    effects = [f"{contrast_text(each, comparisons)} {effect_text(each)} {each.metric}" for each in inconclusive]
+    effects = [
+        f"{contrast_text(compared, comparisons)} {effect_text(compared)} {compared.metric}"
+        for compared in inconclusive
+    ]
     more = f"; and {len(effects) - MOST_EFFECTS} more" if len(effects) > MOST_EFFECTS else ""
     common, count = Counter(reason_text(compared) for compared in inconclusive).most_common(1)[0]
     which = "" if count == len(inconclusive) else f" ({count} of them)"
@@ -381,7 +400,7 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
     else:
         base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
         new = f"{compared.factor} = {new}"
-    several = len({each.workload for each in comparisons.comparisons}) > 1
+    several = len({comparison.workload for comparison in comparisons.comparisons}) > 1
     where = ", ".join(filter(None, (compared.workload if several else "", fixed)))
     mine, theirs = side_texts(compared)
     facts = ", ".join(filter(None, (_interval(compared), p_text(compared, comparisons.family))))

@@ -18,8 +18,8 @@ ONE_BLOCK = "alone (one block of trials has no spread of cost)"
 
 def as_printed(front: Front) -> Front:
     """Return a front with its cost in the unit in which it is printed."""
-    unit, factor = unit_of([each.cost for each in front.points], unit_words(front.cost_unit))
-    points = tuple(replace(each, cost=None if each.cost is None else factor * each.cost) for each in front.points)
+    unit, factor = unit_of([point.cost for point in front.points], unit_words(front.cost_unit))
+    points = tuple(replace(point, cost=None if point.cost is None else factor * point.cost) for point in front.points)
     return replace(front, cost_unit=unit, points=points)
 
 
@@ -41,8 +41,8 @@ def front_place(front: Front, several: bool) -> str:
 def best_of(front: Front) -> FrontPoint | None:
     """Return the point of the least cost among those that are not worse than the baseline and cost less."""
     sign = 1 if front.cost_better == "lower" else -1
-    saving = [each for each in front.points[1:] if each.not_worse and _costs_less(front, each)]
-    return min(saving, key=lambda each: sign * float(each.cost or 0.0), default=None)
+    saving = [point for point in front.points[1:] if point.not_worse and _costs_less(front, point)]
+    return min(saving, key=lambda point: sign * float(point.cost or 0.0), default=None)
 
 
 def _costs_less(front: Front, point: FrontPoint) -> bool:
@@ -65,12 +65,12 @@ def front_sentence(front: Front) -> str:
             " does not matter."
         )
     kept = f"not worse than {base} in {front.quality} by more than {front.margin:g}"
-    within = [each for each in front.points[1:] if each.not_worse]
+    within = [point for point in front.points[1:] if point.not_worse]
     if not within:
         near = f"within {front.margin:g} of {base}"
         return f"No other {front.factor} is shown to keep {front.quality} {near} ({_items(front)})."
     best = best_of(front)
-    shown = ", ".join(level(each.level, front.factor) for each in within)
+    shown = ", ".join(level(point.level, front.factor) for point in within)
     if front.points[0].cost is None:
         return f"Shown to be {kept}: {shown}. {base} has no {front.cost} to compare with: {front.points[0].reason}."
     if best is None:
@@ -106,21 +106,21 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     first, without = _of_one_factor(fronts)
     if not first:
         return None
-    several = len({each.workload for each in first}) > 1
-    named = [(each, best) for each in first if (best := best_of(each)) is not None]
+    several = len({candidate.workload for candidate in first}) > 1
+    named = [(candidate, best) for candidate in first if (best := best_of(candidate)) is not None]
     if not named:
         keep = f"Keep {first[0].factor} = {level(first[0].base, first[0].factor)}. " if _names_none(first) else ""
         return f"{keep}{front_title(first[0], several)}: {front_sentence(first[0])}"
     counts = Counter(level(best.level, front.factor) for front, best in named)
-    standings = {name: [_standing(each, name) for each in first] for name in counts}
-    name = min(counts, key=lambda each: (_failures(standings[each]), -counts[each]))
+    standings = {name: [_standing(candidate, name) for candidate in first] for name in counts}
+    name = min(counts, key=lambda label: (_failures(standings[label]), -counts[label]))
     front = next(front for front, best in named if level(best.level, front.factor) == name)
     where = f" (the least {front.cost} in {counts[name]} of {len(first)} comparisons; {front_title(front, several)})"
     verb = "Take " if set(standings[name]) == {"saves"} and not without else ""
     said = f"{verb}{front.factor} = {name}{where if len(first) > 1 else ''}: {front_sentence(front)}"
     reservations = _reservations(first, standings[name], name, told=front)
     if without:
-        places = _listed(levels_text(each.fixed) or each.workload for each in without)
+        places = _listed(levels_text(combination.fixed) or combination.workload for combination in without)
         reservations.append(f"No {front.cost} is compared in: {places}.")
     return " ".join([said, *reservations])
 
@@ -128,30 +128,30 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
 def _of_one_factor(fronts: Sequence[Front]) -> tuple[list[Front], list[Front]]:
     """Return the fronts that decide what to take: of one factor, by its first cost, with a baseline that knows more
     than the margin. Then those of combinations that have no front of this cost, one of each."""
-    factors = [each.factor for each in fronts]
+    factors = [front.factor for front in fronts]
     groups: dict[str, list[Front]] = {}
-    for each in fronts:
-        if each.factor == (METHOD if METHOD in factors else factors[0]) and each.points and _has_skill(each):
-            groups.setdefault(repr((each.workload, sorted(each.fixed.items()))), []).append(each)
-    [(cost, _)] = Counter(own[0].cost for own in groups.values()).most_common(1) or [("", 0)]
-    first = {name: next((each for each in own if each.cost == cost), None) for name, own in groups.items()}
+    for front in fronts:
+        if front.factor == (METHOD if METHOD in factors else factors[0]) and front.points and _has_skill(front):
+            groups.setdefault(repr((front.workload, sorted(front.fixed.items()))), []).append(front)
+    [(cost, _)] = Counter(group[0].cost for group in groups.values()).most_common(1) or [("", 0)]
+    first = {name: next((front for front in group if front.cost == cost), None) for name, group in groups.items()}
     return (
-        [each for each in first.values() if each is not None],
-        [groups[name][0] for name, each in first.items() if each is None],
+        [front for front in first.values() if front is not None],
+        [groups[name][0] for name, front in first.items() if front is None],
     )
 
 
 def _standing(front: Front, name: str) -> Standing:
     """Return how the level of that name stands against the baseline, which itself saves as much as it should: `loses`
     where it is not shown to keep the quality, `costs` where it does and costs no less."""
-    own = [each for each in front.points if level(each.level, front.factor) == name]
-    if any(each is front.points[0] for each in own):
+    points = [point for point in front.points if level(point.level, front.factor) == name]
+    if any(point is front.points[0] for point in points):
         return "saves"
-    if not own or not own[0].not_worse:
+    if not points or not points[0].not_worse:
         return "loses"
-    if not _costs_less(front, own[0]):
+    if not _costs_less(front, points[0]):
         return "costs"
-    return "saves" if own[0].cheaper else "unsure"
+    return "saves" if points[0].cheaper else "unsure"
 
 
 def _failures(standings: Sequence[Standing]) -> tuple[int, int]:
@@ -162,10 +162,14 @@ def _failures(standings: Sequence[Standing]) -> tuple[int, int]:
 def _reservations(fronts: Sequence[Front], standings: Sequence[Standing], name: str, told: Front) -> list[str]:
     """Return where a level is not to be taken, a sentence for each reason; `told` is the front that has its own."""
     lost, dear, unsure = (
-        [front for front, each in zip(fronts, standings, strict=True) if each == standing and front is not told]
+        [
+            front
+            for front, of_front in zip(fronts, standings, strict=True)
+            if of_front == standing and front is not told
+        ]
         for standing in ("loses", "costs", "unsure")
     )
-    several = len({each.workload for each in fronts}) > 1
+    several = len({front.workload for front in fronts}) > 1
     base = level(told.base, told.factor)
     said = []
     if lost:
@@ -188,13 +192,13 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _ratio_text(front: Front, name: str) -> str:
-    [ratio] = [each.ratio for each in front.points if level(each.level, front.factor) == name]
+    [ratio] = [point.ratio for point in front.points if level(point.level, front.factor) == name]
     return "no cost to compare" if ratio is None else f"{ratio:.2f} x"
 
 
 def _names_none(fronts: Sequence[Front]) -> bool:
     """Return whether all fronts have a margin and a cost of the baseline, so that no level to take is an answer."""
-    return all(each.margin is not None and each.points[0].cost is not None for each in fronts)
+    return all(front.margin is not None and front.points[0].cost is not None for front in fronts)
 
 
 def _has_skill(front: Front) -> bool:
@@ -215,8 +219,8 @@ def share(probability: float | None) -> str:
 
 def front_lines(fronts: Sequence[Front]) -> list[str]:
     """Return the sentence of each front, in a line each."""
-    several = len({each.workload for each in fronts}) > 1
-    return [f"{front_title(each, several)}: {front_sentence(each)}" for each in fronts]
+    several = len({front.workload for front in fronts}) > 1
+    return [f"{front_title(front, several)}: {front_sentence(front)}" for front in fronts]
 
 
 def front_note(front: Front) -> str:

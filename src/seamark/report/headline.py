@@ -39,7 +39,7 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
     `score` is how the scenario's prediction did, None for a scenario without one.
     """
     rows = [row for row in in_order(summary) if row.repetitions]
-    found, workloads = summary.comparisons, dict.fromkeys(row.workload for row in rows)
+    comparisons, workloads = summary.comparisons, dict.fromkeys(row.workload for row in rows)
     if not rows:
         failed = f": {summary.failed[0].category}" if summary.failed else ""
         return Headline(kind="nothing", question="", answer=f"No trial has a result{failed}.")
@@ -47,14 +47,14 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
         return _of_prediction(score)
     if any(row.search for row in rows):
         return _of_searches(rows)
-    if found is not None and found.fronts and (choice := choice_sentence(found.fronts)) is not None:
-        return _of_evaluation(found, choice)
-    if plan.compare is not None and found is not None and (text := answer(found)) is not None:
+    if comparisons is not None and comparisons.fronts and (choice := choice_sentence(comparisons.fronts)) is not None:
+        return _of_evaluation(comparisons, choice)
+    if plan.compare is not None and comparisons is not None and (text := answer(comparisons)) is not None:
         for path in (plugin.headline for plugin in plugins() if plugin.headline):
-            headline: Headline | None = part(path)(found, rows)
+            headline: Headline | None = part(path)(comparisons, rows)
             if headline is not None:
                 return headline
-        return _of_comparisons(found, " ".join(filter(None, (text, _met_by(rows)))))
+        return _of_comparisons(comparisons, " ".join(filter(None, (text, _met_by(rows)))))
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
     if len(factors) == 1 and len(workloads) == 1:
         return _of_sweep(rows, factors.pop(), summary, plan.scenario)
@@ -119,16 +119,16 @@ def _of_searches(rows: Sequence[SummaryRow]) -> Headline:
 
 def _found(search: SearchSummary, unit: str) -> str:
     """Return `200/s (219 fails)`."""
-    found, (low, high) = search.found.median, search.bracket
+    load, (low, high) = search.found.median, search.bracket
     fails = "no load is shown to fail" if high is None else f"{number(high)} fails"
-    if found is None:
+    if load is None:
         return f"none ({fails})"
     if set(search.outcomes) == {"all_pass"}:
-        return f"at least {number(found)}{unit} (every load that was tried passes)"
+        return f"at least {number(load)}{unit} (every load that was tried passes)"
     if low is None:
-        return f"{number(found)}{unit} passed, but not for sure ({fails})"
-    sure = "" if low == found else f"; {number(low)} is sure to pass"
-    return f"{number(found)}{unit} ({fails}{sure})"
+        return f"{number(load)}{unit} passed, but not for sure ({fails})"
+    sure = "" if low == load else f"; {number(low)} is sure to pass"
+    return f"{number(load)}{unit} ({fails}{sure})"
 
 
 def _objectives(slos: Sequence[ObjectiveSummary]) -> str:
@@ -153,8 +153,8 @@ def _of_evaluation(found: Comparisons, choice: str) -> Headline:
         for point in points
         if point.cost is not None
     ]
-    shown = "; ".join(f"{one.name} {number_text(one)}" for one in scores)
-    kind = " (95 % intervals)" if any(one.low is not None for one in scores) else ""
+    shown = "; ".join(f"{score.name} {number_text(score)}" for score in scores)
+    kind = " (95 % intervals)" if any(score.low is not None for score in scores) else ""
     return Headline(
         kind="evaluation",
         question=f"Which {front.factor} to take?",
@@ -186,10 +186,15 @@ def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary, scenari
     texts = [knee_text(knee) for knee in summary.knees]
     if rows[0].slos:
         texts.append(_largest_that_meets(rows, factor))
-    found = summary.comparisons
+    comparisons = summary.comparisons
     words = not numeric([row.factors[factor] for row in rows])
-    if not texts and words and found is not None and any(compared.verdict for compared in found.comparisons):
-        texts.append(answer(found) or "")
+    if (
+        not texts
+        and words
+        and comparisons is not None
+        and any(compared.verdict for compared in comparisons.comparisons)
+    ):
+        texts.append(answer(comparisons) or "")
     if not texts:
         texts = [_course(rows, factor)]
         if factor == RATE and not only_simulated(summary):
@@ -296,10 +301,12 @@ def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
         shown, factor = unit_of(values, unit)
         what = "" if figure == "throughput" else f" {figure}"
         texts.append(f"{name}{what} {span(factor * min(values), factor * max(values))} {shown}".rstrip())
-        one = HeadlineNumber(name=f"{name}: {figure}", value=max(values), unit=unit)
+        greatest = HeadlineNumber(name=f"{name}: {figure}", value=max(values), unit=unit)
         if len(values) > 1:
-            one = replace(one, name=f"{one.name}, greatest of {len(values)}", low=min(values), high=max(values))
-        numbers.append(one)
+            greatest = replace(
+                greatest, name=f"{greatest.name}, greatest of {len(values)}", low=min(values), high=max(values)
+            )
+        numbers.append(greatest)
     verb = "Simulated" if only_simulated(summary) else "Measured"
     services = len({row.service for row in rows})
     more = f"; and {len(texts) - MOST_NUMBERS} more" if len(texts) > MOST_NUMBERS else ""

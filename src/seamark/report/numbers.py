@@ -46,7 +46,7 @@ def saturation_mark(codes: Iterable[str]) -> str:
 
 def time_unit(times: Iterable[Times | None], names: Iterable[str]) -> tuple[str, float]:
     """Return the unit in which some times are printed side by side, and its factor from ms."""
-    return unit_of([found.low for one in times if one for name in names if (found := one.range_of(name))])
+    return unit_of([limits.low for group in times if group for name in names if (limits := group.range_of(name))])
 
 
 def unit_of(values: Iterable[float | None], unit: str = "ms") -> tuple[str, float]:
@@ -66,8 +66,8 @@ def statistic(times: Times | None, name: str, factor: float = 1.0) -> str:
     if times is not None and name == "mean" and times.is_conditional:
         value = times.statistic(name)
         return f"({number(None if value is None else value * factor)})"
-    found = None if times is None else times.range_of(name)
-    return ABSENT if found is None else range_text(found.times(factor))
+    limits = None if times is None else times.range_of(name)
+    return ABSENT if limits is None else range_text(limits.times(factor))
 
 
 def range_text(found: Range) -> str:
@@ -116,10 +116,10 @@ def percent(ratio: float | None) -> str:
 
 def errors_text(errors: Ranged) -> str:
     """Return an error rate in percent, with both ends where they are not near each other; an en dash for None."""
-    found = errors.range_of("rate")
-    if found is None or found.is_narrow or found.high is None:
+    limits = errors.range_of("rate")
+    if limits is None or limits.is_narrow or limits.high is None:
         return percent(errors.statistic("rate"))
-    return f"{percent(found.low)}–{percent(found.high)}"
+    return f"{percent(limits.low)}–{percent(limits.high)}"
 
 
 def level(value: Value, name: str = "") -> str:
@@ -146,8 +146,8 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), gap: st
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [
         gap.join(
-            cell.ljust(width) if place in left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     ]

@@ -29,7 +29,7 @@ def marks(summary: Summary) -> dict[str, str]:
     if not mixed(summary):
         return {}
     names = {row.treatment: sorted(filter(None, set(row.trial_servers))) for row in summary.treatments}
-    return {treatment: " + ".join(found) or ABSENT for treatment, found in names.items()}
+    return {treatment: " + ".join(servers) or ABSENT for treatment, servers in names.items()}
 
 
 def trial_marks(summary: Summary) -> dict[str, str]:
@@ -64,7 +64,7 @@ def about_servers(summary: Summary) -> list[tuple[str, str]]:
     for server in servers:
         identity = f"{server.service} {server.digest[:DIGITS]}" if server.digest else ""
         by_place.setdefault(server.place or NOT_RECORDED, []).append(identity)
-    return [("Server", "; ".join(f"{place}{_identities(found)}" for place, found in by_place.items()))]
+    return [("Server", "; ".join(f"{place}{_identities(identities)}" for place, identities in by_place.items()))]
 
 
 def mixture(summary: Summary) -> str | None:
@@ -103,9 +103,9 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
     load = [setting.name for setting in (*LOAD_SETTINGS, *FINITE_SETTINGS)]
     treatments, servers, simulated = [], marks(summary), simulated_services(summary)
     for row in summary.treatments:
-        own: dict[str, Value] = {ORIGIN: row.origin} if simulated else {}
-        own |= {SERVER: servers[row.treatment]} if servers else {}
-        factors = {**own, **row.factors}
+        extra: dict[str, Value] = {ORIGIN: row.origin} if simulated else {}
+        extra |= {SERVER: servers[row.treatment]} if servers else {}
+        factors = {**extra, **row.factors}
         names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
         treatments.append(replace(row, factors={name: factors[name] for name in names}))
     workloads = list(dict.fromkeys(row.workload for row in treatments))
@@ -138,12 +138,12 @@ def levels_of(treatments: Sequence[SummaryRow]) -> dict[str, tuple[Value, ...]]:
 
     The server is among them if there are several, and the origin if trials are simulated, so that a table names them.
     """
-    found: dict[str, dict[Value, None]] = {}
+    levels: dict[str, dict[Value, None]] = {}
     for row in treatments:
         for name, value in row.factors.items():
-            found.setdefault(name, {})[value] = None
+            levels.setdefault(name, {})[value] = None
     return {
         name: tuple(sorted(values, key=lambda v: float(v or 0)) if numeric(tuple(values)) else values)
-        for name, values in found.items()
+        for name, values in levels.items()
         if len(values) > 1 or name in (SERVER, ORIGIN)
     }

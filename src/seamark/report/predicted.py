@@ -31,13 +31,13 @@ def figure_rows(score: PredictionScore) -> list[tuple[str, ...]]:
     interval = f"{in_percent(score.interval)} interval"
     rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", interval, *MEASURED)]
     for load in score.loads:
-        for at, each in enumerate(load.figures):
-            name, scale = _unit(each)
-            shown = " ".join(number(value * scale) for value in sorted(each.measured)) or "-"
-            limits = f"{number(each.low * scale)} to {number(each.high * scale)}"
-            inside = f"{each.inside} of {len(each.measured)}"
+        for at, figure in enumerate(load.figures):
+            name, scale = _unit(figure)
+            shown = " ".join(number(value * scale) for value in sorted(figure.measured)) or "-"
+            limits = f"{number(figure.low * scale)} to {number(figure.high * scale)}"
+            inside = f"{figure.inside} of {len(figure.measured)}"
             rate = f"{load.rate_rps:g}" if not at else ""
-            rows.append((rate, name, number(each.value * scale), limits, shown, inside))
+            rows.append((rate, name, number(figure.value * scale), limits, shown, inside))
     return rows
 
 

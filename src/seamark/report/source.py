@@ -53,7 +53,7 @@ class Results:
     @cached_property
     def deployments(self) -> Mapping[str, DeploymentRecord]:
         """The records of deployments that have one."""
-        records = ((each.id, self.folder.deployment(each.id).record) for each in self.plan.served)
+        records = ((deployment.id, self.folder.deployment(deployment.id).record) for deployment in self.plan.served)
         read_ones = ((name, read_or_none(path, DeploymentRecord)) for name, path in records)
         return {name: record for name, record in read_ones if record is not None}
 
@@ -119,8 +119,8 @@ class Results:
         """Yield each service with its workloads and their treatments, in the order of `ordering`."""
         groups: dict[str, dict[str, tuple[SummaryRow, ...]]] = {}
         for row in self.treatments:
-            own = groups.setdefault(row.service, {})
-            own[row.workload] = (*own.get(row.workload, ()), row)
+            of_service = groups.setdefault(row.service, {})
+            of_service[row.workload] = (*of_service.get(row.workload, ()), row)
         for service, workloads in groups.items():
             yield service, tuple(workloads.items())
 
@@ -129,13 +129,13 @@ class Results:
         """The name of each treatment and each trial by its id: its workload where there are several, what varies, and
         of a trial the repetition."""
         several = len({row.workload for row in self.treatments}) > 1
-        found = {}
+        names = {}
         for row in self.treatments:
             levels = levels_text(row.factors)
             name = f"{row.workload}: {levels}" if several and levels else levels or row.workload
-            found[row.treatment] = name
-            found |= {view.id: f"{name}, repetition {view.trial.repetition}" for view in self.trials_of(row)}
-        return found
+            names[row.treatment] = name
+            names |= {view.id: f"{name}, repetition {view.trial.repetition}" for view in self.trials_of(row)}
+        return names
 
     def trials_of(self, treatment: SummaryRow) -> tuple[TrialView, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""

@@ -84,7 +84,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     for units in (available >= MIDDLE, False):
         if _width(columns) > available:
             columns = _columns(rows, asked, units=units, wide=False)
-    for column in sorted((each for each in columns if each.spare), key=lambda each: -each.spare):
+    for column in sorted((column for column in columns if column.spare), key=lambda column: -column.spare):
         if _width(columns) > available:
             columns.remove(column)
     table = Table(header_style="bold", pad_edge=False, box=None, padding=(0, 1))
@@ -120,9 +120,9 @@ def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, w
     verdicts = [Text(row.verdict, style=COLOURS.get(row.verdict, "")) for row in rows]
     figures: dict[str, list[_Column]] = {name: [] for name in asked}
     if any(row.search for row in rows):
-        found, between = zip(*(_found(row.search, units=units) for row in rows), strict=True)
+        loads, between = zip(*(_found(row.search, units=units) for row in rows), strict=True)
         figures[SEARCH_FOUND] = [
-            _Column(head="largest load" if units else "found", cells=found),
+            _Column(head="largest load" if units else "found", cells=loads),
             _Column(head="between", cells=between),
         ]
     if wide or SEARCH_FOUND not in figures or asked[0] == "throughput":
@@ -320,7 +320,7 @@ def _kinds(by_kind: Mapping[str, KindFigures], mark: str) -> list[str]:
     if not by_kind:
         return []
     shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
-    shown = [each for each in shown if any(getattr(kind, each[1]) for kind in by_kind.values())]
+    shown = [column for column in shown if any(getattr(kind, column[1]) for kind in by_kind.values())]
     unit, factor = time_unit([getattr(kind, group) for kind in by_kind.values() for group in OF_KIND], ("p50", "p99"))
     rows = [[unit, "requests", "failed", *(title + mark for title, _, _ in shown)]]
     rows += [

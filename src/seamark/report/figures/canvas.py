@@ -91,9 +91,9 @@ def looks(curves: Sequence[str]) -> dict[str, Any]:
     return {
         "hue_order": curves,
         "style_order": curves,
-        "palette": [COLOURS[place % len(COLOURS)] for place in count],
-        "dashes": [DASHES[place % len(DASHES)] for place in count],
-        "markers": [MARKERS[place % len(MARKERS)] for place in count],
+        "palette": [COLOURS[index % len(COLOURS)] for index in count],
+        "dashes": [DASHES[index % len(DASHES)] for index in count],
+        "markers": [MARKERS[index % len(MARKERS)] for index in count],
     }
 
 
@@ -174,7 +174,7 @@ def places_of(levels: Sequence[Value]) -> dict[Value, float]:
     """Return where each level of a factor stands on the x axis: a number at itself, words side by side."""
     if numeric(levels):
         return {value: float(value) for value in levels}  # type: ignore[arg-type]
-    return {value: float(place) for place, value in enumerate(levels)}
+    return {value: float(index) for index, value in enumerate(levels)}
 
 
 def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> None:
@@ -192,7 +192,7 @@ def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> None:
         elif gap:
             axis.set_xlim(values[0] - gap, values[-1] + gap)
         if len(labels) > 7:
-            labels = [label if place % 2 == 0 else "" for place, label in enumerate(labels)]
+            labels = [label if index % 2 == 0 else "" for index, label in enumerate(labels)]
     else:
         axis.set_xlim(-0.5, len(places) - 0.5)
     steep = len(labels) > 6 and max(map(len, labels)) > 6

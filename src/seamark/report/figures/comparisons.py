@@ -26,8 +26,12 @@ LOOKS: Mapping[str | None, tuple[str, str]] = {
 
 def comparison_pictures(found: Comparisons, folder: Path) -> list[Picture]:
     """Draw the ratio of each comparison with its interval; nothing where none has one."""
-    rows = list(dict.fromkeys(contrast_text(each, found) for each in found.comparisons if _is_bounded(each)))
-    metrics = list(dict.fromkeys(each.metric for each in found.comparisons if _is_bounded(each)))[:MOST_COLUMNS]
+    rows = list(
+        dict.fromkeys(contrast_text(compared, found) for compared in found.comparisons if _is_bounded(compared))
+    )
+    metrics = list(dict.fromkeys(compared.metric for compared in found.comparisons if _is_bounded(compared)))[
+        :MOST_COLUMNS
+    ]
     if not rows:
         return []
     shown = rows[:MOST_ROWS]
@@ -35,13 +39,15 @@ def comparison_pictures(found: Comparisons, folder: Path) -> list[Picture]:
     with drawing(max(7.0, 2.4 * len(metrics) + 0.07 * longest), 0.34 * len(shown) + 1.3) as figure:
         axes = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0]
         for axis, metric in zip(axes, metrics, strict=True):
-            own = [each for each in found.comparisons if each.metric == metric and _is_bounded(each)]
-            _draw(axis, [each for each in own if contrast_text(each, found) in shown], shown, found)
+            of_metric = [
+                compared for compared in found.comparisons if compared.metric == metric and _is_bounded(compared)
+            ]
+            _draw(axis, [compared for compared in of_metric if contrast_text(compared, found) in shown], shown, found)
             axis.set_title(metric)
             axis.set_xlabel("ratio to the baseline")
         axes[0].set_yticks(range(len(shown)), shown)
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
-        for verdict in dict.fromkeys(each.verdict for each in found.comparisons if _is_bounded(each)):
+        for verdict in dict.fromkeys(compared.verdict for compared in found.comparisons if _is_bounded(compared)):
             marker, colour = LOOKS[verdict]
             label = verdict or NO_VERDICT
             axes[0].plot([], [], ls="-", lw=1.8, marker=marker, color=colour, label=label)
@@ -66,13 +72,15 @@ def _is_bounded(each: Compared) -> bool:
 def _draw(axis: Axes, own: Sequence[Compared], rows: Sequence[str], found: Comparisons) -> None:
     axis.axvspan(1 / (1 + found.margin), 1 + found.margin, color=SHADE, zorder=0)
     axis.axvline(1.0, color=INK, lw=1.0, zorder=1)
-    for each in own:
-        assert each.ratio is not None
-        marker, colour = LOOKS[each.verdict]
-        place = rows.index(contrast_text(each, found))
-        axis.hlines(place, each.ratio.low or 0.0, each.ratio.high or 0.0, color=colour, lw=1.8, zorder=2)
-        axis.plot([each.ratio.value], [place], marker=marker, color=colour, ms=6, zorder=3)
-    limits = [limit for each in own if each.ratio for limit in (each.ratio.low, each.ratio.high) if limit]
+    for compared in own:
+        assert compared.ratio is not None
+        marker, colour = LOOKS[compared.verdict]
+        row = rows.index(contrast_text(compared, found))
+        axis.hlines(row, compared.ratio.low or 0.0, compared.ratio.high or 0.0, color=colour, lw=1.8, zorder=2)
+        axis.plot([compared.ratio.value], [row], marker=marker, color=colour, ms=6, zorder=3)
+    limits = [
+        limit for compared in own if compared.ratio for limit in (compared.ratio.low, compared.ratio.high) if limit
+    ]
     if limits and max(limits) / min(limits) > 4:
         axis.set_xscale("log")
         log_ticks(axis.xaxis, min(limits), max(limits))

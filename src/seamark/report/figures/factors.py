@@ -103,11 +103,16 @@ def _pooled(trials: pd.DataFrame, treatments: Sequence[SummaryRow]) -> pd.DataFr
     """Return a row with the pooled p99 of each treatment of which no trial has one."""
     rows = []
     for row in treatments:
-        own = trials[trials["treatment"] == row.treatment]
-        if len(own) and own["p99"].isna().all() and row.latency_ms is not None and row.latency_ms.p99 is not None:
+        repetitions = trials[trials["treatment"] == row.treatment]
+        if (
+            len(repetitions)
+            and repetitions["p99"].isna().all()
+            and row.latency_ms is not None
+            and row.latency_ms.p99 is not None
+        ):
             bounds = ["p99"] if row.latency_ms.is_range("p99") else []
-            factors = {name: own.iloc[0][name] for name in trials if name.startswith("factor_")}
-            rows.append({**factors, "unit": own.iloc[0]["unit"], "bounds": bounds, "p99": row.latency_ms.p99})
+            factors = {name: repetitions.iloc[0][name] for name in trials if name.startswith("factor_")}
+            rows.append({**factors, "unit": repetitions.iloc[0]["unit"], "bounds": bounds, "p99": row.latency_ms.p99})
     return pd.DataFrame(rows, columns=list(trials))
 
 
@@ -123,7 +128,9 @@ def independent(
     follows: dict[str, str] = {}
     for name in order_of(levels):
         same = (other for other in kept if len(levels[other]) == len(levels[name]))
-        other = next((each for each in same if len(frame[[each, name]].drop_duplicates()) == len(levels[name])), None)
+        other = next(
+            (factor for factor in same if len(frame[[factor, name]].drop_duplicates()) == len(levels[name])), None
+        )
         if other is None:
             kept[name] = levels[name]
         else:
@@ -189,7 +196,7 @@ def _pictures(
     if len(shown) > MOST_FIGURES:
         note += f" Not drawn: {len(panels) - MOST_PANELS * MOST_FIGURES} of {counted(len(panels), 'combination')}."
     pictures = []
-    for place, own in enumerate(shown[:MOST_FIGURES], 1):
+    for index, group in enumerate(shown[:MOST_FIGURES], 1):
         with theme():
             if len(panels) == 1:
                 layout = {
@@ -200,15 +207,21 @@ def _pictures(
                     "aspect": 3.1 / len(titles),
                 }
             else:
-                layout = {"row": "row", "row_order": list(titles), "col": "panel", "col_order": own, "sharey": "row"}
-                layout |= {"height": 2.1, "aspect": max(1.28, 4.0 / len(own))}
+                layout = {
+                    "row": "row",
+                    "row_order": list(titles),
+                    "col": "panel",
+                    "col_order": group,
+                    "sharey": "row",
+                }
+                layout |= {"height": 2.1, "aspect": max(1.28, 4.0 / len(group))}
             facets = sns.FacetGrid(frame, despine=False, **layout)
             facets.map_dataframe(_draw, grid, curves)
             facets.figure.set_layout_engine("constrained")
             rows = facets.axes.T if len(panels) == 1 else facets.axes
             for (row, title), axes in zip(titles.items(), rows, strict=True):
                 scale_y(axes, frame.loc[frame["row"] == row, "value"], log_beyond=20)
-                for axis, panel in zip(axes, own, strict=True):
+                for axis, panel in zip(axes, group, strict=True):
                     level_axis(axis, grid.levels[grid.x], grid.x)
                     axis.set_title(title if len(panels) == 1 else panel if row == "throughput" else "")
                     bends = knees if numeric(grid.levels[grid.x]) else ()
@@ -223,7 +236,7 @@ def _pictures(
                 written(
                     facets.figure,
                     folder,
-                    f"{stem}-by-{grid.x.replace('_', '-')}{f'-{place}' if place > 1 else ''}",
+                    f"{stem}-by-{grid.x.replace('_', '-')}{f'-{index}' if index > 1 else ''}",
                     alt=f"{' and '.join(titles).capitalize()} of {workload} against {grid.x}",
                     caption=f"Against {grid.x}: a point for each repetition, lines at the medians."
                     f"{RESPONSE_NOTE if 'response' in titles else ''}{arrows}{said}{note}",
@@ -244,19 +257,19 @@ def _draw(grid: Grid, curves: Sequence[str], *, data: pd.DataFrame, **_: Any) ->
     else:
         middles = data.groupby(["curve", "at", "measure"], as_index=False)["value"].median()
         for name, width in WIDTHS.items():
-            own = middles[middles["measure"] == name]
+            of_measure = middles[middles["measure"] == name]
             half = 0.4 * _apart(curves)
             axis.hlines(
-                own["value"],
-                own["at"] - half,
-                own["at"] + half,
+                of_measure["value"],
+                of_measure["at"] - half,
+                of_measure["at"] + half,
                 lw=width,
-                colors=[style["palette"][curves.index(curve)] for curve in own["curve"]],
+                colors=[style["palette"][curves.index(curve)] for curve in of_measure["curve"]],
             )
     forms = {"style": "curve", "style_order": curves, "markers": style["markers"], "s": 26, "alpha": 0.85}
     exact = data[~data["bound"]]
-    for hollow, own in exact.groupby(exact["measure"] == "p99"):
-        sns.scatterplot(own, **place, **colours, **forms, linewidth=1, zorder=3)
+    for hollow, group in exact.groupby(exact["measure"] == "p99"):
+        sns.scatterplot(group, **place, **colours, **forms, linewidth=1, zorder=3)
         points = axis.collections[-1]
         points.set_edgecolor(points.get_facecolor())
         if hollow:
@@ -280,9 +293,9 @@ def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
 
 def knee_of(knees: Sequence[Knee], row: pd.Series) -> Knee | None:
     """Return the knee of the sweep that a row with these factors belongs to; None without one."""
-    for found in knees:
-        if found.knee is not None and all(row[f"factor_{name}"] == level for name, level in found.fixed.items()):
-            return found
+    for knee in knees:
+        if knee.knee is not None and all(row[f"factor_{name}"] == level for name, level in knee.fixed.items()):
+            return knee
     return None
 
 
@@ -290,16 +303,16 @@ def _mark_knees(
     axis: Axes, grid: Grid, panel: pd.DataFrame, curves: Sequence[str], knees: Sequence[Knee], *, rises: bool
 ) -> None:
     """Mark the knee of each curve; curves that bend at the same level share a line."""
-    found: dict[float, list[str]] = {}
+    curves_at: dict[float, list[str]] = {}
     for curve in curves:
-        own = panel[panel["curve"] == curve]
-        bends = None if own.empty else knee_of(knees, own.iloc[0])
+        rows = panel[panel["curve"] == curve]
+        bends = None if rows.empty else knee_of(knees, rows.iloc[0])
         if bends is not None and isinstance(bends.knee, int | float):
-            found.setdefault(bends.knee, []).append(curve)
-    for place, (x, names) in enumerate(sorted(found.items())):
+            curves_at.setdefault(bends.knee, []).append(curve)
+    for index, (x, names) in enumerate(sorted(curves_at.items())):
         of = ", ".join(filter(None, names)) if len(names) <= MOST_NAMED else f"{len(names)} curves"
         text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")
-        mark(axis, x, text, COLOURS[curves.index(names[0])], place, rises=rises)
+        mark(axis, x, text, COLOURS[curves.index(names[0])], index, rises=rises)
 
 
 def mark(axis: Axes, x: float, label: str, colour: str, place: int, *, rises: bool) -> None:

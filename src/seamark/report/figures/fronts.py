@@ -30,7 +30,7 @@ RADII_PX, ANGLES = (9, 16, 24, 34, 46, 60, 76), 16
 
 def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
     """Draw the first fronts side by side; None without a point that has a cost."""
-    shown = [as_printed(each) for each in fronts if any(point.cost is not None for point in each.points)][
+    shown = [as_printed(front) for front in fronts if any(point.cost is not None for point in front.points)][
         :MOST_FRONTS
     ]
     if not shown:
@@ -38,13 +38,13 @@ def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
     columns = min(MOST_COLUMNS, len(shown))
     legend = -(-len(_numbers(shown)) // (columns + 1))
     with drawing(max(5.2, 3.4 * columns), 2.9 * -(-len(shown) // columns) + 0.2 * legend + 0.3) as figure:
-        draw_fronts(figure, shown, several=len({each.workload for each in fronts}) > 1)
+        draw_fronts(figure, shown, several=len({front.workload for front in fronts}) > 1)
         more = len(fronts) - len(shown)
         return written(
             figure,
             folder,
             "fronts",
-            alt=f"{shown[0].quality} against {', '.join(dict.fromkeys(each.cost for each in shown))}",
+            alt=f"{shown[0].quality} against {', '.join(dict.fromkeys(front.cost for front in shown))}",
             caption="Each point is a level, by its number in the legend: mean score over the common items, median"
             " cost of its trials. Filled points and the line are the front; tables have the probability that a point"
             " is on it. The band reaches from the baseline (square) to the margin, where one is stated."

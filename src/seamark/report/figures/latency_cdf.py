@@ -57,9 +57,13 @@ def latency_pictures(
         [trial.folder for trial in results.trials_of(t) if trial.ok and trial.folder.histogram.is_file()]
         for t in treatments
     ]
-    able = [(dict(t.factors), own) for t, own in zip(treatments, folders, strict=True) if own]
+    able = [
+        (dict(t.factors), trial_folders)
+        for t, trial_folders in zip(treatments, folders, strict=True)
+        if trial_folders
+    ]
     most = MOST_CURVES * MOST_FIGURES
-    curves = [(factors, pooled(own)) for factors, own in able[:most]]
+    curves = [(factors, pooled(trial_folders)) for factors, trial_folders in able[:most]]
     measured = [(factors, curve) for factors, curve in curves if curve is not None and curve.n >= FEWEST]
     few = len(curves) - len(measured)
     notes = f" Only {most} of {len(able)} treatments are drawn." if len(able) > most else ""
@@ -68,8 +72,8 @@ def latency_pictures(
     if few and not measured:
         return [Text(text=f"No distribution of response times is drawn.{notes}")]
     return [
-        _picture(group, workload, f"{stem}-response-time{f'-{place}' if place > 1 else ''}", folder, notes)
-        for place, group in enumerate(grouped(measured), 1)
+        _picture(group, workload, f"{stem}-response-time{f'-{index}' if index > 1 else ''}", folder, notes)
+        for index, group in enumerate(grouped(measured), 1)
     ]
 
 
@@ -84,13 +88,13 @@ def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
         return [list(measured)] if measured else []
     for name in measured[0][0]:
         by_level: dict[Any, list[Measured]] = {}
-        for one in measured:
-            by_level.setdefault(one[0].get(name), []).append(one)
+        for pair in measured:
+            by_level.setdefault(pair[0].get(name), []).append(pair)
         if 1 < len(by_level) <= MOST_FIGURES and max(map(len, by_level.values())) <= MOST_CURVES:
             return list(by_level.values())
     count = -(-len(measured) // MOST_CURVES)
-    each = -(-len(measured) // count)
-    return [list(measured[at : at + each]) for at in range(0, len(measured), each)]
+    per_figure = -(-len(measured) // count)
+    return [list(measured[at : at + per_figure]) for at in range(0, len(measured), per_figure)]
 
 
 def pooled(folders: Iterable[TrialFolder]) -> Curve | None:
@@ -131,11 +135,11 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
     in_s = max(curve.buckets["ms"].max() for _, curve in group) > LONGEST_MS
     with drawing(8.4, 2.9 + 0.16 * -(-len(group) // 2)) as figure:
         body, tail = figure.subplots(1, 2)
-        for place, (factors, curve) in enumerate(group):
+        for index, (factors, curve) in enumerate(group):
             label = ", ".join(f"{n} {level(factors.get(n), n)}" for n in names) or workload
             shown = _in_seconds(curve) if in_s else curve
-            _draw(body, shown, place, complementary=False, label=f"{label} (n = {curve.n:,})")
-            _draw(tail, shown, place, complementary=True)
+            _draw(body, shown, index, complementary=False, label=f"{label} (n = {curve.n:,})")
+            _draw(tail, shown, index, complementary=True)
         body.set(title="Share of requests that took less", ylim=(0, 1.02))
         body.set_yticks([0, 0.25, 0.5, 0.75, 0.95], ["0", "25 %", "p50", "75 %", "p95"])
         tail.set(title="Share that took longer: the tail", yscale="log", ylim=(0.0009, 1.2))

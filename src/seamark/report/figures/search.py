@@ -31,13 +31,13 @@ def search_picture(searched: Sequence[Searched], workload: str, stem: str, folde
         axes = figure.subplots(len(objectives), len(shown), squeeze=False, sharex=True, sharey="row")
         for row, slo in zip(axes, objectives, strict=True):
             values: list[float] = []
-            for axis, one in zip(row, shown, strict=True):
-                values += _draw(axis, one, slo)
+            for axis, treatment in zip(row, shown, strict=True):
+                values += _draw(axis, treatment, slo)
             scale_y(row, [*values, slo.limit * printed_scale(slo)], log_beyond=10, room=1.1)
             row[0].set_ylabel(objective_label(slo))
-        for axis, one in zip(axes[0], shown, strict=True):
-            axis.set_title(one.factors or workload, fontsize=8)
-        levels = [probe.level for one in shown for _, search in one.searches for probe in search.probes]
+        for axis, treatment in zip(axes[0], shown, strict=True):
+            axis.set_title(treatment.factors or workload, fontsize=8)
+        levels = [probe.level for treatment in shown for _, search in treatment.searches for probe in search.probes]
         for axis in axes[-1]:
             axis.set_xscale("log")
             axis.set_xlim(min(levels) / 1.15, max(levels) * 1.15)

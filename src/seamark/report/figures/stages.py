@@ -31,16 +31,20 @@ def stages_picture(
     results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
 ) -> Picture | None:
     """Draw a typical and a slow request of the representative treatment; None where no trial recorded events."""
-    able = [treatment for treatment in treatments if any(each.examples for each in stages_of(results, treatment))]
+    able = [
+        treatment for treatment in treatments if any(of_trial.examples for of_trial in stages_of(results, treatment))
+    ]
     treatment = representative(results, able)
     if treatment is None:
         return None
-    stages = next(each for each in stages_of(results, treatment) if each.examples)
+    stages = next(of_trial for of_trial in stages_of(results, treatment) if of_trial.examples)
     names = [
-        name for name in stages.by_stage if any(bar.stage == name for own in stages.examples for bar in own.bars)
+        name
+        for name in stages.by_stage
+        if any(bar.stage == name for example in stages.examples for bar in example.bars)
     ]
-    kinds = [kind for kind in LOOKS if any(bar.what == kind for own in stages.examples for bar in own.bars)]
-    unit, factor = unit_of([own.response_ms for own in stages.examples])
+    kinds = [kind for kind in LOOKS if any(bar.what == kind for example in stages.examples for bar in example.bars)]
+    unit, factor = unit_of([example.response_ms for example in stages.examples])
     with drawing(8.4, len(stages.examples) * (0.75 + 0.3 * len(names)) + 0.4) as figure:
         axes = figure.subplots(len(stages.examples), 1, squeeze=False)[:, 0]
         for axis, request in zip(axes, stages.examples, strict=True):
@@ -49,7 +53,7 @@ def stages_picture(
         handles = [Patch(label=kind, edgecolor="white", **LOOKS[kind]) for kind in kinds]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
         factors = levels_text(treatment.factors)
-        cut = [own for own in stages.examples if own.events > len(own.bars)]
+        cut = [example for example in stages.examples if example.events > len(example.bars)]
         return written(
             figure,
             folder,
@@ -62,13 +66,13 @@ def stages_picture(
 
 
 def _draw(axis: Axes, request: TracedRequest, names: Sequence[str], factor: float) -> None:
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         for bar in (bar for bar in request.bars if bar.stage == name):
             if bar.what == MOMENT:
-                axis.plot([factor * bar.end_ms], [place], marker="|", color=INK, ms=9)
+                axis.plot([factor * bar.end_ms], [index], marker="|", color=INK, ms=9)
             elif bar.what in LOOKS:
                 begin, length = factor * bar.begin_ms, factor * (bar.end_ms - bar.begin_ms)
-                axis.barh(place, length, BAR, begin, edgecolor="white", lw=0.4, **LOOKS[bar.what])
+                axis.barh(index, length, BAR, begin, edgecolor="white", lw=0.4, **LOOKS[bar.what])
     axis.axvline(factor * request.response_ms, color=MUTED, ls=":", lw=1)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.5, -0.5)

@@ -63,11 +63,11 @@ def timeline_picture(
     columns = [f"repetition {trial.trial.repetition}" for trial in trials]
     loads = [read_series(trial.folder.series, trial.load_s) for trial in trials]
     columns = [
-        c if own is not None else f"{c} (series.csv cannot be read)" for c, own in zip(columns, loads, strict=True)
+        c if load is not None else f"{c} (series.csv cannot be read)" for c, load in zip(columns, loads, strict=True)
     ]
     frames = [
-        pd.concat([own, read_telemetry(trial.folder.telemetry)]).assign(column=column)
-        for trial, own, column in zip(trials, loads, columns, strict=True)
+        pd.concat([load, read_telemetry(trial.folder.telemetry)]).assign(column=column)
+        for trial, load, column in zip(trials, loads, columns, strict=True)
     ]
     frame = pd.concat(frames, ignore_index=True)
     if frame.empty:
@@ -94,8 +94,8 @@ def timeline_picture(
             col_order=columns,
             hue="curve",
             style="curve",
-            palette={curve: COLOURS[place] for curve, place in CURVES.items()},
-            dashes={curve: DASHES[place] for curve, place in CURVES.items()},
+            palette={curve: COLOURS[index] for curve, index in CURVES.items()},
+            dashes={curve: DASHES[index] for curve, index in CURVES.items()},
             estimator=None,
             lw=1.3,
             legend=False,
@@ -104,12 +104,12 @@ def timeline_picture(
             facet_kws={"sharex": "col", "sharey": "row", "despine": False},
         )
         for row, axes in zip(rows, facets.axes, strict=True):
-            own = frame[frame["row"] == row]
+            of_row = frame[frame["row"] == row]
             for axis, trial, column in zip(axes, trials, columns, strict=True):
-                _finish(axis, trial, row, own[own["column"] == column])
-            scale_y(axes, own["value"], log_beyond=1.0 if row == RESPONSE else np.inf, room=1.12)
+                _finish(axis, trial, row, of_row[of_row["column"] == column])
+            scale_y(axes, of_row["value"], log_beyond=1.0 if row == RESPONSE else np.inf, room=1.12)
             axes[0].set_ylabel(labels[row])
-            _legend(axes[-1], [curve for curve in CURVES if row != THROUGHPUT and (own["curve"] == curve).any()])
+            _legend(axes[-1], [curve for curve in CURVES if row != THROUGHPUT and (of_row["curve"] == curve).any()])
         facets.set_titles("").set_xlabels("seconds from the start of the load")
         for axis, column in zip(facets.axes[0], columns, strict=True):
             axis.set_title(column)
@@ -167,7 +167,7 @@ def read_series(path: Path, end_s: float | None) -> pd.DataFrame | None:
     end_s = end_s or np.inf
     whole = seconds[seconds["second"] + 1 <= end_s]  # the load ends within its last second: half a second is no rate
     rate = _thinned(whole["second"], whole["throughput"], "mean")
-    last = rate.tail(1).assign(at_s=lambda own: own["at_s"] + 1)  # a row stands for the second that begins with it
+    last = rate.tail(1).assign(at_s=lambda tail: tail["at_s"] + 1)  # a row stands for the second that begins with it
     middle_s = seconds["second"] + 0.5
     times = {
         name: _thinned(middle_s, 1e3 * seconds[f"latency_{name}_s"], reduce)
@@ -176,7 +176,10 @@ def read_series(path: Path, end_s: float | None) -> pd.DataFrame | None:
     return pd.concat(
         [
             pd.concat([rate, last]).assign(row=THROUGHPUT, curve=THROUGHPUT, late=False),
-            *(own.assign(row=RESPONSE, curve=name, late=own["at_s"] - 0.5 >= end_s) for name, own in times.items()),
+            *(
+                frame.assign(row=RESPONSE, curve=name, late=frame["at_s"] - 0.5 >= end_s)
+                for name, frame in times.items()
+            ),
         ]
     )
 
@@ -189,12 +192,12 @@ def read_telemetry(path: Path) -> pd.DataFrame | None:
         table = table.astype({"at_s": float, "value": float})
     except (OSError, ValueError, pa.ArrowException):
         return None
-    found = [
-        _thinned(own["at_s"], factor * own["value"], "mean").assign(row=row, curve=source, late=False)
-        for (name, source), own in table.groupby(["name", "source"])
+    frames = [
+        _thinned(group["at_s"], factor * group["value"], "mean").assign(row=row, curve=source, late=False)
+        for (name, source), group in table.groupby(["name", "source"])
         for row, factor in [TELEMETRY[str(name)]]
     ]
-    return pd.concat(found) if found else None
+    return pd.concat(frames) if frames else None
 
 
 def _thinned(at_s: pd.Series, values: pd.Series, reduce: str) -> pd.DataFrame:
@@ -220,9 +223,9 @@ def phases_picture(results: Results, folder: Path) -> Picture | None:
         shown = shown.rename(index=lambda name: _short(name, 44), columns=lambda name: name.removesuffix("_s"))
         shown.plot.barh(stacked=True, ax=axis, color=COLOURS, width=0.62, edgecolor="white", lw=0.5, legend=False)
         stacked: Any = axis.containers
-        for place, bars in enumerate(stacked):
+        for index, bars in enumerate(stacked):
             for bar in bars:
-                bar.set_hatch(HATCHES[place % len(HATCHES)])
+                bar.set_hatch(HATCHES[index % len(HATCHES)])
         totals = shown.sum(axis=1)
         axis.bar_label(stacked[-1], [f"{total:.2f} s" for total in totals], padding=4, fontsize=8)
         axis.invert_yaxis()

@@ -41,20 +41,22 @@ class _Group:
     @property
     def whole(self) -> list[list[_Spent]]:
         """The blocks with whole answers to all tasks."""
-        return [known for each in self.blocks.values() if len(known := [one for one in each if one]) == len(each)]
+        return [
+            known for block in self.blocks.values() if len(known := [spent for spent in block if spent]) == len(block)
+        ]
 
     @property
     def scores(self) -> list[Score]:
         """The score of each trial in whole blocks."""
-        return [one.score for block in self.whole for one in block if one.score is not None]
+        return [spent.score for block in self.whole for spent in block if spent.score is not None]
 
     @property
     def percent(self) -> float:
         """The mean score of all questions."""
         return (
             100
-            * sum((each.mean or 0) * each.scored for each in self.scores)
-            / sum(each.scored for each in self.scores)
+            * sum((score.mean or 0) * score.scored for score in self.scores)
+            / sum(score.scored for score in self.scores)
         )
 
     @property
@@ -62,19 +64,19 @@ class _Group:
         """The interval of the mean score in percent. Repetitions ask the same questions, and narrow nothing."""
         errors, units = [], []
         for block in self.whole:
-            scored = [(one.score, one.units) for one in block if one.score is not None]
+            scored = [(spent.score, spent.units) for spent in block if spent.score is not None]
             if any(score.standard_error is None for score, _ in scored):
                 return ABSENT
             parts = [score.scored * (score.standard_error or 0) for score, _ in scored]
             errors.append(hypot(*parts) / sum(score.scored for score, _ in scored))
-            units.append(sum(each for _, each in scored))
-        found = mean_limits(self.percent / 100, fmean(errors), min(units))
-        return span(100 * found.low, 100 * found.high)
+            units.append(sum(count for _, count in scored))
+        interval = mean_limits(self.percent / 100, fmean(errors), min(units))
+        return span(100 * interval.low, 100 * interval.high)
 
     @property
     def hours(self) -> float:
         """Time on devices for one block, the mean of the whole ones."""
-        return sum(one.device_s for block in self.whole for one in block) / 3600 / len(self.whole)
+        return sum(spent.device_s for block in self.whole for spent in block) / 3600 / len(self.whole)
 
 
 def answer_cost_blocks(results: Results) -> list[Block]:
@@ -91,29 +93,31 @@ def answer_cost_blocks(results: Results) -> list[Block]:
 
 def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
     levels = levels_of(results.plan)
-    gpus = {each.id: max(1, each.gpus) for each in (*results.plan.deployments, *results.plan.served)}
+    gpus = {
+        deployment.id: max(1, deployment.gpus) for deployment in (*results.plan.deployments, *results.plan.served)
+    }
     groups: dict[tuple[str, tuple[tuple[str, Value], ...]], _Group] = {}
     named = {trial.treatment: trial.group for trial in results.plan.measured if trial.settings.get(TASK)}
     for view in results.trials:
         if view.treatment not in named:
             continue
-        own = levels.get(view.treatment, {})
-        key = named[view.treatment], tuple((name, value) for name, value in own.items() if name != TASK)
+        varied = levels.get(view.treatment, {})
+        key = named[view.treatment], tuple((name, value) for name, value in varied.items() if name != TASK)
         of_block = groups.setdefault(key, _Group()).blocks.setdefault(view.trial.block, [])
         of_block.append(_spent(view, records.get(view.id), gpus.get(view.trial.deployment, 1)))
     whole = {key: group for key, group in groups.items() if group.scores}
     if not whole:
         return []
-    names = list(dict.fromkeys(name for _, own in whole for name, _ in own))
+    names = list(dict.fromkeys(name for _, factors in whole for name, _ in factors))
     several = len({workload for workload, _ in whole}) > 1
     hours = [group.hours for group in whole.values()]
     percents = [group.percent for group in whole.values()]
     columns = (
         *((column("workload", [workload for workload, _ in whole]),) if several else ()),
-        *(column(name, [_shown(dict(own).get(name), name) for _, own in whole]) for name in names),
-        figures("score", [number(each) for each in percents], "%"),
+        *(column(name, [_shown(dict(factors).get(name), name) for _, factors in whole]) for name in names),
+        figures("score", [number(percent) for percent in percents], "%"),
         figures("95 % interval", [group.limits for group in whole.values()], "%"),
-        figures("device-hours", [number(each) for each in hours]),
+        figures("device-hours", [number(hour) for hour in hours]),
         figures(
             "device-hours for a percent",
             [number(hour / percent) if percent else None for hour, percent in zip(hours, percents, strict=True)],
@@ -154,33 +158,33 @@ def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
     }
     rows: list[tuple[str, int, Mapping[int, float]]] = []
     for treatment, trials in results.by_treatment.items():
-        own = [trial for trial in trials if trial.id in records]
-        if treatment not in drawn or len(own) < 2:
+        answered = [trial for trial in trials if trial.id in records]
+        if treatment not in drawn or len(answered) < 2:
             continue
         values: dict[str, list[float]] = {}
-        for trial in own:
+        for trial in answered:
             items = read_scored(trial.folder.answers)
             for (item, _), value in (items.by_item(SCORE) if items is not None else {}).items():
                 values.setdefault(item, []).append(value)
         samples = min(map(len, values.values()), default=0)
-        if samples < 2 or any(value not in (0, 1) for each in values.values() for value in each):
+        if samples < 2 or any(value not in (0, 1) for scores in values.values() for value in scores):
             continue
-        found = {
-            k: fmean(pass_at_k(len(each), round(sum(each)), k) for each in values.values())
+        estimates = {
+            k: fmean(pass_at_k(len(scores), round(sum(scores)), k) for scores in values.values())
             for k in range(1, min(samples, MOST_K) + 1)
             if k == samples or k & (k - 1) == 0  # 1, 2, 4, ... and all of them
         }
-        rows.append((treatment, samples, found))
+        rows.append((treatment, samples, estimates))
     if not rows:
         return []
-    every = sorted({k for _, _, found in rows for k in found})
+    every = sorted({k for _, _, by_k in rows for k in by_k})
     columns = (
         column("treatment", [treatment for treatment, _, _ in rows], "code"),
         figures("samples", [str(samples) for _, samples, _ in rows]),
         *(
             figures(
                 f"pass@{k}",
-                [score_text(found[k]) if k in found else None for _, _, found in rows],
+                [score_text(by_k[k]) if k in by_k else None for _, _, by_k in rows],
                 why="fewer samples",
             )
             for k in every

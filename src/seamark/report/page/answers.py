@@ -16,35 +16,35 @@ MOST_CHANGED, MOST_CHARACTERS, MOST_FACT_TABLES = 20, 200, 12
 
 def answers_section(results: Results) -> Section | None:
     """Return what answers cost and where they go wrong; None without scored answers."""
-    found = results.summary.comparisons
+    comparisons = results.summary.comparisons
     costs = answer_cost_blocks(results)
-    if found is None:
+    if comparisons is None:
         return Section(id="answers", title="Answers", blocks=tuple(costs)) if costs else None
 
     def trials(treatment: str) -> Sequence[TrialView]:
         return results.by_treatment.get(treatment, ())
 
-    pairs = list(side_by_side(found, trials, trials))
-    blocks = [*_averages(found), *costs, *_facts(found, pairs), *_changed(pairs)]
+    pairs = list(side_by_side(comparisons, trials, trials))
+    blocks = [*_averages(comparisons), *costs, *_facts(comparisons, pairs), *_changed(pairs)]
     return Section(id="answers", title="Answers", blocks=tuple(blocks)) if blocks else None
 
 
 def _averages(found: Comparisons) -> list[Block]:
     groups: dict[tuple[str, str], list[SubsetAverage]] = {}
-    for each in found.averages:
-        groups.setdefault((each.workload, each.factor), []).append(each)
-    return [_average_table(own) for own in groups.values()]
+    for average in found.averages:
+        groups.setdefault((average.workload, average.factor), []).append(average)
+    return [_average_table(group) for group in groups.values()]
 
 
 def _average_table(own: Sequence[SubsetAverage]) -> Table:
     names = list(own[0].fixed)
-    why = [f"no scores of {', '.join(each.missing)}" for each in own if each.missing]
+    why = [f"no scores of {', '.join(average.missing)}" for average in own if average.missing]
     columns = (
-        *(column(name, [level(each.fixed[name], name) for each in own]) for name in names),
-        figures("macro average", [None if each.macro is None else score_text(each.macro) for each in own]),
-        figures("micro average", [None if each.micro is None else score_text(each.micro) for each in own]),
-        figures("subsets", [f"{each.subsets - len(each.missing)} of {each.subsets}" for each in own]),
-        figures("items", [f"{each.items:,}" for each in own]),
+        *(column(name, [level(average.fixed[name], name) for average in own]) for name in names),
+        figures("macro average", [None if average.macro is None else score_text(average.macro) for average in own]),
+        figures("micro average", [None if average.micro is None else score_text(average.micro) for average in own]),
+        figures("subsets", [f"{average.subsets - len(average.missing)} of {average.subsets}" for average in own]),
+        figures("items", [f"{average.items:,}" for average in own]),
     )
     notes = ["Macro: each subset counts alike. Micro: each item counts alike. None where a subset is missing."]
     return Table(
@@ -58,15 +58,17 @@ def _facts(found: Comparisons, pairs: Sequence[SideBySide]) -> list[Block]:
     from seamark.analysis.changed_answers import scores_by_fact
 
     groups: dict[tuple[str, str | None, str | None, str], list[SideBySide]] = {}
-    for each in pairs:
-        one = each.compared
-        groups.setdefault((one.workload, one.factor, one.base.treatment, one.metric), []).append(each)
+    for pair in pairs:
+        compared = pair.compared
+        groups.setdefault((compared.workload, compared.factor, compared.base.treatment, compared.metric), []).append(
+            pair
+        )
     blocks: list[Block] = []
-    for own in list(groups.values())[:MOST_FACT_TABLES]:
-        first = own[0].compared
+    for group in list(groups.values())[:MOST_FACT_TABLES]:
+        first = group[0].compared
         name = first.factor or ""
-        levels = {level(first.base.level, name): own[0].base}
-        levels |= {level(each.compared.new.level, name): each.new for each in own}
+        levels = {level(first.base.level, name): group[0].base}
+        levels |= {level(pair.compared.new.level, name): pair.new for pair in group}
         rows = scores_by_fact(levels, first.metric)
         if not rows:
             continue
@@ -88,13 +90,13 @@ def _facts(found: Comparisons, pairs: Sequence[SideBySide]) -> list[Block]:
 def _changed(pairs: Sequence[SideBySide]) -> list[Block]:
     from seamark.analysis.changed_answers import changed_answers
 
-    every = [(each, changed_answers(each.base, each.new, each.compared.metric)) for each in pairs]
-    every = [(each, items) for each, items in every if items]
+    every = [(pair, changed_answers(pair.base, pair.new, pair.compared.metric)) for pair in pairs]
+    every = [(pair, items) for pair, items in every if items]
     total = sum(len(items) for _, items in every)
     if not total:
         return []
     share = max(1, MOST_CHANGED // len(every))
-    shown = [(each.text, item) for each, items in every for item in items[:share]][:MOST_CHANGED]
+    shown = [(pair.text, item) for pair, items in every for item in items[:share]][:MOST_CHANGED]
     columns = (
         column("comparison", [text for text, _ in shown]),
         column("item", [item.id for _, item in shown], "code"),

@@ -28,22 +28,22 @@ EFFECT = "new to baseline: Hodges-Lehmann, exact interval; of answers the differ
 
 def comparison_blocks(results: Results, folder: Path) -> list[Picture]:
     """Draw the intervals of a scenario's comparisons; nothing where it compares nothing."""
-    found = results.summary.comparisons
-    return comparison_pictures(found, folder) if found is not None else []
+    comparisons = results.summary.comparisons
+    return comparison_pictures(comparisons, folder) if comparisons is not None else []
 
 
 def comparisons_section(results: Results, drawn: Sequence[Block]) -> Section | None:
     """Return the comparisons of a scenario with their intervals; None where it compares nothing."""
-    found = results.summary.comparisons
-    if found is None:
+    comparisons = results.summary.comparisons
+    if comparisons is None:
         return None
-    declared = [compared for compared in found.comparisons if compared.in_family and found.declared]
-    others = [compared for compared in found.comparisons if not (compared.in_family and found.declared)]
-    notes = tuple(Text(text=text) for text in basis(found))
+    declared = [compared for compared in comparisons.comparisons if compared.in_family and comparisons.declared]
+    others = [compared for compared in comparisons.comparisons if not (compared.in_family and comparisons.declared)]
+    notes = tuple(Text(text=text) for text in basis(comparisons))
     title = f"{counted(len(others), 'comparison')} that nobody declared"
-    inside: tuple[Block, ...] = (*(() if declared else drawn), *((_table(found, others),) if others else ()))
+    inside: tuple[Block, ...] = (*(() if declared else drawn), *((_table(comparisons, others),) if others else ()))
     blocks: tuple[Block, ...] = (
-        *((*drawn, _table(found, declared)) if declared else ()),
+        *((*drawn, _table(comparisons, declared)) if declared else ()),
         *((Fold(title=title, blocks=inside),) if others else ()),
         *notes,
     )
@@ -52,21 +52,21 @@ def comparisons_section(results: Results, drawn: Sequence[Block]) -> Section | N
 
 def _table(found: Comparisons, compared: Sequence[Compared]) -> Table:
     shown = compared[:MOST_ROWS]
-    sides = [side_texts(each) for each in shown]
-    scored = any(each.answers for each in shown)
-    reasons = list(dict.fromkeys(text for each in shown if (text := reason_text(each))))
-    marks = [f"{reasons.index(text) + 1}" if (text := reason_text(each)) else "" for each in shown]
-    origins = (column(ORIGIN, [origin_text(each) for each in shown]),) if found.simulated else ()
+    sides = [side_texts(row) for row in shown]
+    scored = any(row.answers for row in shown)
+    reasons = list(dict.fromkeys(text for row in shown if (text := reason_text(row))))
+    marks = [f"{reasons.index(text) + 1}" if (text := reason_text(row)) else "" for row in shown]
+    origins = (column(ORIGIN, [origin_text(row) for row in shown]),) if found.simulated else ()
     columns = (
-        column("comparison", [contrast_text(each, found) for each in shown]),
+        column("comparison", [contrast_text(row, found) for row in shown]),
         *origins,
-        column("metric", [each.metric for each in shown], "code"),
-        figures("baseline", [one for one, _ in sides], "", SIDE),
+        column("metric", [row.metric for row in shown], "code"),
+        figures("baseline", [base for base, _ in sides], "", SIDE),
         figures("new", [other for _, other in sides], "", SIDE),
-        figures("effect" if scored else "ratio", [effect_text(each) for each in shown], "", EFFECT),
-        *((column("items", [items_text(each.answers) if each.answers else "" for each in shown]),) if scored else ()),
-        figures("p", [p_number(each) or None for each in shown], "", why="no p is given"),
-        column("verdict", [verdict_text(each) for each in shown], "verdict"),
+        figures("effect" if scored else "ratio", [effect_text(row) for row in shown], "", EFFECT),
+        *((column("items", [items_text(row.answers) if row.answers else "" for row in shown]),) if scored else ()),
+        figures("p", [p_number(row) or None for row in shown], "", why="no p is given"),
+        column("verdict", [verdict_text(row) for row in shown], "verdict"),
         column("note", marks),
     )
     more = len(compared) - len(shown)

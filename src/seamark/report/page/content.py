@@ -129,7 +129,7 @@ def figures(
 
 def named(ids: Iterable[str], names: Mapping[str, str]) -> list[Cell]:
     """Return cells of what is named by its id, with its name as text and the id as tooltip."""
-    return [Cell(text=names.get(one, one), title=one) for one in ids]
+    return [Cell(text=names.get(key, key), title=key) for key in ids]
 
 
 def known(text: str, *, title: str | None = None, share: float | None = None) -> Cell:

@@ -16,22 +16,26 @@ MOST_TABLES = 12
 
 def front_blocks(results: Results, folder: Path) -> list[Picture]:
     """Draw the fronts of a scenario; nothing where it has none."""
-    found = results.summary.comparisons
-    picture = front_picture(found.fronts, folder) if found is not None and found.fronts else None
+    comparisons = results.summary.comparisons
+    picture = front_picture(comparisons.fronts, folder) if comparisons is not None and comparisons.fronts else None
     return [picture] if picture is not None else []
 
 
 def fronts_section(results: Results, drawn: Sequence[Block]) -> Section | None:
     """Return quality against costs; None where no answers were scored, or only one level was."""
-    found = results.summary.comparisons
-    if found is None or not found.fronts:
+    comparisons = results.summary.comparisons
+    if comparisons is None or not comparisons.fronts:
         return None
-    several = len({each.workload for each in found.fronts}) > 1
+    several = len({front.workload for front in comparisons.fronts}) > 1
     blocks: list[Block] = [
-        Text(text=f"{front_title(each, several)}: {front_sentence(each)}") for each in found.fronts[:MOST_TABLES]
+        Text(text=f"{front_title(front, several)}: {front_sentence(front)}")
+        for front in comparisons.fronts[:MOST_TABLES]
     ]
-    blocks += [*drawn, *(_table(as_printed(each), front_title(each, several)) for each in found.fronts[:MOST_TABLES])]
-    if more := len(found.fronts) - MOST_TABLES:
+    blocks += [
+        *drawn,
+        *(_table(as_printed(front), front_title(front, several)) for front in comparisons.fronts[:MOST_TABLES]),
+    ]
+    if more := len(comparisons.fronts) - MOST_TABLES:
         blocks += [Text(text=f"{more} more are in summary.json.")] if more > 0 else []
     return Section(id="fronts", title="Quality against cost", blocks=tuple(blocks))
 
@@ -40,22 +44,22 @@ def _table(front: Front, title: str) -> Table:
     points = front.points
     chance = "probability" if front.blocks > 1 else "probability (quality alone)"
     columns = (
-        column(front.factor, [level(each.level, front.factor) for each in points]),
-        figures(front.quality, [None if each.quality is None else score_text(each.quality) for each in points]),
-        figures("95 % interval", [span(each.quality_low, each.quality_high) for each in points]),
+        column(front.factor, [level(point.level, front.factor) for point in points]),
+        figures(front.quality, [None if point.quality is None else score_text(point.quality) for point in points]),
+        figures("95 % interval", [span(point.quality_low, point.quality_high) for point in points]),
         figures(
             front.cost,
-            [None if each.cost is None else number(each.cost) for each in points],
+            [None if point.cost is None else number(point.cost) for point in points],
             front.cost_unit,
             why="no place",
         ),
-        figures("to baseline", [None if each.ratio is None else f"{each.ratio:.2f} x" for each in points]),
-        column("on the front", ["yes" if each.on_front else "no" for each in points]),
-        figures(chance, [None if each.probability is None else share(each.probability) for each in points]),
-        column("within the margin", [_within(front, place) for place in range(len(points))]),
+        figures("to baseline", [None if point.ratio is None else f"{point.ratio:.2f} x" for point in points]),
+        column("on the front", ["yes" if point.on_front else "no" for point in points]),
+        figures(chance, [None if point.probability is None else share(point.probability) for point in points]),
+        column("within the margin", [_within(front, index) for index in range(len(points))]),
     )
     notes = [front_note(front)]
-    notes += [f"{level(each.level, front.factor)} has no place: {each.reason}." for each in points if each.reason]
+    notes += [f"{level(point.level, front.factor)} has no place: {point.reason}." for point in points if point.reason]
     return Table(columns=columns, caption=title, footnotes=tuple(notes))
 
 

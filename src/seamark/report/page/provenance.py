@@ -34,10 +34,10 @@ def configuration_section(results: Results) -> Section:
         Section(
             id=f"settings-{slug(service)}-{slug(name)}",
             title=service if name == service else f"{service}: {name}",
-            blocks=_settings(own, results.names),
+            blocks=_settings(treatments, results.names),
         )
         for service, workloads in results.services()
-        for name, own in workloads
+        for name, treatments in workloads
     ]
     return Section(id="configuration", title="Configuration", blocks=tuple(blocks), sections=tuple(sections))
 
@@ -118,7 +118,11 @@ def _software(results: Results) -> Table:
         "container digest": [meta.container_digest for meta in every],
         "licence": [meta.licence for meta in every],
     }
-    known = [column(head, [str(value or ABSENT) for value in own], "code") for head, own in facts.items() if any(own)]
+    known = [
+        column(head, [str(value or ABSENT) for value in values], "code")
+        for head, values in facts.items()
+        if any(values)
+    ]
     return Table(columns=(column("service", services), *known))
 
 
@@ -209,7 +213,7 @@ def _clock(machine: Machine) -> str | None:
 
 def _gpus(gpus: Gpus) -> str | None:
     names = Counter(
-        f"{each.name}{f' at {each.power_cap_w:g} W' if each.power_cap_w else ''}" for each in gpus.devices
+        f"{device.name}{f' at {device.power_cap_w:g} W' if device.power_cap_w else ''}" for device in gpus.devices
     )
     counts = ", ".join(f"{count} × {name}" for name, count in names.items())
     return f"{counts}; driver {gpus.driver}, CUDA {gpus.cuda}" if names else None

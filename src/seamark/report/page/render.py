@@ -95,7 +95,7 @@ def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple
     """Return the sections of a report; its figures are written below `figures`."""
     drawn = _drawn(results, figures, say)
     simulated = only_simulated(results.summary)  # no start, order or machine is in a figure
-    found = (
+    sections = (
         summary_section(results),
         prediction_section(results),
         fronts_section(results, drawn[FRONTS]),
@@ -103,7 +103,7 @@ def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple
         answers_section(results),
         failures_section(results),
         verdicts_section(results),
-        *(each.section(drawn.get(each.id, ())) for each in page_parts()),
+        *(part.section(drawn.get(part.id, ())) for part in page_parts()),
         *services(results, drawn),
         run_timeline_section(results, drawn[RUN]) if not simulated else None,
         trials_section(results),
@@ -113,7 +113,7 @@ def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple
         about_section(results),
         glossary_section(results.summary),
     )
-    return tuple(section for section in found if section is not None)
+    return tuple(section for section in sections if section is not None)
 
 
 def _drawn(results: Results, figures: Path, say: Callable[[str], object]) -> Mapping[str, Sequence[Block]]:
@@ -125,17 +125,17 @@ def _drawn(results: Results, figures: Path, say: Callable[[str], object]) -> Map
             stem = _stem(service, workload)
             what = (results, workload, treatments, stem, figures)
             tasks.append((stem, partial(_search, *what)))
-            tasks += [(stem, partial(draw, *what)) for each in parts for draw in each.first_blocks]
+            tasks += [(stem, partial(draw, *what)) for part in parts for draw in part.first_blocks]
             tasks.append((stem, partial(factor_pictures, *what)))
             if treatments[0].component != "program":  # it is one run: no distribution, no seconds
                 tasks.append((stem, partial(latency_pictures, *what)))
                 tasks.append((stem, partial(_one, timeline_picture, *what)))
-            tasks += [(stem, partial(draw, *what)) for each in parts for draw in each.last_blocks]
+            tasks += [(stem, partial(draw, *what)) for part in parts for draw in part.last_blocks]
             if any(stages_of(results, treatment) for treatment in treatments):
                 tasks.append((stem, partial(_stages, *what)))
     if not only_simulated(results.summary):
         tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
-    tasks += [(each.id, partial(draw, results, figures)) for each in parts for draw in each.own_blocks]
+    tasks += [(part.id, partial(draw, results, figures)) for part in parts for draw in part.own_blocks]
     tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
     tasks.append((FRONTS, partial(front_blocks, results, figures)))
     drawn: dict[str, list[Block]] = {RUN: [], **{name: [] for name, _ in tasks}}

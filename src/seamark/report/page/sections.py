@@ -40,8 +40,8 @@ def counts(results: Results) -> Text:
 
 def numbers(headline: Headline) -> Table:
     """Return the numbers that a headline rests on."""
-    names = column("the answer rests on", [one.name for one in headline.numbers])
-    return Table(columns=(names, figures("value", [number_text(one) for one in headline.numbers])))
+    names = column("the answer rests on", [number.name for number in headline.numbers])
+    return Table(columns=(names, figures("value", [number_text(number) for number in headline.numbers])))
 
 
 def where(results: Results) -> str:
@@ -110,13 +110,13 @@ def _design(results: Results) -> str:
 
 def _places(results: Results) -> dict[str, str]:
     """Return nodes and jobs of all deployments where there are several: a meta.json has those of one trial."""
-    found = {}
+    texts = {}
     for name, key in (("Host", "node"), ("Batch job", "slurm_job_id")):
         places = {str(place) for record in results.deployments.values() if (place := getattr(record, key))}
         seen = sorted(places, key=lambda text: (int(text) if text.isdigit() else 0, text))
         if len(seen) > 1:
-            found[name] = ", ".join(seen[:MOST_PLACES]) + (", ..." if len(seen) > MOST_PLACES else "")
-    return found
+            texts[name] = ", ".join(seen[:MOST_PLACES]) + (", ..." if len(seen) > MOST_PLACES else "")
+    return texts
 
 
 def _between(started: str, finished: str) -> str:
@@ -182,18 +182,18 @@ def verdicts_section(results: Results) -> Section:
     alike = ["severity", "code", ORIGIN]
     frame["cases"] = frame.groupby(alike)["code"].transform("size")
     frame = frame.sort_values(["grave", "cases"], ascending=[True, False], kind="stable")
-    found = [own for _, own in frame.groupby(alike, sort=False)]
+    groups = [group for _, group in frame.groupby(alike, sort=False)]
     checked = Counter(str(trial.origin) for trial in results.ok)
-    origins = [str(own[ORIGIN].iloc[0]) for own in found]
+    origins = [str(group[ORIGIN].iloc[0]) for group in groups]
     simulated = [column(ORIGIN, origins)] if any_virtual(results.trials) else []
     columns = (
-        column("severity", [str(own["severity"].iloc[0]).upper() for own in found], "verdict"),
-        column("code", [str(own["code"].iloc[0]) for own in found], "code"),
+        column("severity", [str(group["severity"].iloc[0]).upper() for group in groups], "verdict"),
+        column("code", [str(group["code"].iloc[0]) for group in groups], "code"),
         *simulated,
-        figures("trials", [f"{len(own)} of {checked[of]}" for own, of in zip(found, origins, strict=True)]),
-        column("what was seen", [_commonest(own["text"]) for own in found]),
-        column("what to do", [str(own["remedy"].iloc[0]) for own in found]),
-        column("which trials", [_first(list(own["trial"]), own["severity"].iloc[0]) for own in found]),
+        figures("trials", [f"{len(group)} of {checked[of]}" for group, of in zip(groups, origins, strict=True)]),
+        column("what was seen", [_commonest(group["text"]) for group in groups]),
+        column("what to do", [str(group["remedy"].iloc[0]) for group in groups]),
+        column("which trials", [_first(list(group["trial"]), group["severity"].iloc[0]) for group in groups]),
     )
     explained = Text(
         text="INVALID: do not use the number. SUSPECT: the number may be right, but something speaks against it. "
@@ -322,6 +322,6 @@ TERMS = (
 
 def glossary_section(summary: Summary) -> Section:
     """Return the glossary, with the metrics of the scenario's author."""
-    own = {name: metric for row in summary.treatments for name, metric in row.own.items()}
-    pairs = [(name.replace("_", " "), f"{metric.meaning} ({metric.unit})") for name, metric in own.items()]
+    metrics = {name: metric for row in summary.treatments for name, metric in row.own.items()}
+    pairs = [(name.replace("_", " "), f"{metric.meaning} ({metric.unit})") for name, metric in metrics.items()]
     return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=(*TERMS, *pairs), long=True),))

@@ -74,9 +74,9 @@ def streams_table(workload: str, treatments: Sequence[SummaryRow], named: bool) 
     if not shown or whole:  # the first part of a simulated request is no token
         return None
     columns = [
-        own
+        time_column
         for group in shown
-        for own in time_columns(
+        for time_column in time_columns(
             ("p50", "p99"),
             [(getattr(t, group), t.codes, STREAM_WITHHELD) for t in treatments],
             f"{STREAM_TIMES[group][0]} ",
@@ -116,7 +116,7 @@ def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) ->
         figures("errors", errors, "%", "failed requests of those that ended"),
     ]
     more = len(every) - MOST_KINDS
-    seen = [f"{cell.text} {cell.title}" for own in columns for cell in own.cells]
+    seen = [f"{cell.text} {cell.title}" for table_column in columns for cell in table_column.cells]
     notes = (
         KIND_NOTE,
         *(note for note in (RANGE_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in seen)),
@@ -200,7 +200,7 @@ def marked(times: Times | None, codes: Iterable[str], why: str, name: str, facto
 
 def notes_of(columns: Iterable[Column]) -> list[str]:
     """Return the footnotes of the marks in a table's cells."""
-    titles = {cell.title or "" for own in columns for cell in own.cells}
+    titles = {cell.title or "" for table_column in columns for cell in table_column.cells}
     return [note for note in (RANGE_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
 
 
@@ -259,9 +259,9 @@ def _kind_time(group: str, quantile: str, factor: float, kind: KindSummary, trea
     if times is None:
         return absent("no reply of this kind was streamed")
     mark, ends, spread = saturation_mark(treatment.codes), times.ranges.get(quantile), getattr(times, quantile)
-    if ends is not None and ends[0] is not None and not (found := Range(low=ends[0], high=ends[1])).is_narrow:
+    if ends is not None and ends[0] is not None and not (limits := Range(low=ends[0], high=ends[1])).is_narrow:
         return (faint if spread.median is None else known)(
-            f"{range_text(found.times(factor))}{mark}", title=RANGE_NOTE
+            f"{range_text(limits.times(factor))}{mark}", title=RANGE_NOTE
         )
     return _spread(spread, KIND_WITHHELD, mark, factor)
 
@@ -311,7 +311,7 @@ def _unit(objective: Objective, treatments: Sequence[SummaryRow]) -> tuple[str, 
 
 def _judgement(treatment: SummaryRow, objective: Objective, factor: float) -> list[Cell]:
     """Return value and judgement of one objective."""
-    slo = next((one for one in treatment.slos if _objective(one) == objective), None)
+    slo = next((candidate for candidate in treatment.slos if _objective(candidate) == objective), None)
     value = None if slo is None else slo.value
     if slo is None or value is None or value.median is None or value.min is None or value.max is None:
         why = "Not an objective of this treatment." if slo is None else "Not known: too few samples, or no result."

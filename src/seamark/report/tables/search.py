@@ -51,9 +51,9 @@ class Searched:
 def searched_treatments(results: Results, treatments: Sequence[SummaryRow]) -> list[Searched]:
     """Return the treatments of a workload that have searches."""
     return [
-        Searched(treatment=treatment, searches=found)
+        Searched(treatment=treatment, searches=searches)
         for treatment in treatments
-        if (found := tuple(_searches(results.trials_of(treatment))))
+        if (searches := tuple(_searches(results.trials_of(treatment))))
     ]
 
 
@@ -73,22 +73,22 @@ def _searches(trials: Sequence[TrialView]) -> Iterator[tuple[TrialView, SearchRe
 def _found(searched: Sequence[Searched], first: SearchRecord) -> Table:
     """Return the load found for each treatment, with its spread over the repetitions."""
     unit = SEARCHED[first.setting]
-    every = [one.treatment.search or SearchSummary(setting=first.setting) for one in searched]
-    found = [search.found for search in every]
+    every = [row.treatment.search or SearchSummary(setting=first.setting) for row in searched]
+    loads = [search.found for search in every]
     why = "no repetition found a load that meets the objectives"
-    middles = [None if spread.median is None else number(spread.median) for spread in found]
-    spans = [None if spread.median is None else span(spread.min, spread.max) for spread in found]
+    middles = [None if spread.median is None else number(spread.median) for spread in loads]
+    spans = [None if spread.median is None else span(spread.min, spread.max) for spread in loads]
     outcomes = [", ".join(f"{name} ({n})" for name, n in search.outcomes.items()) for search in every]
-    confirmed = [f"{of.confirmed} / {len(one.searches)}" for of, one in zip(every, searched, strict=True)]
+    confirmed = [f"{of.confirmed} / {len(row.searches)}" for of, row in zip(every, searched, strict=True)]
     between = "decided to pass, decided to fail: the medians over the repetitions"
     columns = (
-        *_factors([one.factors for one in searched]),
+        *_factors([row.factors for row in searched]),
         figures("found", middles, unit, "median over the repetitions", why=why),
         figures("min – max", spans, unit, "over the repetitions", why=why),
-        figures("between", [bracket(one) for one in every], "", between),
+        figures("between", [bracket(search) for search in every], "", between),
         column("outcome", outcomes, title="of each repetition"),
         figures("confirmed", confirmed, "of n", "decided to pass, by 1 + confirm probes at least"),
-        figures("probes", [str(sum(len(search.probes) for _, search in one.searches)) for one in searched]),
+        figures("probes", [str(sum(len(search.probes) for _, search in row.searches)) for row in searched]),
     )
     limits = " and ".join(f"{slo.metric} {slo.op} {slo.limit:g}" for slo in first.slos)
     return Table(columns=columns, caption=f"The largest {first.setting} at which {limits}")
@@ -97,20 +97,20 @@ def _found(searched: Sequence[Searched], first: SearchRecord) -> Table:
 def _probes(searched: Sequence[Searched], first: SearchRecord) -> Table:
     """Return every probe in the order of measurement."""
     every = [
-        (one.factors, trial, place, probe, probe.level == search.found)
-        for one in searched
-        for trial, search in one.searches
-        for place, probe in enumerate(search.probes, 1)
+        (treatment.factors, trial, index, probe, probe.level == search.found)
+        for treatment in searched
+        for trial, search in treatment.searches
+        for index, probe in enumerate(search.probes, 1)
     ]
     rows = every[:MOST_ROWS]
     probes = [probe for _, _, _, probe, _ in rows]
-    levels = [known(number(probe.level), title="found" if found else None) for _, _, _, probe, found in rows]
+    levels = [known(number(probe.level), title="found" if is_found else None) for _, _, _, probe, is_found in rows]
     ended_s = [None if (s := probe.over_saturated_at_s) is None else number(s) for probe in probes]
-    verdicts = [SAID[probe.verdict] + (", found" if found else "") for _, _, _, probe, found in rows]
+    verdicts = [SAID[probe.verdict] + (", found" if is_found else "") for _, _, _, probe, is_found in rows]
     columns = (
         *_factors([factors for factors, _, _, _, _ in rows]),
         figures("repetition", [str(view.trial.repetition) for _, view, _, _, _ in rows]),
-        figures("probe", [str(place) for _, _, place, _, _ in rows]),
+        figures("probe", [str(index) for _, _, index, _, _ in rows]),
         figures(first.setting, levels, SEARCHED[first.setting]),
         figures("requests", [number(probe.requests) for probe in probes]),
         *(
@@ -134,10 +134,10 @@ def _figure(probe: ProbeResult, slo: Slo) -> Cell:
     result = objective_of(probe, slo)
     if result is None or result.known is None:
         return absent("too few replies, or none")
-    found, scale = result.known, printed_scale(slo)
-    in_s = " s" if scale > 1 and scale * found.low > LONGEST_MS else ""
-    text = range_text(found.times(1.0 if in_s else scale))
-    return known(f"{text}{in_s}", title=None if found.is_narrow else RANGE_NOTE)
+    limits, scale = result.known, printed_scale(slo)
+    in_s = " s" if scale > 1 and scale * limits.low > LONGEST_MS else ""
+    text = range_text(limits.times(1.0 if in_s else scale))
+    return known(f"{text}{in_s}", title=None if limits.is_narrow else RANGE_NOTE)
 
 
 def printed_scale(slo: Slo) -> float:
@@ -154,7 +154,7 @@ def objective_label(slo: Slo) -> str:
 
 def objective_of(probe: ProbeResult, slo: Slo) -> ObjectiveResult | None:
     """Return a probe's result of an objective."""
-    return next((each for each in probe.slos if (each.metric, each.op) == (slo.metric, slo.op)), None)
+    return next((result for result in probe.slos if (result.metric, result.op) == (slo.metric, slo.op)), None)
 
 
 METHOD = (
@@ -172,20 +172,20 @@ def knee_blocks(knees: Sequence[Knee]) -> list[Block]:
     factor = knees[0].factor
     knee = [absent(_outside(f)) if f.knee is None else _levels(factor, [f.knee]) for f in knees]
     between = [_outside(f) if f.between is None else _levels(factor, f.between, " – ") for f in knees]
-    rates = [None if found.knee is None else number(found.requests_per_s) for found in knees]
-    means = [None if found.knee is None else knee_mean(found) for found in knees]
+    rates = [None if sweep.knee is None else number(sweep.requests_per_s) for sweep in knees]
+    means = [None if sweep.knee is None else knee_mean(sweep) for sweep in knees]
     agree = "In how many repetitions the knee is at the same level."
-    full = [_levels(factor, found.saturated) or "none" for found in knees]
+    full = [_levels(factor, sweep.saturated) or "none" for sweep in knees]
     columns = (
-        *(column(name, [level(found.fixed.get(name), name) for found in knees]) for name in knees[0].fixed),
+        *(column(name, [level(sweep.fixed.get(name), name) for sweep in knees]) for name in knees[0].fixed),
         figures(f"knee: {factor}", knee),
         column("between", between, title="The neighbouring levels: the knee lies between them."),
         figures("requests/s", rates, why="There is no knee."),
         figures("mean response", means, "", why="There is no knee."),
-        column("repetitions", [f"{found.agree} of {found.of}" for found in knees], title=agree),
+        column("repetitions", [f"{sweep.agree} of {sweep.of}" for sweep in knees], title=agree),
         column("saturated", full, title="Levels that add waiting and no throughput."),
     )
-    notes = (METHOD, *((MEAN_NOTE,) if any(found.mean_conditional for found in knees) else ()))
+    notes = (METHOD, *((MEAN_NOTE,) if any(sweep.mean_conditional for sweep in knees) else ()))
     return [Table(columns=columns, caption=f"Knee of each sweep by {factor}", footnotes=notes)]
 
 

@@ -30,42 +30,52 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
     outside: list[Cell] = []
     for treatment in treatments:
         traced = stages_of(results, treatment)
-        for name in dict.fromkeys(name for each in traced for name in each.by_stage):
-            rows.append((treatment, name, [each.by_stage[name] for each in traced if name in each.by_stage]))
+        for name in dict.fromkeys(name for stages in traced for name in stages.by_stage):
+            rows.append((treatment, name, [stages.by_stage[name] for stages in traced if name in stages.by_stage]))
             outside.append(Cell(text=""))
         if traced:
             rows.append((treatment, OUTSIDE, []))
-            outside.append(ratio_cell(_median([each.outside_ratio for each in traced]), NOT_KNOWN))
+            outside.append(ratio_cell(_median([stages.outside_ratio for stages in traced]), NOT_KNOWN))
     if not rows:
         return None
 
     def ratios(name: str, of: Figure, title: str) -> Column:
-        return figures(name, [ratio_cell(_of(own, of), NOT_KNOWN) if own else "" for _, _, own in rows], "%", title)
+        return figures(
+            name,
+            [ratio_cell(_of(of_stage, of), NOT_KNOWN) if of_stage else "" for _, _, of_stage in rows],
+            "%",
+            title,
+        )
 
     def times(name: str, of: Figure, why: str = NOT_KNOWN) -> Column:
-        values = [_of(own, of) for _, _, own in rows]
+        values = [_of(of_stage, of) for _, _, of_stage in rows]
         unit, factor = unit_of(values)
         cells = [
-            figure_cell(None if value is None else factor * value, why) if own else ""
-            for value, (_, _, own) in zip(values, rows, strict=True)
+            figure_cell(None if value is None else factor * value, why) if of_stage else ""
+            for value, (_, _, of_stage) in zip(values, rows, strict=True)
         ]
         return figures(name, cells, unit)
 
-    critical = ratios("critical path", lambda each: each.critical_ratio, "of the response time")
-    cells = [last if not own else cell for (_, _, own), cell, last in zip(rows, critical.cells, outside, strict=True)]
-    visits = [known(f"{_of(own, lambda each: each.visits):,.0f}") if own else "" for _, _, own in rows]
+    critical = ratios("critical path", lambda stage: stage.critical_ratio, "of the response time")
+    cells = [
+        last if not of_stage else cell
+        for (_, _, of_stage), cell, last in zip(rows, critical.cells, outside, strict=True)
+    ]
+    visits = [
+        known(f"{_of(of_stage, lambda stage: stage.visits):,.0f}") if of_stage else "" for _, _, of_stage in rows
+    ]
     events = sum(len(stages_of(results, treatment)) for treatment in treatments)
     return Table(
         columns=(
             *factor_columns([row for row, _, _ in rows], treatments),
             column("stage", [name for _, name, _ in rows]),
             figures("visits", visits),
-            ratios("busy", lambda each: each.busy_ratio, "time in which its threads ran it"),
-            times("run p50", lambda each: each.run_ms.p50),
-            times("run p99", lambda each: each.run_ms.p99),
-            times("wait p50", lambda each: None if each.wait_ms is None else each.wait_ms.p50, NO_WAITS),
-            times("wait p99", lambda each: None if each.wait_ms is None else each.wait_ms.p99, NO_WAITS),
-            ratios("of the response", lambda each: each.latency_ratio, "waiting and running"),
+            ratios("busy", lambda stage: stage.busy_ratio, "time in which its threads ran it"),
+            times("run p50", lambda stage: stage.run_ms.p50),
+            times("run p99", lambda stage: stage.run_ms.p99),
+            times("wait p50", lambda stage: None if stage.wait_ms is None else stage.wait_ms.p50, NO_WAITS),
+            times("wait p99", lambda stage: None if stage.wait_ms is None else stage.wait_ms.p99, NO_WAITS),
+            ratios("of the response", lambda stage: stage.latency_ratio, "waiting and running"),
             figures("critical path", cells, "%", "of the response time"),
         ),
         caption=caption,
@@ -76,11 +86,11 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
 def stages_of(results: Results, treatment: SummaryRow) -> list[Stages]:
     """Return the stages of a treatment's good trials that recorded events of counted requests."""
     traced = [view.good.stages for view in results.trials_of(treatment) if view.good and view.good.stages]
-    return [each for each in traced if each.requests]
+    return [stages for stages in traced if stages.requests]
 
 
 def _of(own: Sequence[StageFigures], figure: Figure) -> float | None:
-    return _median([figure(each) for each in own])
+    return _median([figure(stage) for stage in own])
 
 
 def _median(values: Sequence[float | None]) -> float | None:

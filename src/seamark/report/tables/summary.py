@@ -57,11 +57,11 @@ def summary_section(results: Results) -> Section:
     for service, workloads in results.services():
         several = len(workloads) > 1
         tables: list[Table] = []
-        for name, own in workloads:
+        for name, treatments in workloads:
             besides = (streams_table, kinds_table, objectives_table, energy_table)
-            found = (table_of(name, own, several) for table_of in besides)
-            summary = workload_table(name, own, several, results.summary.comparisons)
-            tables += [summary, *(table for table in found if table)]
+            extra = (table_of(name, treatments, several) for table_of in besides)
+            summary = workload_table(name, treatments, several, results.summary.comparisons)
+            tables += [summary, *(table for table in extra if table)]
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
     if warning := mixture(results.summary):
@@ -84,7 +84,7 @@ def workload_table(
         if is_program
         else qualities_of(treatments, MOST_SIMULATED if treatments[0].virtual_clock else MOST_QUALITIES)
     )
-    own = {name: metric for t in treatments for name, metric in t.own.items()}
+    metrics = {name: metric for t in treatments for name, metric in t.own.items()}
     unit = next((t.throughput.unit for t in treatments if t.throughput.unit), "")
     searched = next((t.search.setting for t in treatments if t.search), None)
     most = max((t.throughput.median for t in treatments if t.throughput.median), default=None)
@@ -94,9 +94,9 @@ def workload_table(
     groups: dict[str, list[Column]] = {name: [] for name in asked}
     if searched:
         brackets = [bracket(t.search) for t in treatments]
-        found = SEARCHED[searched], "found; median of repetitions"
+        labels = SEARCHED[searched], "found; median of repetitions"
         groups[SEARCH_FOUND] = [
-            figures("largest load", [_found(t) for t in treatments], *found),
+            figures("largest load", [_found(t) for t in treatments], *labels),
             figures("between", brackets, "", "the bracket of the search, with its confidence"),
         ]
     units = unit_words(unit)
@@ -118,7 +118,7 @@ def workload_table(
     for name in (*(name for name in asked if any(name in t.quality for t in treatments)), *qualities):
         cells = [figure_cell(t.quality.get(name), "not measured") for t in treatments]
         groups[name] = [figures(name.replace("_", " "), cells, "", OVER_REPETITIONS)]
-    for name, metric in own.items():
+    for name, metric in metrics.items():
         medians = [t.own[name].median if name in t.own else None for t in treatments]
         cells = [figure_cell(value, "not measured") for value in medians]
         groups[name] = [figures(name.replace("_", " "), cells, metric.unit, metric.meaning)]
@@ -126,11 +126,14 @@ def workload_table(
         head, unit_of_it, texts = figure_column(treatments, name)
         cells = [absent(NOT_MEASURED) if text == ABSENT else known(text) for text in texts]
         groups[name] = [figures(head, cells, unit_of_it, OVER_REPETITIONS)]
-    columns = [*factor_columns(treatments, treatments), *(one for group in groups.values() for one in group)]
+    columns = [
+        *factor_columns(treatments, treatments),
+        *(table_column for group in groups.values() for table_column in group),
+    ]
     done = [_complete(t) for t in treatments]
     columns.append(figures("ok", done, "of n", "repetitions with a result, of those planned"))
     columns.append(column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"))
-    missing = any(cell.title == WITHHELD for each in columns for cell in each.cells)
+    missing = any(cell.title == WITHHELD for table_column in columns for cell in table_column.cells)
     notes = (*((alike,) if alike else ()), *((FOOTNOTE,) if missing else ()), *notes_of(columns))
     return Table(columns=tuple(columns), caption=workload if named else "", footnotes=notes)
 
@@ -142,8 +145,8 @@ def _verdict(treatment: SummaryRow) -> Cell:
 
 def _found(treatment: SummaryRow) -> Cell:
     """Return the load that a treatment's searches found: the headline of such a treatment."""
-    found = treatment.search.found.median if treatment.search else None
-    return figure_cell(found, "no repetition found a load that meets the objectives")
+    load = treatment.search.found.median if treatment.search else None
+    return figure_cell(load, "no repetition found a load that meets the objectives")
 
 
 def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -> tuple[list[str], str]:
@@ -153,9 +156,9 @@ def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -
         for name, value in treatment.quality.items():
             if value is not None:
                 values.setdefault(name, []).append(value)
-    shown = [name for name, found in values.items() if "recall" in name or len(set(found)) > 1][:most]
-    rest = {name: found for name, found in values.items() if name not in shown}
-    said = ", ".join(f"{name} = {span(min(found), max(found))}" for name, found in rest.items())
+    shown = [name for name, measured in values.items() if "recall" in name or len(set(measured)) > 1][:most]
+    rest = {name: measured for name, measured in values.items() if name not in shown}
+    said = ", ".join(f"{name} = {span(min(measured), max(measured))}" for name, measured in rest.items())
     return shown, f"Quality, as named in metrics.json: {said}." if said else ""
 
 
@@ -186,10 +189,10 @@ def _complete(treatment: SummaryRow) -> Cell:
 
 def _throughput(throughput: ThroughputSpread, unit: str, most: float | None) -> Cell:
     """Return the median, with a bar of its share of the `most`; with its own unit where that is not the column's."""
-    middle, own = throughput.median, throughput.unit
-    if middle is None or own == unit:
+    middle, own_unit = throughput.median, throughput.unit
+    if middle is None or own_unit == unit:
         return figure_cell(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None)
-    return known(f"{number(middle)} {unit_words(own)}")
+    return known(f"{number(middle)} {unit_words(own_unit)}")
 
 
 def trials_section(results: Results, most: int = 400) -> Section:
