@@ -57,7 +57,7 @@ def changed_answers(
 ) -> list[ChangedAnswer]:
     """Return the items of both sides whose score differs, the greatest loss first."""
     others = {(row["id"], row["cluster"]): row for row in new}
-    found = []
+    changed = []
     for row in base:
         other = others.get((row["id"], row["cluster"]))
         if other is None or row.get(score) is None or other.get(score) is None or row[score] == other[score]:
@@ -65,7 +65,7 @@ def changed_answers(
         # facts of an item are the same on both sides; those of a reply are the new side's
         both = {**row, **other}
         facts = {name.removeprefix(FACT): value for name, value in both.items() if name.startswith(FACT)}
-        found.append(
+        changed.append(
             ChangedAnswer(
                 id=row["id"],
                 cluster=row["cluster"],
@@ -76,33 +76,33 @@ def changed_answers(
                 facts=facts,
             )
         )
-    return sorted(found, key=lambda each: each.new_score - each.base_score)
+    return sorted(changed, key=lambda answer: answer.new_score - answer.base_score)
 
 
 def scores_by_fact(levels: Mapping[str, Sequence[Mapping[str, Any]]], score: str) -> list[FactScore]:
     """Return the mean scores by each fact of the items and each level. A number with more than eight values is put
     into four ranges of equal width."""
-    rows = [row for own in levels.values() for row in own]
+    rows = [row for side in levels.values() for row in side]
     facts = list(dict.fromkeys(name for row in rows for name in row if name.startswith(FACT)))
-    found: list[FactScore] = []
+    scores: list[FactScore] = []
     for fact in facts:
         known = [row[fact] for row in rows if row.get(fact) is not None]
         label = _labels(known)
         places = sorted({label(value) for value in known})
-        for place, text in places:
-            own = {
-                level: [row[score] for row in side if _in(row, fact, score, label, place)]
+        for rank, text in places:
+            by_level = {
+                level: [row[score] for row in side if _in(row, fact, score, label, rank)]
                 for level, side in levels.items()
             }
-            found.append(
+            scores.append(
                 FactScore(
                     fact=fact.removeprefix(FACT),
                     value=text,
-                    items=max(map(len, own.values()), default=0),
-                    means={level: fmean(values) if values else None for level, values in own.items()},
+                    items=max(map(len, by_level.values()), default=0),
+                    means={level: fmean(values) if values else None for level, values in by_level.items()},
                 )
             )
-    return found
+    return scores
 
 
 def _in(row: Mapping[str, Any], fact: str, score: str, label: Any, place: float) -> bool:
@@ -115,7 +115,7 @@ def _labels(known: Sequence[Any]) -> Any:
     distinct = set(known)
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in distinct)
     if not numbers:
-        order = {value: place for place, value in enumerate(sorted(distinct, key=str))}
+        order = {value: rank for rank, value in enumerate(sorted(distinct, key=str))}
         return lambda value: (float(order[value]), str(value))
     if len(distinct) <= MOST_VALUES:
         return lambda value: (float(value), f"{value:g}")
@@ -123,7 +123,7 @@ def _labels(known: Sequence[Any]) -> Any:
     width = (high - low) / BINS
 
     def ranged(value: float) -> tuple[float, str]:
-        place = min(BINS - 1, int((value - low) / width))
-        return low + place * width, f"{low + place * width:g} to {low + (place + 1) * width:g}"
+        index = min(BINS - 1, int((value - low) / width))
+        return low + index * width, f"{low + index * width:g} to {low + (index + 1) * width:g}"
 
     return ranged

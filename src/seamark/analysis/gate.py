@@ -70,7 +70,7 @@ class _Objective:
 
 def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
     """Return the gate of a scenario. `unmeasured` is the number of its trials that were not measured as planned."""
-    failed = {each.trial for each in summary.failed}
+    failed = {failure.trial for failure in summary.failed}
     reasons = []
     if unmeasured:
         reasons.append(f"{unmeasured} of {counted(summary.trials, 'trial')} not measured")
@@ -119,11 +119,11 @@ def gate_of_trial(metrics: TrialMetrics) -> Gate:
 def _against(objectives: Sequence[_Objective], reasons: Iterable[VerdictReason]) -> list[str]:
     """Return what speaks against passing, by objectives and the reasons of their trials."""
     by_code = {reason.code: reason for reason in reasons}
-    found = [_missed(each) for each in objectives if each.missed]
-    found += [_unknown(each, withheld=WITHHELD in by_code) for each in objectives if each.unknown]
+    against = [_missed(objective) for objective in objectives if objective.missed]
+    against += [_unknown(objective, withheld=WITHHELD in by_code) for objective in objectives if objective.unknown]
     if objectives and TOO_FEW in by_code:
-        found.append(f"{by_code[TOO_FEW].text}, too few to know whether an objective is met")
-    return found
+        against.append(f"{by_code[TOO_FEW].text}, too few to know whether an objective is met")
+    return against
 
 
 def _missed(one: _Objective) -> str:

@@ -72,11 +72,11 @@ class Exposed:
 
 def exposed(metrics: Iterable[Metric] = METRICS) -> tuple[Exposed, ...]:
     """Return the metrics in their order; of two that differ in their unit only, the first."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], Exposed] = {}
+    unique: dict[tuple[str, tuple[tuple[str, str], ...]], Exposed] = {}
     for metric in metrics:
-        each = _exposed(metric)
-        found.setdefault((each.name, tuple(each.labels.items())), each)
-    return tuple(found.values())
+        gauge = _exposed(metric)
+        unique.setdefault((gauge.name, tuple(gauge.labels.items())), gauge)
+    return tuple(unique.values())
 
 
 def _exposed(metric: Metric) -> Exposed:
@@ -115,9 +115,9 @@ HELPS = {
     STARTED: "when the load began, in seconds since 1970",
     QUALITY: "how good the replies were, such as recall@k",
     OWN: "metrics of the scenario's author, each in its own unit",
-    **{each.name: each.help for each in reversed(EXPOSED)},
+    **{gauge.name: gauge.help for gauge in reversed(EXPOSED)},
 }
-ORDER = (TRIAL, STARTED, *dict.fromkeys(each.name for each in EXPOSED), QUALITY, OWN)
+ORDER = (TRIAL, STARTED, *dict.fromkeys(gauge.name for gauge in EXPOSED), QUALITY, OWN)
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -132,17 +132,19 @@ def figures_of(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value])
     samples: dict[str, list[Sample]] = {TRIAL: [(_info(metrics), 1.0)]}
     if metrics.timestamp is not None:
         samples[STARTED] = [({}, datetime.fromisoformat(metrics.timestamp).timestamp())]
-    for each in EXPOSED:
-        figure = metrics.figure(each.path)
+    for gauge in EXPOSED:
+        figure = metrics.figure(gauge.path)
         if figure is not None:
-            samples.setdefault(each.name, []).append(({**each.labels, **_marks(metrics, each)}, each.value(figure)))
+            samples.setdefault(gauge.name, []).append(
+                ({**gauge.labels, **_marks(metrics, gauge)}, gauge.value(figure))
+            )
     quality = [({"name": name}, float(value)) for name, value in metrics.quality.items() if value is not None]
-    own = [
-        ({"name": name, "unit": each.unit}, float(each.value))
-        for name, each in metrics.own.items()
-        if each.value is not None
+    own_samples = [
+        ({"name": name, "unit": metric.unit}, float(metric.value))
+        for name, metric in metrics.own.items()
+        if metric.value is not None
     ]
-    return _labels(metrics, trial, levels), samples | {QUALITY: quality, OWN: own}
+    return _labels(metrics, trial, levels), samples | {QUALITY: quality, OWN: own_samples}
 
 
 def _marks(metrics: TrialMetrics, each: Exposed) -> Labels:
@@ -165,8 +167,8 @@ class _Figures(Collector):
         for name in ORDER:
             metric = GaugeMetricFamily(name, HELPS[name])
             for labels, samples in self.trials:
-                for own, value in samples.get(name, ()):
-                    metric.add_sample(name, {**labels, **own}, value)
+                for sample_labels, value in samples.get(name, ()):
+                    metric.add_sample(name, {**labels, **sample_labels}, value)
             if metric.samples:
                 yield metric
 
@@ -211,13 +213,13 @@ def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
         return
     with pq.ParquetFile(regular(folder.telemetry)) as file:
         table = file.read(use_threads=False)
-    own = read(folder.load, LoadRecord).node or "local"
+    own_node = read(folder.load, LoadRecord).node or "local"
     places = [str(source).rpartition("@") for source in table.column("source").to_pylist()]
-    nodes = [node if at else own for _, at, node in places]
+    nodes = [node if at else own_node for _, at, node in places]
     bare = pa.array([source if at else node for source, at, node in places], pa.string())
     table = table.set_column(table.column_names.index("source"), "source", bare)
     for node in dict.fromkeys(nodes):
-        yield node, table.filter(pa.array([each == node for each in nodes]))
+        yield node, table.filter(pa.array([row_node == node for row_node in nodes]))
 
 
 def _info(metrics: TrialMetrics) -> Labels:

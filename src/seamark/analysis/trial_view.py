@@ -261,7 +261,7 @@ def without_samples(metrics: TrialMetrics, damage: str) -> TrialMetrics:
 def suspect(metrics: TrialMetrics, code: str, text: str, remedy: str) -> TrialMetrics:
     """Return metrics that are SUSPECT at best, with one more reason, in place of one of its code."""
     reason = VerdictReason(code=code, severity="suspect", text=text, remedy=remedy)
-    reasons = gravest_first([*(one for one in metrics.reasons if one.code != code), reason])
+    reasons = gravest_first([*(earlier for earlier in metrics.reasons if earlier.code != code), reason])
     return replace(metrics, reasons=reasons, verdict=worst([metrics.verdict, reason.verdict]))
 
 

@@ -25,27 +25,27 @@ def host_cpu_saturated(view: CheckedTrial) -> VerdictReason | None:
     busy = view.metrics.resource.get("cpu_util")
     if busy is None or busy <= FULL or view.client_is_server:
         return None
-    own = next((each for each in view.processors if each.node is None), None)
+    local = next((processors for processors in view.processors if processors.node is None), None)
     return VerdictReason(
         code="host_cpu_saturated",
         severity="note",
-        text=f"the machine's processors were {in_percent(busy)} busy" + (_shares(own) if own else ""),
+        text=f"the machine's processors were {in_percent(busy)} busy" + (_shares(local) if local else ""),
         remedy="Compare only with results of the same machine, or load from another one.",
     )
 
 
 def busy_elsewhere(view: CheckedTrial) -> VerdictReason | None:
     """Processors used by others are unavailable to load and server, and the effect on them is unknown."""
-    for each in view.processors:
-        if _much(each) or each.crowded >= CROWDED or each.steal >= STEAL:
+    for processors in view.processors:
+        if _much(processors) or processors.crowded >= CROWDED or processors.steal >= STEAL:
             return VerdictReason(
                 code="busy_elsewhere",
                 severity="suspect",
-                text=_seen(each),
+                text=_seen(processors),
                 remedy="Measure when nothing else runs there, or on a node of your own; "
                 "`bench retry TRIAL` measures the trial again.",
             )
-    known = any(each.node is None and each.others is not None for each in view.processors)
+    known = any(processors.node is None and processors.others is not None for processors in view.processors)
     before = view.load.others_before
     if not known and before is not None and before >= OTHERS:
         return VerdictReason(
@@ -72,12 +72,13 @@ def others_unknown(view: CheckedTrial) -> VerdictReason | None:
 
 def memory_pressure(view: CheckedTrial) -> VerdictReason | None:
     """A task that waits for memory stands still while pages are freed or come back from a disk."""
-    for each in view.processors:
-        if each.waiting_memory is not None and each.waiting_memory >= WAITING_MEMORY:
+    for processors in view.processors:
+        if processors.waiting_memory is not None and processors.waiting_memory >= WAITING_MEMORY:
             return VerdictReason(
                 code="memory_pressure",
                 severity="suspect",
-                text=f"some task of {_where(each)} waited for memory {in_percent(each.waiting_memory)} of the time",
+                text=f"some task of {_where(processors)} waited for memory"
+                f" {in_percent(processors.waiting_memory)} of the time",
                 remedy="See ram_used_bytes and rss_bytes in telemetry.csv; use less memory, or a larger machine.",
             )
     return None
@@ -188,7 +189,7 @@ MANY_RATIO = 0.8
 def few_local_ports(view: CheckedTrial) -> VerdictReason | None:
     """Nearly every local port was needed; another load, or repeated connections, would find none."""
     networks = _networks(view)
-    asked, free = sum(each.connections for each in networks), _least(each.ports_free for each in networks)
+    asked, free = sum(network.connections for network in networks), _least(network.ports_free for network in networks)
     if free is None or asked <= MANY_RATIO * free:
         return None
     return VerdictReason(
@@ -202,8 +203,8 @@ def few_local_ports(view: CheckedTrial) -> VerdictReason | None:
 def connection_churn(view: CheckedTrial) -> VerdictReason | None:
     """A used port cannot be reused for the same address for a minute."""
     networks = _networks(view)
-    rate = sum(each.connected_anew_per_s or 0.0 for each in networks)
-    limit = _least(each.churn_per_s_limit for each in networks)
+    rate = sum(network.connected_anew_per_s or 0.0 for network in networks)
+    limit = _least(network.churn_per_s_limit for network in networks)
     if limit is None or rate <= MANY_RATIO * limit:
         return None
     return VerdictReason(
@@ -218,7 +219,7 @@ def connection_churn(view: CheckedTrial) -> VerdictReason | None:
 def connected_anew(view: CheckedTrial) -> VerdictReason | None:
     """Times then include the setup of a new connection."""
     networks = _networks(view)
-    asked, anew = (sum(getattr(each, name) for each in networks) for name in ("connections", "connected_anew"))
+    asked, anew = (sum(getattr(network, name) for network in networks) for name in ("connections", "connected_anew"))
     if not view.counts.ok or anew <= max(asked, view.counts.due // 2):
         return None
     return VerdictReason(
@@ -232,10 +233,10 @@ def connected_anew(view: CheckedTrial) -> VerdictReason | None:
 def listen_queue_full(view: CheckedTrial) -> VerdictReason | None:
     """A refused connection is attempted again after 1 s, then 3 s, 7 s, ..."""
     networks = _networks(view)
-    overflows = max((each.listen_overflows or 0 for each in networks), default=0)
+    overflows = max((network.listen_overflows or 0 for network in networks), default=0)
     if not overflows:
         return None
-    backlog = _least(each.listen_backlog for each in networks)
+    backlog = _least(network.listen_backlog for network in networks)
     length = "" if backlog is None else f" of {backlog}"
     return VerdictReason(
         code="listen_queue_full",

@@ -60,7 +60,7 @@ def replies_short(view: CheckedTrial) -> VerdictReason | None:
     counts, workers = view.counts, view.load.workers
     replies = counts.whole_good - counts.uncounted
     asked_units = sum(worker.asked_units or 0 for worker in workers)
-    not_all = len(view.load.sessions) > 1 or any(not each.ok or each.asked_units is None for each in workers)
+    not_all = len(view.load.sessions) > 1 or any(not worker.ok or worker.asked_units is None for worker in workers)
     if replies <= 0 or not_all or counts.counted_units >= SHORT_REPLIES * asked_units:
         return None
     mean, asked = counts.counted_units / replies, asked_units / replies

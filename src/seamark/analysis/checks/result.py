@@ -268,11 +268,11 @@ def percentile_lower_bound(view: CheckedTrial) -> VerdictReason | None:
     """A request without an answer took at least as long as was waited, so percentiles are known as ranges."""
     counts = view.counts
     ranges = [
-        f"{group.removesuffix('_ms').replace('_', ' ')} {name} {_in_time(found)}"
+        f"{group.removesuffix('_ms').replace('_', ' ')} {name} {_in_time(limits)}"
         for group in BOUNDED
         if (times := getattr(view.metrics, group)) and times.censored
         for name in QUANTILES
-        if times.is_range(name) and (found := times.range_of(name))
+        if times.is_range(name) and (limits := times.range_of(name))
     ]
     if not ranges:
         return None
@@ -312,7 +312,7 @@ def percentile_withheld(view: CheckedTrial) -> VerdictReason | None:
 
 def _of_part(part: PartFigures) -> str:
     times = part.latency_ms
-    shown = [f"{name} {_in_time(found)}" for name in ("p50", "p99") if (found := times.range_of(name))]
+    shown = [f"{name} {_in_time(limits)}" for name in ("p50", "p99") if (limits := times.range_of(name))]
     rate = f"{part.requests_per_s:.4g}/s"
     return ", ".join([counted(part.requests, "request"), f"{part.failed} failed", rate, *shown])
 

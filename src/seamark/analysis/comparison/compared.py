@@ -87,38 +87,38 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     """
     tests = [test for contrast in question.contrasts for test in _tests(question, contrast, seen)]
     family = {
-        place: test
-        for place, test in enumerate(tests)
+        index: test
+        for index, test in enumerate(tests)
         if test.units is not None and test.record.in_family and test.record.reason is None
         if test.units.kind != "result" and not test.record.exact
     }
-    scored = {place: test for place, test in enumerate(tests) if test.items is not None}
+    scored = {index: test for index, test in enumerate(tests) if test.items is not None}
     size = len(family) + sum(test.record.in_family for test in scored.values())
     alpha = question.alpha
     paired = {
-        place: answers_test(
+        index: answers_test(
             test.items, largest=test.largest, family=size if test.record.in_family else 1, alpha=alpha
         )
-        for place, test in scored.items()
+        for index, test in scored.items()
         if test.items is not None
     }
-    judged = [place for place in paired if tests[place].record.in_family]
-    ps = [paired[place].p for place in judged]
+    judged = [index for index in paired if tests[index].record.in_family]
+    ps = [paired[index].p for index in judged]
     results = _by_both_ends(family, alpha, ps)
-    adjusted = dict(zip(judged, holm([*ps, *(each.p for each in results.values())]), strict=False))
+    adjusted = dict(zip(judged, holm([*ps, *(result.p for result in results.values())]), strict=False))
     records = []
-    for place, test in enumerate(tests):
+    for index, test in enumerate(tests):
         if test.items is not None:
-            of_items = paired_record(test.record, test.items, paired[place], comparing=question.comparing)
-            if place in adjusted:
-                of_items = paired_judged(of_items, paired[place], adjusted[place], size, question.comparing, alpha)
+            of_items = paired_record(test.record, test.items, paired[index], comparing=question.comparing)
+            if index in adjusted:
+                of_items = paired_judged(of_items, paired[index], adjusted[index], size, question.comparing, alpha)
             records.append(of_items)
-        elif place in results:
-            records.append(_judged(test.record, results[place], size, test.margin, alpha))
+        elif index in results:
+            records.append(_judged(test.record, results[index], size, test.margin, alpha))
         elif test.record.exact:
             records.append(_exact(test.record, test.margin))
         elif test.units is not None:
-            alone = _by_both_ends({place: test}, alpha)[place]
+            alone = _by_both_ends({index: test}, alpha)[index]
             record = _estimated(test.record, alone)
             if question.apart is not None and test.units.kind == "result":
                 record = replace(record, base=replace(record.base, units=1), new=replace(record.new, units=1))
@@ -143,33 +143,33 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
 def _by_both_ends(tests: Mapping[int, _Test], alpha: float, beside: Sequence[float] = ()) -> dict[int, Comparison]:
     """Compare a family; one with ranges with its baselines at the lower and the other sides at the upper ends, and
     the reverse."""
-    pairs = {place: test.units for place, test in tests.items() if test.units is not None}
-    better = {place: test.record.better for place, test in tests.items()}
-    margin = {place: test.margin for place, test in tests.items()}
+    pairs = {index: test.units for index, test in tests.items() if test.units is not None}
+    better = {index: test.record.better for index, test in tests.items()}
+    margin = {index: test.margin for index, test in tests.items()}
     family = partial(compare_family, better=better, margin=margin, alpha=alpha, beside=beside)
-    first: dict[int, Comparison] = family({place: (units.base, units.new_high) for place, units in pairs.items()})
+    first: dict[int, Comparison] = family({index: (units.base, units.new_high) for index, units in pairs.items()})
     if not any(units.has_ranges for units in pairs.values()):
         return first
-    second = family({place: (units.base_high, units.new) for place, units in pairs.items()})
-    return {place: of_both_ends(first[place], second[place]) for place in pairs}
+    second = family({index: (units.base_high, units.new) for index, units in pairs.items()})
+    return {index: of_both_ends(first[index], second[index]) for index in pairs}
 
 
 def _tests(question: Question, contrast: Contrast, seen: Mapping[str, Sequence[Observation]]) -> list[_Test]:
     base, new = seen.get(contrast.base, ()), seen.get(contrast.new, ())
     comparing = question.comparing
-    both = [each for each in (*base, *new) if each.counts]
+    both = [trial for trial in (*base, *new) if trial.counts]
     factors = question.factors
     declared = [name for name in comparing.family if name not in factors]
     primary = question.primaries.get(contrast.workload, "throughput")
     shown = comparing.metrics or default_metrics(primary, both)
     shown = tuple(dict.fromkeys((*shown, *declared)))
     family = tuple(declared) or comparing.metrics or shown[:1]
-    found = []
+    tests = []
     for name in shown:
         metric = metric_of(name, [*base, *new], question.qualities, question.where)
         member = name in family and in_family(contrast, comparing, factors)
-        found.append(_test(question, contrast, metric, base, new, member))
-    return found
+        tests.append(_test(question, contrast, metric, base, new, member))
+    return tests
 
 
 def _test(
@@ -180,8 +180,8 @@ def _test(
     new: Sequence[Observation],
     member: bool,
 ) -> _Test:
-    one, other = ([each for each in side if each.counts] for side in (base, new))
-    units = {each.unit for each in (*one, *other)}
+    one, other = ([trial for trial in side if trial.counts] for side in (base, new))
+    units = {trial.unit for trial in (*one, *other)}
     unit = metric.unit if metric.path != "throughput.value" else next(iter(units)) if len(units) == 1 else ""
     record = Compared(
         workload=contrast.workload,
@@ -211,7 +211,7 @@ def _test(
     )
     if not values.base:
         return _Test(record=replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS))
-    if all(each.exact for each in (*one, *other)):
+    if all(trial.exact for trial in (*one, *other)):
         record = replace(record, method=EXACT)
     if unequal is not None:
         record = replace(record, reason=unequal[0], remedy=unequal[1])
@@ -254,15 +254,15 @@ def _of_p(reason: str) -> str:
 
 
 def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
-    used = [each for each in trials if each.counts]
-    values = [found.low for each in used if (found := each.figure(path)) is not None]
+    used = [trial for trial in trials if trial.counts]
+    values = [figure.low for trial in used if (figure := trial.figure(path)) is not None]
     return ComparedSide(
         treatment=trials[0].treatment if trials else None,
         trials=len(used),
         excluded=len(trials) - len(used),
-        suspect=sum(each.verdict == "SUSPECT" for each in used),
-        suspect_reasons=Counter(code for each in used if each.verdict == "SUSPECT" for code in each.suspect),
-        starts=len({each.start for each in used}),
+        suspect=sum(trial.verdict == "SUSPECT" for trial in used),
+        suspect_reasons=Counter(code for trial in used if trial.verdict == "SUSPECT" for code in trial.suspect),
+        starts=len({trial.start for trial in used}),
         median=median(values) if values else None,
         origin=origin_of(trials),
     )
@@ -276,12 +276,12 @@ def _why_not(
         if not side:
             return f"{name} has no trial with valid figures", "`bench submit` measures it, `bench retry` once more."
     if len(units) > 1 and metric.group in ("throughput", "energy"):
-        words = " and ".join(sorted(each.replace("_per_", "/") or "no unit" for each in units))
+        words = " and ".join(sorted(unit.replace("_per_", "/") or "no unit" for unit in units))
         return f"{UNITS_DIFFER}: {words}", (
             "compare a metric in one unit: `--metric requests_per_s`, or `metrics: [requests_per_s]` in `compare`."
         )
     both = [*base, *new]
-    lacking = sum(each.figure(metric.path) is None for each in both)
+    lacking = sum(trial.figure(metric.path) is None for trial in both)
     if lacking == len(both) and metric.path == SEARCH_FOUND:
         return (
             "no trial searched for its largest load and found one",

@@ -43,26 +43,31 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     groups: dict[str, dict[str, None]] = {}
     for trial in plan.measured:
         groups.setdefault(trial.group, {})[trial.treatment] = None
-    found: list[Contrast] = []
+    contrasts: list[Contrast] = []
     for workload, treatments in groups.items():
-        own = {treatment: levels[treatment] for treatment in treatments}
-        tied = _tied(own)
+        of_workload = {treatment: levels[treatment] for treatment in treatments}
+        tied = _tied(of_workload)
         names = list(tied)
-        at = {key_of(own[treatment], names): treatment for treatment in treatments}
-        orders = {name: ordered([own[each][name] for each in treatments], written.get(name, ())) for name in names}
+        at = {key_of(of_workload[treatment], names): treatment for treatment in treatments}
+        orders = {
+            name: ordered([of_workload[treatment][name] for treatment in treatments], written.get(name, ()))
+            for name in names
+        }
         ranks = {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
         for name, order in orders.items():
             together = {name, *tied[name]}
             if not together & asked and ("task" in together or together <= OTHER_QUESTIONS):
                 continue
-            first = _baseline_level(order, (name, *tied[name]), own, baseline)
-            by = (name, *(each for each in names if each != name))
-            for treatment in sorted(treatments, key=lambda each: [ranks[n][key(own[each][n])] for n in by]):
-                level = own[treatment][name]
-                other = at.get(key_of({**own[treatment], name: first}, names))
+            first = _baseline_level(order, (name, *tied[name]), of_workload, baseline)
+            by = (name, *(factor for factor in names if factor != name))
+            for treatment in sorted(
+                treatments, key=lambda treatment: [ranks[n][key(of_workload[treatment][n])] for n in by]
+            ):
+                level = of_workload[treatment][name]
+                other = at.get(key_of({**of_workload[treatment], name: first}, names))
                 if key(level) != key(first) and other is not None:
-                    fixed = {each: own[treatment][each] for each in names if each != name}
-                    found.append(
+                    fixed = {factor: of_workload[treatment][factor] for factor in names if factor != name}
+                    contrasts.append(
                         Contrast(
                             workload=workload,
                             factor=name,
@@ -74,7 +79,7 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
                             fixed=fixed,
                         )
                     )
-    return tuple(found)
+    return tuple(contrasts)
 
 
 def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:
@@ -83,13 +88,17 @@ def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:
     factors = factors_of(contrasts)
     metrics = [name for name in comparing.family if name not in factors] or comparing.metrics
     starts = Starts.of(plan)
-    testable = [each for each in contrasts if in_family(each, comparing, factors) and starts.allow_test(each)]
+    testable = [
+        contrast for contrast in contrasts if in_family(contrast, comparing, factors) and starts.allow_test(contrast)
+    ]
     return len(testable) * max(1, len(metrics))
 
 
 def factors_of(contrasts: Sequence[Contrast]) -> frozenset[str]:
     """Return the factors of contrasts, with those that are tied to them."""
-    return frozenset(name for each in contrasts if each.factor is not None for name in (each.factor, *each.tied))
+    return frozenset(
+        name for contrast in contrasts if contrast.factor is not None for name in (contrast.factor, *contrast.tied)
+    )
 
 
 def in_family(contrast: Contrast, comparing: Comparing, factors: Collection[str]) -> bool:
@@ -113,8 +122,10 @@ class Starts:
             starts.setdefault(trial.treatment, set()).add(trial.deployment)
         in_blocks = plan.restarts == "each" and plan.repetitions > 1
         return cls(
-            by_treatment={name: frozenset(each) for name, each in starts.items()},
-            virtual=frozenset(each.id for each in plan.deployments if in_blocks and each.block is None),
+            by_treatment={name: frozenset(deployments) for name, deployments in starts.items()},
+            virtual=frozenset(
+                deployment.id for deployment in plan.deployments if in_blocks and deployment.block is None
+            ),
         )
 
     def allow_test(self, contrast: Contrast) -> bool:
@@ -127,8 +138,8 @@ class Starts:
 def primaries(plan: Plan) -> Mapping[str, str]:
     """Return the primary metric of each workload."""
     return {
-        one.group: primary_metric(one.component, searched=one.search is not None, closed=one.load.closed)
-        for one in plan.measured
+        trial.group: primary_metric(trial.component, searched=trial.search is not None, closed=trial.load.closed)
+        for trial in plan.measured
     }
 
 
@@ -145,13 +156,13 @@ def sorted_levels(levels: Sequence[Value]) -> list[Value]:
 
 def _tied(own: Mapping[str, Levels]) -> dict[str, tuple[str, ...]]:
     """Return the factors without those that divide the treatments as an earlier one does, and these by that one."""
-    found: dict[Any, list[str]] = {}
+    alike: dict[Any, list[str]] = {}
     for name in next(iter(own.values()), {}):
         places: dict[Any, list[int]] = {}
-        for place, levels in enumerate(own.values()):
-            places.setdefault(key(levels[name]), []).append(place)
-        found.setdefault(tuple(map(tuple, places.values())), []).append(name)
-    return {first: tuple(others) for first, *others in found.values()}
+        for index, levels in enumerate(own.values()):
+            places.setdefault(key(levels[name]), []).append(index)
+        alike.setdefault(tuple(map(tuple, places.values())), []).append(name)
+    return {first: tuple(others) for first, *others in alike.values()}
 
 
 def _baseline_level(
@@ -176,4 +187,4 @@ def ordered(levels: Sequence[Value], written: Sequence[Value]) -> list[Value]:
     """Return levels, without duplicates, in the order of the scenario; those that it does not list come last."""
     there = {key(level): level for level in levels}
     first = [level for level in written if key(level) in there]
-    return [*first, *(level for at, level in there.items() if at not in {key(one) for one in first})]
+    return [*first, *(level for at, level in there.items() if at not in {key(listed) for listed in first})]

@@ -17,12 +17,12 @@ def environment_differences(base: Iterable[TrialMeta], new: Iterable[TrialMeta])
 
 
 def _all_facts(metas: Iterable[TrialMeta]) -> dict[str, dict[str, None]]:
-    found: dict[str, dict[str, None]] = {}
+    facts: dict[str, dict[str, None]] = {}
     for meta in metas:
         for fact, value in _facts(meta):
             if value not in (None, "", ()):
-                found.setdefault(fact, {})[str(value)] = None
-    return found
+                facts.setdefault(fact, {})[str(value)] = None
+    return facts
 
 
 def _facts(meta: TrialMeta) -> Iterator[tuple[str, object]]:

@@ -42,13 +42,13 @@ def compared_factors(
         declared=declared,
     )
     treatments = {trial.treatment for trial in plan.measured}
-    compared_ones = {name for each in contrasts for name in (each.base, each.new)}
+    compared_ones = {name for contrast in contrasts for name in (contrast.base, contrast.new)}
     unmatched = len(treatments - compared_ones) if compared_ones else 0
     notes: tuple[str, ...] = (
         (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
     )
-    found = compared(question, seen)
-    family = found.family if any(each.answers for each in found.judged) else None
+    comparisons = compared(question, seen)
+    family = comparisons.family if any(judged.answers for judged in comparisons.judged) else None
     made, cut = within_limit(fronts(contrasts, seen, comparing, qualities, where, family))
     if cut:
         notes += (
@@ -57,8 +57,8 @@ def compared_factors(
     groups: dict[str, dict[str, None]] = {}
     for trial in plan.measured:
         groups.setdefault(trial.group, {})[trial.treatment] = None
-    means = subset_averages({name: list(own) for name, own in groups.items()}, levels, seen)
-    return replace(found, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
+    means = subset_averages({name: list(group) for name, group in groups.items()}, levels, seen)
+    return replace(comparisons, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
 
 
 def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]) -> Comparisons | None:

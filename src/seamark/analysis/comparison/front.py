@@ -66,21 +66,21 @@ def fronts(
     """
     groups: dict[tuple[str, str | None, str], list[Contrast]] = {}
     factors = factors_of(contrasts)
-    for each in contrasts:
-        if not in_family(each, comparing, factors):
+    for contrast in contrasts:
+        if not in_family(contrast, comparing, factors):
             continue
-        groups.setdefault((each.workload, each.factor, each.base), []).append(each)
-    found: list[Front] = []
-    for own in groups.values():
-        levels = _levels(own, seen)
+        groups.setdefault((contrast.workload, contrast.factor, contrast.base), []).append(contrast)
+    collected: list[Front] = []
+    for group in groups.values():
+        levels = _levels(group, seen)
         if len(levels) < 2:
             continue
-        trials = [trial for each in levels for trial in each.trials]
+        trials = [trial for level in levels for trial in level.trials]
         for name in comparing.costs or _default_costs(trials):
             cost = metric_of(name, trials, qualities, where)
-            made = _front(own[0], levels, cost, comparing, qualities, family or len(levels) - 1)
-            found += [made] if made is not None else []
-    return tuple(found)
+            made = _front(group[0], levels, cost, comparing, qualities, family or len(levels) - 1)
+            collected += [made] if made is not None else []
+    return tuple(collected)
 
 
 def within_limit(found: Sequence[Front]) -> tuple[tuple[Front, ...], int]:
@@ -90,34 +90,34 @@ def within_limit(found: Sequence[Front]) -> tuple[tuple[Front, ...], int]:
     """
     seen: Counter[str] = Counter()
     ranks = []
-    for each in found:
-        place = repr((each.workload, each.factor, sorted(each.fixed.items())))
-        ranks.append(seen[place])
-        seen[place] += 1
+    for candidate in found:
+        key = repr((candidate.workload, candidate.factor, sorted(candidate.fixed.items())))
+        ranks.append(seen[key])
+        seen[key] += 1
     by_rank = sorted(range(len(found)), key=ranks.__getitem__)
     kept = sorted(by_rank[: max(MOST_FRONTS, len(seen))])
-    return tuple(found[place] for place in kept), len(found) - len(kept)
+    return tuple(found[index] for index in kept), len(found) - len(kept)
 
 
 def first_score(trials: Sequence[Observation]) -> str | None:
     """Return the first score of answers in the judge's order; None without any."""
-    return next((each.answers.scores[0] for each in trials if each.answers and each.answers.scores), None)
+    return next((trial.answers.scores[0] for trial in trials if trial.answers and trial.answers.scores), None)
 
 
 def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     """Return the baseline and the other levels that have items in common with it."""
     first = contrasts[0]
-    named = [(first.base, first.base_level), *((each.new, each.new_level) for each in contrasts)]
-    found: list[_Level] = []
+    named = [(first.base, first.base_level), *((contrast.new, contrast.new_level) for contrast in contrasts)]
+    levels: list[_Level] = []
     for treatment, level in named:
-        trials = [each for each in seen.get(treatment, ()) if each.counts and not _lacks_answers(each)]
+        trials = [trial for trial in seen.get(treatment, ()) if trial.counts and not _lacks_answers(trial)]
         score = first_score(trials)
         scores = item_means(trials, score) if score is not None else {}
-        if scores and (not found or scores.keys() & found[0].scores.keys()):
-            found.append(_Level(treatment=treatment, level=level, trials=trials, scores=scores))
-        elif not found:
+        if scores and (not levels or scores.keys() & levels[0].scores.keys()):
+            levels.append(_Level(treatment=treatment, level=level, trials=trials, scores=scores))
+        elif not levels:
             return []
-    return found
+    return levels
 
 
 def _lacks_answers(trial: Observation) -> bool:
@@ -126,7 +126,7 @@ def _lacks_answers(trial: Observation) -> bool:
 
 
 def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
-    known = {path for each in trials for path in each.figures}
+    known = {path for trial in trials for path in trial.figures}
     costs = tuple(path for path in COSTS if path in known)
     return costs if "ttft_ms.p50" in costs else (UNSTREAMED, *costs)
 
@@ -143,46 +143,46 @@ def _front(
     assert score is not None
     quality = qualities.get(score, Quality())
     base = levels[0]
-    common = [item for item in base.scores if all(item in each.scores for each in levels)]
-    known = {each.treatment: _costs(each, cost) for each in levels}
+    common = [item for item in base.scores if all(item in level.scores for level in levels)]
+    known = {level.treatment: _costs(level, cost) for level in levels}
     spent = _in_blocks({name: costs for name, costs in known.items() if not isinstance(costs, str)})
-    placed = [each for each in levels if each.treatment in spent]
+    placed = [level for level in levels if level.treatment in spent]
     if not common or not placed:
         return None
     labels = [label for _, label in common]
     clusters = None if None in labels else labels
     sign, toll = (1 if quality.better == "higher" else -1), (1 if cost.better == "lower" else -1)
     places = front(
-        [[sign * each.scores[item] for item in common] for each in placed],
-        [[toll * value for value in spent[each.treatment]] for each in placed],
+        [[sign * level.scores[item] for item in common] for level in placed],
+        [[toll * value for value in spent[level.treatment]] for level in placed],
         clusters=clusters,
     )
-    others = {each.treatment: each.trials for each in placed if each is not base}
+    others = {level.treatment: level.trials for level in placed if level is not base}
     saved = savings(base.trials, others, cost) if base in placed else {}
     first = median(spent[base.treatment]) if base in placed else None
     points = []
-    for each in levels:
-        at = placed.index(each) if each in placed else None
-        why, values, shown = known[each.treatment], spent.get(each.treatment), saved.get(each.treatment)
-        ratio = median(values) / first if values and first and each is not base else None
-        limits = _limits([each.scores[item] for item in common], clusters, quality)
-        kept = None if each is base else _not_worse(base, each, common, clusters, comparing, quality, family)
+    for level in levels:
+        at = placed.index(level) if level in placed else None
+        why, values, shown = known[level.treatment], spent.get(level.treatment), saved.get(level.treatment)
+        ratio = median(values) / first if values and first and level is not base else None
+        limits = _limits([level.scores[item] for item in common], clusters, quality)
+        kept = None if level is base else _not_worse(base, level, common, clusters, comparing, quality, family)
         points.append(
             FrontPoint(
-                treatment=each.treatment,
-                level=each.level,
-                quality=fmean(each.scores[item] for item in common),
+                treatment=level.treatment,
+                level=level.level,
+                quality=fmean(level.scores[item] for item in common),
                 quality_low=limits.low if limits else None,
                 quality_high=limits.high if limits else None,
                 cost=median(values) if values else None,
-                trials=len(each.trials),
+                trials=len(level.trials),
                 on_front=at is not None and bool(places.on_front[at]),
                 probability=None if at is None else float(places.probability[at]),
                 not_worse=kept,
                 ratio=ratio,
                 cheaper=None if isinstance(shown, str) else shown,
                 untested=shown if isinstance(shown, str) else None,
-                origin=origin_of(each.trials),
+                origin=origin_of(level.trials),
                 reason=why if isinstance(why, str) else None,
             )
         )
@@ -217,9 +217,9 @@ def _limits(scores: Sequence[float], clusters: Sequence[str | None] | None, qual
 
 def _costs(level: _Level, cost: ComparedMetric) -> dict[int, float] | str:
     """Return the cost of each block, or why the level has no place on a front."""
-    if not all(each.speed_of_method for each in level.trials):
+    if not all(trial.speed_of_method for trial in level.trials):
         return NOT_ITS_SPEED
-    figures = {each.block: each.figure(cost.path) for each in level.trials}
+    figures = {trial.block: trial.figure(cost.path) for trial in level.trials}
     known = {block: figure for block, figure in figures.items() if figure is not None}
     if len(known) < len(figures):
         return f"{cost.name} is withheld or not measured in {len(figures) - len(known)} of its trials"
@@ -230,11 +230,11 @@ def _costs(level: _Level, cost: ComparedMetric) -> dict[int, float] | str:
 
 def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
     """Return the costs of the blocks that all levels have; the median of each where they have none in common."""
-    blocks = [set(each) for each in costs.values()]
+    blocks = [set(by_block) for by_block in costs.values()]
     shared = blocks[0].intersection(*blocks[1:]) if blocks else set()
     if not shared:
-        return {name: [median(each.values())] for name, each in costs.items()}
-    return {name: [each[block] for block in sorted(shared)] for name, each in costs.items()}
+        return {name: [median(by_block.values())] for name, by_block in costs.items()}
+    return {name: [by_block[block] for block in sorted(shared)] for name, by_block in costs.items()}
 
 
 def _not_worse(

@@ -40,23 +40,23 @@ def paired_items(
     None where a side has no scored answers: then means of trials are all there is. Trials of the same block are
     pairs, where there are any; others are left out. A trial with unanswered items has no quality and takes no part.
     """
-    scored = [[each for each in side if each.answers and score in each.answers.scores] for side in (base, new)]
+    scored = [[trial for trial in side if trial.answers and score in trial.answers.scores] for side in (base, new)]
     if not all(scored):
         return None
-    usable = [[each for each in side if each.answers and not each.answers.unanswered] for side in scored]
+    usable = [[trial for trial in side if trial.answers and not trial.answers.unanswered] for side in scored]
     lacking = len(scored[0]) - len(usable[0]), len(scored[1]) - len(usable[1])
     for name, side, every in zip(("the baseline", "the other side"), usable, scored, strict=True):
         if not side:
             return f"invalid for quality: {_all(len(every), name)} answers to some items", RETRY
     if why := _other_seeds(usable[0], usable[1]):
         return why
-    shared = {each.block for each in usable[0]} & {each.block for each in usable[1]}
-    used = [[each for each in side if each.block in shared] for side in usable] if shared else usable
+    shared = {trial.block for trial in usable[0]} & {trial.block for trial in usable[1]}
+    used = [[trial for trial in side if trial.block in shared] for side in usable] if shared else usable
     one, other = (_means(side, score) for side in used)
     both = [item for item in one if item in other]
     if not both:
         return "the two sides have no item in common", "compare treatments that were given the same items."
-    keys = [{each.answers.key for each in side if each.answers and each.answers.key} for side in used]
+    keys = [{trial.answers.key for trial in side if trial.answers and trial.answers.key} for side in used]
     if one.keys() == other.keys() and all(keys) and not keys[0] & keys[1]:
         return OTHER_KEY
     labels = [label for _, label in both]
@@ -73,19 +73,21 @@ def paired_items(
 
 def item_means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item over the usable trials of a treatment; nothing without any."""
-    usable = [each for each in side if each.answers and score in each.answers.scores and not each.answers.unanswered]
+    usable = [
+        trial for trial in side if trial.answers and score in trial.answers.scores and not trial.answers.unanswered
+    ]
     return _means(usable, score)
 
 
 def item_values(side: Sequence[Observation], column: str) -> dict[Item, float]:
     """Return the mean of any column of answers by item, over the trials of a treatment without unanswered items;
     nothing where some have no such column."""
-    return _means([each for each in side if each.answers and not each.answers.unanswered], column)
+    return _means([trial for trial in side if trial.answers and not trial.answers.unanswered], column)
 
 
 def _means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item that all trials have a value for."""
-    read = [items for each in side if each.answers and (items := each.answers.read()) is not None]
+    read = [items for trial in side if trial.answers and (items := trial.answers.read()) is not None]
     tables = [items.by_item(score) for items in read]
     if not tables or len(tables) < len(side):
         return {}
@@ -95,7 +97,7 @@ def _means(side: Sequence[Observation], score: str) -> dict[Item, float]:
 def _other_seeds(base: Sequence[Observation], new: Sequence[Observation]) -> tuple[str, str] | None:
     """Return why items of other seeds are not the same items; None for equal seeds."""
     one, other = (
-        {name: seed for each in side if each.answers for name, seed in each.answers.seeds.items()}
+        {name: seed for trial in side if trial.answers for name, seed in trial.answers.seeds.items()}
         for side in (base, new)
     )
     for name in one:

@@ -43,38 +43,38 @@ def matched(base: Source, new: Source) -> Matched:
     contrasts: list[Contrast] = []
     settings: dict[str, Difference] = {}
     notes, reasons = [], []
-    for workload, one, other in _workloads(base, new):
-        varying = _varying(one) | _varying(other)
-        for found in _differing(one, other, varying):
-            known = settings.get(found.fact, found)
-            sides = ((*known.base, *found.base), (*known.new, *found.new))
+    for workload, baseline, other in _workloads(base, new):
+        varying = _varying(baseline) | _varying(other)
+        for difference in _differing(baseline, other, varying):
+            known = settings.get(difference.fact, difference)
+            sides = ((*known.base, *difference.base), (*known.new, *difference.new))
             ours, theirs = (tuple(dict.fromkeys(values)) for values in sides)
-            settings[found.fact] = Difference(fact=found.fact, base=ours, new=theirs)
-        names = [name for name in _names(one, other) if name in varying]
+            settings[difference.fact] = Difference(fact=difference.fact, base=ours, new=theirs)
+        names = [name for name in _names(baseline, other) if name in varying]
         places = {key_of(levels, names): treatment for treatment, levels in other.items()}
         pairs = {
-            treatment: places[at] for treatment, levels in one.items() if (at := key_of(levels, names)) in places
+            treatment: places[at] for treatment, levels in baseline.items() if (at := key_of(levels, names)) in places
         }
-        shown = [name for name in names if len({key(one[each].get(name)) for each in pairs}) > 1]
-        ranks = _ranks(base.plan, one, shown)
-        by_level = sorted(pairs, key=lambda mine: [ranks[name][key(one[mine].get(name))] for name in shown])
+        shown = [name for name in names if len({key(baseline[treatment].get(name)) for treatment in pairs}) > 1]
+        ranks = _ranks(base.plan, baseline, shown)
+        by_level = sorted(pairs, key=lambda mine: [ranks[name][key(baseline[mine].get(name))] for name in shown])
         contrasts += [
             Contrast(
                 workload=workload,
                 base=f"base: {mine}",
                 new=f"new: {pairs[mine]}",
-                fixed={name: one[mine].get(name) for name in shown},
+                fixed={name: baseline[mine].get(name) for name in shown},
             )
             for mine in by_level
         ]
-        for source, count in ((base, len(one) - len(pairs)), (new, len(other) - len(pairs))):
+        for source, count in ((base, len(baseline) - len(pairs)), (new, len(other) - len(pairs))):
             if pairs and count:
                 of = "" if base.plan.scenario == workload else f" of {workload}"
                 notes.append(
                     f"{counted(count, 'treatment')}{of} in {source.name} without a counterpart: not compared"
                 )
         if not pairs:
-            reasons.append(_apart(workload, one, other, names, base.name, new.name))
+            reasons.append(_apart(workload, baseline, other, names, base.name, new.name))
     if not contrasts:
         raise UserError(f"{base.name} and {new.name} have no treatment in common: {'; '.join(reasons)}.")
     return Matched(contrasts=tuple(contrasts), settings=tuple(settings.values()), notes=tuple(notes))
@@ -84,7 +84,7 @@ def _ranks(plan: Plan, side: Mapping[str, Settings], names: Sequence[str]) -> di
     """Return the place of each level of each factor: as the scenario writes it, else by size."""
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
     orders = {name: ordered(sorted_levels(_levels(side, name)), written.get(name, ())) for name in names}
-    return {name: {key(level): place for place, level in enumerate(order)} for name, order in orders.items()}
+    return {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
 
 
 def _workloads(base: Source, new: Source) -> list[tuple[str, Mapping[str, Settings], Mapping[str, Settings]]]:
@@ -103,11 +103,11 @@ def _workloads(base: Source, new: Source) -> list[tuple[str, Mapping[str, Settin
 
 def _grouped(plan: Plan) -> dict[str, dict[str, Settings]]:
     settings = settings_of(plan)
-    found: dict[str, dict[str, Settings]] = {}
+    workloads: dict[str, dict[str, Settings]] = {}
     for trial in plan.measured:
-        own = {SERVICE: trial.service, **settings[trial.treatment]}
-        found.setdefault(trial.group, {}).setdefault(trial.treatment, own)
-    return found
+        all_settings = {SERVICE: trial.service, **settings[trial.treatment]}
+        workloads.setdefault(trial.group, {}).setdefault(trial.treatment, all_settings)
+    return workloads
 
 
 def _names(*sides: Mapping[str, Settings]) -> list[str]:
@@ -123,13 +123,13 @@ def _levels(side: Mapping[str, Settings], name: str) -> list[Value]:
 
 
 def _differing(one: Mapping[str, Settings], other: Mapping[str, Settings], varying: set[str]) -> list[Difference]:
-    found = []
+    differences = []
     for name in _names(one, other):
         if name not in varying:
             [mine], [its] = _levels(one, name), _levels(other, name)
             if key(mine) != key(its):
-                found.append(Difference(fact=name, base=(_shown(mine),), new=(_shown(its),)))
-    return found
+                differences.append(Difference(fact=name, base=(_shown(mine),), new=(_shown(its),)))
+    return differences
 
 
 def _apart(
@@ -143,13 +143,13 @@ def _apart(
     """Return a factor that has no level in common, with the levels of both; or that no combination is."""
     for name in names:
         mine, its = _levels(one, name), _levels(other, name)
-        if not {key(each) for each in mine} & {key(each) for each in its}:
+        if not {key(level) for level in mine} & {key(level) for level in its}:
             return f"{name} of {workload} is {_list(mine)} in {base} and {_list(its)} in {new}"
     return f"no combination of {', '.join(names)} of {workload} is in both"
 
 
 def _list(levels: Sequence[Value]) -> str:
-    shown = [_shown(each) for each in sorted_levels(levels)[:MOST_LEVELS]]
+    shown = [_shown(level) for level in sorted_levels(levels)[:MOST_LEVELS]]
     return ", ".join(shown) + (", ..." if len(levels) > MOST_LEVELS else "")
 
 

@@ -40,12 +40,12 @@ def table_paths(names: Iterable[str]) -> tuple[str, ...]:
 def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
     """Return the metrics of treatments, by the figures that some trial has: the first score of answers, as speed is
     worth nothing without quality, then the primary metric, then others."""
-    scores = next((each.answers.scores[:1] for each in seen if each.answers is not None), ())
+    scores = next((trial.answers.scores[:1] for trial in seen if trial.answers is not None), ())
     return tuple(dict.fromkeys((*scores, *_unscored(primary, seen))))
 
 
 def _unscored(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
-    known = {path for each in seen for path in each.figures}
+    known = {path for trial in seen for path in trial.figures}
     if primary == RUN_TIME:
         return (RUN_TIME,) if f"quality.{RUN_TIME}" in known else ("throughput",)
     if f"quality.{MAKESPAN}" in known:
@@ -63,9 +63,9 @@ def metric_of(
     Raises UserError, which begins with `where`, for an unknown name and for a metric of which neither more nor less
     is better.
     """
-    own = {key: fact for each in seen for key, fact in each.own.items()}
+    own_metrics = {key: fact for trial in seen for key, fact in trial.own.items()}
     measured = {
-        path.removeprefix("quality.") for each in seen for path in each.figures if path.startswith("quality.")
+        path.removeprefix("quality.") for trial in seen for path in trial.figures if path.startswith("quality.")
     }
     short = name.removeprefix("quality.").removeprefix("own.")
     better: str
@@ -74,14 +74,14 @@ def metric_of(
     if path := _path(name):
         metric = TABLE[path]
         shown, unit, better = path.removesuffix(".value"), metric.unit, metric.better
-    elif short in own:
-        shown, path, unit, better = short, f"own.{short}", own[short].unit, own[short].better
+    elif short in own_metrics:
+        shown, path, unit, better = short, f"own.{short}", own_metrics[short].unit, own_metrics[short].better
     elif short in measured or short in qualities:
         quality = qualities.get(short)
         shown, path, unit = short, f"quality.{short}", quality.unit if quality else ""
         better = quality.better if quality else quality_direction(short, _ops(short, seen))
     else:
-        known = (*(path.removesuffix(".value") for path in TABLE), *own, *measured, *qualities, SEARCH_FOUND)
+        known = (*(path.removesuffix(".value") for path in TABLE), *own_metrics, *measured, *qualities, SEARCH_FOUND)
         raise UserError(
             f"{where}{name}: no such metric.{did_you_mean(name, known)} docs/measurement.md lists all; qualities and"
             " metrics of your own have their own names."
@@ -100,4 +100,4 @@ def _path(name: str) -> str | None:
 
 
 def _ops(quality: str, seen: Sequence[Observation]) -> set[str]:
-    return {slo.op for each in seen for slo in each.slos if slo.metric == quality}
+    return {slo.op for trial in seen for slo in trial.slos if slo.metric == quality}

@@ -62,7 +62,7 @@ def observation(view: TrialView, paths: Collection[str], source: str = "") -> Ob
     start = load.server_start if load is not None and load.server_start else trial.deployment
     virtual = metrics is not None and metrics.virtual_clock
     plain = Observation(
-        suspect=tuple(dict.fromkeys(each.code for each in view.reasons if each.verdict == "SUSPECT")),
+        suspect=tuple(dict.fromkeys(reason.code for reason in view.reasons if reason.verdict == "SUSPECT")),
         trial=trial.id,
         treatment=trial.treatment,
         block=trial.block,
@@ -81,11 +81,11 @@ def observation(view: TrialView, paths: Collection[str], source: str = "") -> Ob
         if ends and (ends.high is not None or metrics.figure(path) is not None)
     }
     values = {f"quality.{name}": value for name, value in metrics.quality.items()}
-    values |= {f"own.{name}": own.value for name, own in metrics.own.items()}
+    values |= {f"own.{name}": metric.value for name, metric in metrics.own.items()}
     figures |= {path: Range.exact(value) for path, value in values.items() if value is not None}
     if metrics.search is not None and metrics.search.found is not None:
-        found, open_ended = metrics.search.found, metrics.search.bracket[1] is None
-        figures["search.found"] = Range(low=found, high=None if open_ended else found)
+        largest, open_ended = metrics.search.found, metrics.search.bracket[1] is None
+        figures["search.found"] = Range(low=largest, high=None if open_ended else largest)
     return replace(
         plain,
         unit=metrics.throughput.unit,

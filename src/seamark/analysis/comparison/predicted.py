@@ -24,26 +24,26 @@ def _score(scenario: str, prediction: Prediction, results: Sequence[TrialView]) 
     A figure that is a lower bound, or that a trial has too few requests for, is not counted, and no INVALID trial.
     """
     loads = tuple(
-        _load(each, [result for result in results if result.trial.settings.get("rate_rps") == each.rate_rps])
-        for each in prediction.loads
+        _load(load, [result for result in results if result.trial.settings.get("rate_rps") == load.rate_rps])
+        for load in prediction.loads
     )
     figures = [figure for load in loads for figure in load.figures]
     return PredictionScore(
         scenario=scenario,
         fit=prediction.fit,
         interval=prediction.interval,
-        inside=sum(each.inside for each in figures),
-        compared=sum(len(each.measured) for each in figures),
-        right=sum(each.right is True for each in loads),
-        judged=sum(each.right is not None for each in loads),
+        inside=sum(figure.inside for figure in figures),
+        compared=sum(len(figure.measured) for figure in figures),
+        right=sum(load.right is True for load in loads),
+        judged=sum(load.right is not None for load in loads),
         loads=loads,
     )
 
 
 def _load(predicted: PredictedLoad, results: Sequence[TrialView]) -> ScoredLoad:
-    good = [each for each in results if each.good is not None and each.verdict != "INVALID"]
-    doubtful = [each for each in good if each.verdict != "VALID"]
-    verdicts = [verdict for each in good if (verdict := _met(each)) is not None]
+    good = [result for result in results if result.good is not None and result.verdict != "INVALID"]
+    doubtful = [result for result in good if result.verdict != "VALID"]
+    verdicts = [verdict for result in good if (verdict := _met(result)) is not None]
     met = sum(verdicts)
     right = None
     if verdicts and 2 * met != len(verdicts):
@@ -57,7 +57,9 @@ def _load(predicted: PredictedLoad, results: Sequence[TrialView]) -> ScoredLoad:
         unmeasured=len(results) - len(good),
         doubtful=len(doubtful),
         codes=tuple(
-            dict.fromkeys(reason.code for each in doubtful for reason in each.reasons if reason.verdict != "VALID")
+            dict.fromkeys(
+                reason.code for result in doubtful for reason in result.reasons if reason.verdict != "VALID"
+            )
         ),
         figures=tuple(_figure(name, numbers, good) for name, numbers in predicted.figures.items()),
         suspect=predicted.suspect,
@@ -67,21 +69,21 @@ def _load(predicted: PredictedLoad, results: Sequence[TrialView]) -> ScoredLoad:
 def _met(result: TrialView) -> bool | None:
     """Return whether a trial met all of its objectives, None where one of them could not be judged."""
     assert result.good is not None
-    verdicts = [each.met for each in result.good.slos]
-    if any(each is False for each in verdicts):
+    verdicts = [slo.met for slo in result.good.slos]
+    if any(verdict is False for verdict in verdicts):
         return False
     return None if not verdicts or None in verdicts else True
 
 
 def _figure(name: str, numbers: Sequence[float], results: Sequence[TrialView]) -> ScoredFigure:
     value, low, high = numbers
-    found = [value_of(name, each.good) for each in results if each.good is not None]
-    measured = tuple(one.low for one in found if one is not None and one.is_narrow)
+    figures = [value_of(name, result.good) for result in results if result.good is not None]
+    measured = tuple(figure.low for figure in figures if figure is not None and figure.is_narrow)
     return ScoredFigure(
         figure=name,
         value=value,
         low=low,
         high=high,
         measured=measured,
-        inside=sum(low <= each <= high for each in measured),
+        inside=sum(low <= observed <= high for observed in measured),
     )

@@ -36,9 +36,9 @@ def unequal_quality(
                 f"{UNEQUAL}: {who} misses {slo.metric} {slo.op} {slo.limit:g}, which the other meets",
                 "compare treatments that meet it, or search for the largest load that does (`search`).",
             )
-    floors = {slo.metric for each in (*base, *new) for slo in each.slos}
-    recalls = [path for each in base for path in each.figures if path.startswith("quality.recall")]
-    scores = [f"quality.{name}" for each in base if each.answers is not None for name in each.answers.scores]
+    floors = {slo.metric for trial in (*base, *new) for slo in trial.slos}
+    recalls = [path for trial in base for path in trial.figures if path.startswith("quality.recall")]
+    scores = [f"quality.{name}" for trial in base if trial.answers is not None for name in trial.answers.scores]
     for path in dict.fromkeys((*recalls, *scores)):
         name = path.removeprefix("quality.")
         one, other = _median(base, path), _median(new, path)
@@ -69,17 +69,17 @@ def _objectives(
     base: Sequence[Observation], new: Sequence[Observation], metric: ComparedMetric
 ) -> list[ObjectiveResult]:
     """Return the objectives of two sides, each once, without those on the compared figures themselves."""
-    named = {(slo.metric, slo.op, slo.limit): slo for each in (*base, *new) for slo in each.slos}
+    named = {(slo.metric, slo.op, slo.limit): slo for trial in (*base, *new) for slo in trial.slos}
     return [slo for slo in named.values() if _group(slo.metric) != metric.group]
 
 
 def _meets(side: Sequence[Observation], slo: ObjectiveResult) -> bool | None:
     """Return whether most trials meet an objective; None where half do, or none is known to."""
     known = [
-        each.met
+        result.met
         for observed in side
-        for each in observed.slos
-        if (each.metric, each.op, each.limit) == (slo.metric, slo.op, slo.limit) and each.met is not None
+        for result in observed.slos
+        if (result.metric, result.op, result.limit) == (slo.metric, slo.op, slo.limit) and result.met is not None
     ]
     missed = 2 * known.count(False)
     return None if missed == len(known) else missed < len(known)
@@ -96,5 +96,5 @@ def _group(objective: str) -> str:
 
 
 def _median(side: Sequence[Observation], path: str) -> float | None:
-    values = [found.low for each in side if (found := each.figure(path)) is not None]
+    values = [figure.low for trial in side if (figure := trial.figure(path)) is not None]
     return median(values) if values else None

@@ -27,13 +27,19 @@ def savings(base: Trials, others: Mapping[str, Trials], cost: ComparedMetric) ->
     if by_item is not None:
         return {**by_item}
     units = {name: units_of(base, trials, cost.path, paired=True) for name, trials in others.items()}
-    found: dict[str, bool | str] = {
-        name: why for name, each in units.items() if (why := _why_untested(each, max(len(base), len(others[name]))))
+    shown: dict[str, bool | str] = {
+        name: why
+        for name, of_level in units.items()
+        if (why := _why_untested(of_level, max(len(base), len(others[name]))))
     }
-    pairs = {name: (each.base, each.new) for name, each in units.items() if name not in found and each.are_enough}
+    pairs = {
+        name: (of_level.base, of_level.new)
+        for name, of_level in units.items()
+        if name not in shown and of_level.are_enough
+    }
     tests = compare_family(pairs, better=cost.better)
-    found |= {name: _shows_less(each, cost) for name, each in tests.items() if each.reachable_p * len(tests) <= ALPHA}
-    return found
+    shown |= {name: _shows_less(test, cost) for name, test in tests.items() if test.reachable_p * len(tests) <= ALPHA}
+    return shown
 
 
 def _shows_less(test: Comparison, cost: ComparedMetric) -> bool:

@@ -22,20 +22,24 @@ def subset_averages(
     `groups` has the treatments of each workload. A factor is averaged over if no two of its levels have an item in
     common. A treatment without usable answers, or a combination that was not planned, is a missing subset.
     """
-    found: list[SubsetAverage] = []
+    all_averages: list[SubsetAverage] = []
     for workload, treatments in groups.items():
-        trials = {name: [each for each in seen.get(name, ()) if each.counts] for name in treatments}
-        score = next((one for own in trials.values() if (one := first_score(own)) is not None), None)
+        trials = {name: [trial for trial in seen.get(name, ()) if trial.counts] for name in treatments}
+        score = next(
+            (first for of_treatment in trials.values() if (first := first_score(of_treatment)) is not None), None
+        )
         if score is None:
             continue
-        means = {name: item_means(own, score) for name, own in trials.items()}
-        varying = {name: {str(levels[each].get(name)) for each in treatments} for name in levels[treatments[0]]}
+        means = {name: item_means(of_treatment, score) for name, of_treatment in trials.items()}
+        varying = {
+            name: {str(levels[treatment].get(name)) for treatment in treatments} for name in levels[treatments[0]]
+        }
         factors = [name for name, values in varying.items() if len(values) > 1]
         for factor in factors:
             if _is_of_subsets(factor, treatments, levels, means):
                 others = [name for name in factors if name != factor]
-                found += _over(workload, factor, others, treatments, levels, means, score)
-    return tuple(found)
+                all_averages += _over(workload, factor, others, treatments, levels, means, score)
+    return tuple(all_averages)
 
 
 def _is_of_subsets(
@@ -44,7 +48,7 @@ def _is_of_subsets(
     items: dict[str, set[Item]] = {}
     for name in treatments:
         items.setdefault(str(levels[name].get(factor)), set()).update(means[name])
-    apart = not any(one & other for one, other in combinations(items.values(), 2))
+    apart = not any(subset & other for subset, other in combinations(items.values(), 2))
     return apart and sum(map(bool, items.values())) > 1
 
 
@@ -61,9 +65,9 @@ def _over(
     rows: dict[object, tuple[dict[str, Value], dict[str, Sequence[float] | None]]] = {}
     for name in treatments:
         fixed = {other: levels[name].get(other) for other in others}
-        _, own = rows.setdefault(key_of(levels[name], others), (fixed, dict.fromkeys(subsets)))
-        own[str(levels[name].get(factor))] = list(means[name].values())
+        _, row = rows.setdefault(key_of(levels[name], others), (fixed, dict.fromkeys(subsets)))
+        row[str(levels[name].get(factor))] = list(means[name].values())
     return [
-        SubsetAverage(workload=workload, factor=factor, fixed=fixed, quality=score, **vars(averages(own)))
-        for fixed, own in rows.values()
+        SubsetAverage(workload=workload, factor=factor, fixed=fixed, quality=score, **vars(averages(scores)))
+        for fixed, scores in rows.values()
     ]

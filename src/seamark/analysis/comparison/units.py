@@ -62,33 +62,33 @@ def units_of(base: Sequence[Observation], new: Sequence[Observation], path: str,
     between two results, there are no pairs: the values are those of the trials, which say how far each result is
     known; only on a virtual clock are they units of inference.
     """
-    starts = [list(dict.fromkeys(each.start for each in side)) for side in (base, new)]
+    starts = [list(dict.fromkeys(trial.start for trial in side)) for side in (base, new)]
     counts = len(starts[0]), len(starts[1])
     if paired and {*starts[0]} & {*starts[1]}:
-        sides = [_grouped(side, lambda each: (each.start, each.block)) for side in (base, new)]
+        sides = [_grouped(side, lambda trial: (trial.start, trial.block)) for side in (base, new)]
         return _of_pairs("trial", sides[0], sides[1], path, counts)
     if paired and _one_block_each(base) and _one_block_each(new):
-        sides = [_grouped(side, lambda each: each.block) for side in (base, new)]
+        sides = [_grouped(side, lambda trial: trial.block) for side in (base, new)]
         return _of_pairs("start", sides[0], sides[1], path, counts)
     virtual = {*starts[0], *starts[1]} == {VIRTUAL}
     by_trial = virtual or not paired
-    sides = [_grouped(side, lambda each: each.trial if by_trial else each.start) for side in (base, new)]
+    sides = [_grouped(side, lambda trial: trial.trial if by_trial else trial.start) for side in (base, new)]
     kind: UnitOfInference = "trial" if virtual else "start" if paired else "result"
     if by_trial:  # trials of equal names are no pairs
-        sides = [{(place, key): trials for key, trials in side.items()} for place, side in enumerate(sides)]
+        sides = [{(index, key): trials for key, trials in side.items()} for index, side in enumerate(sides)]
     return _units(kind, sides[0], sides[1], path, counts)
 
 
 def _grouped(side: Sequence[Observation], key: Callable[[Observation], Hashable]) -> Side:
-    found: dict[Hashable, list[Observation]] = {}
-    for each in side:
-        found.setdefault(key(each), []).append(each)
-    return found
+    groups: dict[Hashable, list[Observation]] = {}
+    for trial in side:
+        groups.setdefault(key(trial), []).append(trial)
+    return groups
 
 
 def _one_block_each(side: Sequence[Observation]) -> bool:
     """Return whether each start has the trials of one block, and each block those of one start."""
-    places = {(each.start, each.block) for each in side}
+    places = {(trial.start, trial.block) for trial in side}
     return len(places) == len({start for start, _ in places}) == len({block for _, block in places})
 
 
@@ -113,11 +113,11 @@ def _in_turns(keys: Sequence[Hashable], base: Side, new: Side) -> list[Hashable]
         return list(keys)
     began_s, ended_s = known[:, 0], known[:, 1]
     kept: list[Hashable] = []
-    for place, key in enumerate(keys):
-        own = slice(2 * place, 2 * place + 2)
-        after_s, before_s = ended_s[own].min(), began_s[own].max()
+    for index, key in enumerate(keys):
+        pair = slice(2 * index, 2 * index + 2)
+        after_s, before_s = ended_s[pair].min(), began_s[pair].max()
         between = (began_s >= after_s) & (ended_s <= before_s)
-        between[own] = False
+        between[pair] = False
         if between.sum() <= MOST_BETWEEN:
             kept.append(key)
     return kept
@@ -125,7 +125,7 @@ def _in_turns(keys: Sequence[Hashable], base: Side, new: Side) -> list[Hashable]
 
 def _span(trials: Sequence[Observation]) -> tuple[float, float] | None:
     """Return when the first of some trials began and the last ended, None where it is not known."""
-    known = [each.span_s for each in trials if each.span_s is not None]
+    known = [trial.span_s for trial in trials if trial.span_s is not None]
     if len(known) < len(trials):
         return None
     return min(began_s for began_s, _ in known), max(ended_s for _, ended_s in known)
@@ -143,12 +143,12 @@ def _units(kind: UnitOfInference, base: Side, new: Side, path: str, starts: tupl
 
 def _ends(side: Side, path: str) -> tuple[Values, Values]:
     """Return the medians of the lower and of the upper ends."""
-    found = {key: [_value(trial, path) for trial in trials] for key, trials in side.items()}
-    low = {key: median(one.low for one in ranges) for key, ranges in found.items()}
-    return low, {key: median(one.most for one in ranges) for key, ranges in found.items()}
+    by_key = {key: [_value(trial, path) for trial in trials] for key, trials in side.items()}
+    low = {key: median(figure.low for figure in ranges) for key, ranges in by_key.items()}
+    return low, {key: median(figure.most for figure in ranges) for key, ranges in by_key.items()}
 
 
 def _value(each: Observation, path: str) -> Range:
-    found = each.figure(path)
-    assert found is not None, "observations without the figure are left out before"
-    return found
+    figure = each.figure(path)
+    assert figure is not None, "observations without the figure are left out before"
+    return figure

@@ -88,16 +88,16 @@ class TimeDistribution:
             return None if self.histogram.mean is None else self.histogram.mean / 1e6
         if name in QUANTILES and self.count < samples_needed(QUANTILES[name]):
             return None
-        found = self.statistic(name)
-        return None if found is None else found.low / 1e6
+        value = self.statistic(name)
+        return None if value is None else value.low / 1e6
 
     def ranges_ms(self, names: Iterable[str] = STATISTICS) -> dict[str, tuple[float, float | None]]:
         """Return the ends in ms of the statistics that are no number, or one of unequal ends."""
-        found = {name: one.times(1e-6) for name in names if (one := self.statistic(name))}
+        ranges = {name: value.times(1e-6) for name in names if (value := self.statistic(name))}
         return {
-            name: (one.low, one.high)
-            for name, one in found.items()
-            if one.low != one.high or self.statistic_ms(name) is None
+            name: (ends.low, ends.high)
+            for name, ends in ranges.items()
+            if ends.low != ends.high or self.statistic_ms(name) is None
         }
 
 

@@ -146,8 +146,8 @@ def derive_metrics(
     return DerivedMetrics(
         metrics=_rounded(replace(metrics, verdict=verdict, reasons=reasons)),
         series=series,
-        histograms={name: each.histogram for name, each in times.items()},
-        censored={name: each.bounds for name, each in times.items() if each.bounds.count},
+        histograms={name: distribution.histogram for name, distribution in times.items()},
+        censored={name: distribution.bounds for name, distribution in times.items() if distribution.bounds.count},
     )
 
 
@@ -306,10 +306,10 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for metric in METRICS:
         *groups, last = metric.path.split(".")
-        place = nested
+        target = nested
         for group in groups:
-            place = place.setdefault(group, {})
-        place[last] = None if inputs is None else metric.value(inputs)
+            target = target.setdefault(group, {})
+        target[last] = None if inputs is None else metric.value(inputs)
     for group in nested.keys() - ALWAYS:
         if isinstance(nested[group], dict) and all(value is None for value in nested[group].values()):
             nested[group] = None

@@ -89,13 +89,13 @@ def energy_of(
     Slurm's before and after the whole load, so its requests are the good ones of the whole load.
     """
     nodes = nodes or 1
-    found: list[Part | str] = [
+    outcomes: list[Part | str] = [
         _gpus(counts, window, telemetry, gpus),
         _packages(counts, window, telemetry, load.energy.package, nodes),
         _node(counts, load, nodes),
     ]
-    parts: dict[str, Part] = {one.scope: one for one in found if isinstance(one, Part)}
-    reasons = [one for one in found if isinstance(one, str)]
+    parts: dict[str, Part] = {part.scope: part for part in outcomes if isinstance(part, Part)}
+    reasons = [reason for reason in outcomes if isinstance(reason, str)]
     idle_w = {scope: power_w for scope, power_w in load.energy.idle_w.items() if power_w is not None}
     return Energy(parts=parts, idle_w=idle_w, reason=None if parts else "; ".join(reasons))
 
@@ -142,7 +142,7 @@ def _packages(
     if len(places) < nodes:
         return f"package: counters of {len(places)} of {nodes} nodes were watched"
     counters = []
-    for source in (f"{name}{place}" for place in places for name in names):
+    for source in (f"{name}{suffix}" for suffix in places for name in names):
         counter = telemetry.get((source, "energy_j"))
         if fault := _fault(counter, window):
             return f"package: {source}: {fault}"

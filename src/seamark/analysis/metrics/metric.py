@@ -63,16 +63,16 @@ def own_metrics(paths: Sequence[str], inputs: MetricInputs | None) -> dict[str, 
     """
     named: dict[str, OwnMetric] = {}
     for path in paths:
-        name, own = path.partition(":")[2], OwnMetric(source=mark_of(path))
+        name, own_metric = path.partition(":")[2], OwnMetric(source=mark_of(path))
         try:
             metric = resolved(path, Metric)
             name = metric.path
-            own = replace(own, unit=metric.unit, better=metric.better, meaning=metric.meaning)
+            own_metric = replace(own_metric, unit=metric.unit, better=metric.better, meaning=metric.meaning)
             value = None if inputs is None else metric.value(inputs)
-            own = replace(own, value=None if value is None else _number(value))
+            own_metric = replace(own_metric, value=None if value is None else _number(value))
         except Exception as error:  # a user's code may raise anything; the other metrics remain valid
-            own = replace(own, error=f"{type(error).__name__}: {error}")
-        named[name] = own
+            own_metric = replace(own_metric, error=f"{type(error).__name__}: {error}")
+        named[name] = own_metric
     return named
 
 

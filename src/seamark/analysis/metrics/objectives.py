@@ -58,14 +58,14 @@ def value_of(metric: str, metrics: TrialMetrics) -> Range | None:
         return value_of(f"{metric.removesuffix('_s')}_p99_s", metrics)
     name, _, statistic = metric.removesuffix("_s").rpartition("_")
     if metric not in WHOLE and name in GROUPS and metric.endswith("_s"):
-        found = metrics.range_of(f"{GROUPS[name]}.{statistic}")
-        return None if found is None else found.times(1e-3)
+        limits = metrics.range_of(f"{GROUPS[name]}.{statistic}")
+        return None if limits is None else limits.times(1e-3)
     if metric == "throughput" and metrics.throughput.unit == CHUNKS:
         return None
     if metric in WHOLE:
         return metrics.range_of(WHOLE[metric])
-    if own := metrics.own.get(metric):
-        value = own.value
+    if own_metric := metrics.own.get(metric):
+        value = own_metric.value
     else:
         value = metrics.quality.get(metric)
         if value is None and metric in COLUMNS:

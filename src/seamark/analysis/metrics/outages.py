@@ -127,12 +127,12 @@ def _quiet(arrivals: Arrivals, typical_s: float, facts: LoadFacts) -> list[tuple
         waited = due[before] - due[begins]
     missing = (missed >= LEAST_MISSED) & (2 * waited >= LEAST_MISSED)
     failing = long & (fails >= LEAST_MISSED)
-    found = np.flatnonzero(long & missing & ~failing)
-    found = found[np.argsort(length_s[found], kind="stable")]
-    usual_s = np.sort(np.delete(length_s, np.append(found, np.flatnonzero(failing))))
-    while len(found) and length_s[found[0]] <= _longest(usual_s[usual_s > 0]):
-        usual_s, found = np.append(usual_s, length_s[found[0]]), found[1:]  # as long as others: so is this service
-    chosen = np.sort(np.append(found, np.flatnonzero(failing)))
+    gaps = np.flatnonzero(long & missing & ~failing)
+    gaps = gaps[np.argsort(length_s[gaps], kind="stable")]
+    usual_s = np.sort(np.delete(length_s, np.append(gaps, np.flatnonzero(failing))))
+    while len(gaps) and length_s[gaps[0]] <= _longest(usual_s[usual_s > 0]):
+        usual_s, gaps = np.append(usual_s, length_s[gaps[0]]), gaps[1:]  # as long as others: so is this service
+    chosen = np.sort(np.append(gaps, np.flatnonzero(failing)))
     return [(int(starts[gap] if facts.closed else begins[gap]), int(ends[gap])) for gap in chosen]
 
 
@@ -156,7 +156,7 @@ def _longest(lengths: Series) -> float:
 def _failing(arrivals: Arrivals, timeline: RunTimeline) -> list[tuple[int, int]]:
     """Return the bins of the times in which more requests failed than were answered."""
     bins = timeline.part_s / arrivals.bin_s
-    found, begin = [], 0
+    spans, begin = [], 0
     for is_down, group in groupby((timeline.failures > 0) & (timeline.replies <= timeline.failures)):
         end = begin + len(list(group))
         if (
@@ -164,9 +164,9 @@ def _failing(arrivals: Arrivals, timeline: RunTimeline) -> list[tuple[int, int]]
             and (end - begin) * timeline.part_s >= LEAST_S
             and timeline.failures[begin:end].sum() >= LEAST_MISSED
         ):
-            found.append((round(begin * bins), min(round(end * bins), arrivals.bins)))
+            spans.append((round(begin * bins), min(round(end * bins), arrivals.bins)))
         begin = end
-    return found
+    return spans
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

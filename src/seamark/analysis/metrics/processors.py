@@ -52,8 +52,8 @@ def processors_of(
     sources = {source for source, name in telemetry if name == "cpu_ratio"}
     nodes = {_node(source) for source in sources if source.partition("@")[0] == "host"}
     known = others_unknown(telemetry, client_is_server=client_is_server) is None
-    found = (_processors(telemetry, sources, node, known) for node in sorted(nodes, key=lambda node: node or ""))
-    return tuple(each for each in found if each is not None)
+    by_node = (_processors(telemetry, sources, node, known) for node in sorted(nodes, key=lambda node: node or ""))
+    return tuple(processors for processors in by_node if processors is not None)
 
 
 def others_unknown(telemetry: Mapping[Key, SeriesSummary], *, client_is_server: bool = False) -> str | None:
@@ -81,18 +81,18 @@ def _processors(
         seen = telemetry.get((host, name))
         return None if seen is None else seen.mean
 
-    own = [source for source in sources if _node(source) == node and source not in (host, *NOT_OF_PROCESSES)]
-    used = {source: telemetry[source, "cpu_ratio"].mean for source in own}
-    loads = [source for source in own if source.partition("@")[0].endswith("client")]
+    watched = [source for source in sources if _node(source) == node and source not in (host, *NOT_OF_PROCESSES)]
+    used = {source: telemetry[source, "cpu_ratio"].mean for source in watched}
+    loads = [source for source in watched if source.partition("@")[0].endswith("client")]
     busy, steal = share("cpu_ratio") or 0.0, share("cpu_steal_ratio") or 0.0
     rest = busy - steal - (share("cpu_irq_ratio") or 0.0) - sum(used.values())
-    servers = [used[source] for source in own if source not in loads]
+    servers = [used[source] for source in watched if source not in loads]
     count = share("processors")
     return Processors(
         node=node,
         busy=busy,
         others=max(0.0, rest) if known else None,
-        crowded=_crowded(telemetry, host, own) if known else 0.0,
+        crowded=_crowded(telemetry, host, watched) if known else 0.0,
         load=sum(used[source] for source in loads) if loads else None,
         server=sum(servers) if servers else None,
         steal=steal,

@@ -16,8 +16,8 @@ def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callabl
 
 
 def _gpus(name: str, figure: str, inputs: MetricInputs) -> list[float]:
-    seen = [found for (source, named), found in inputs.telemetry.items() if named == name and is_gpu(source)]
-    return [value for found in seen if (value := getattr(found, figure)) is not None]
+    seen = [summary for (source, named), summary in inputs.telemetry.items() if named == name and is_gpu(source)]
+    return [value for summary in seen if (value := getattr(summary, figure)) is not None]
 
 
 def _gpu_util(inputs: MetricInputs) -> float | None:
@@ -36,7 +36,7 @@ def _net(source: str, name: str) -> Callable[[MetricInputs], float | None]:
 
     def value(inputs: MetricInputs) -> float | None:
         seen = {way: inputs.telemetry.get((source, f"net_{way}_bytes")) for way in ("sent", "received")}
-        both = sum(one.mean for one in seen.values() if one is not None)
+        both = sum(summary.mean for summary in seen.values() if summary is not None)
         length_s = inputs.window.length_s
         exchanged = inputs.counts.bytes_sent + inputs.counts.bytes_received
         if length_s <= 0 or both < 0.5 * exchanged / length_s:

@@ -47,10 +47,10 @@ class RunTimeline:
         return np.asarray(mean[np.where(last_known < 0, int(np.argmax(known)), last_known)])
 
     def _add(self, into: Series, times_ns: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> None:
-        place = ((times_ns - self.start_ns) // self.part_ns).astype(np.int64)
-        inside = (times_ns >= self.start_ns) & (place < self.parts)
+        part = ((times_ns - self.start_ns) // self.part_ns).astype(np.int64)
+        inside = (times_ns >= self.start_ns) & (part < self.parts)
         chosen = None if weights is None else weights[inside]
-        into += np.bincount(place[inside], weights=chosen, minlength=self.parts)
+        into += np.bincount(part[inside], weights=chosen, minlength=self.parts)
 
 
 def run_timeline(samples: Samples, window: Window) -> RunTimeline | None:

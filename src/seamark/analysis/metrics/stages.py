@@ -99,7 +99,9 @@ def _figures(
 ) -> Stages:
     stages: dict[int, _Stage] = {number: _Stage() for number in range(len(names))}
     quantiles = {name: response.quantile(probability) for name, probability in EXAMPLES.items()}
-    examples = {name: _Example(wanted_ns=each.low) for name, each in quantiles.items() if each is not None}
+    examples = {
+        name: _Example(wanted_ns=quantile.low) for name, quantile in quantiles.items() if quantile is not None
+    }
     traced = latency_ns = 0
     for low, high in _ranges(file):
         events, requests = _events(file, low, high), _requests(samples, window, low, high)
@@ -170,7 +172,7 @@ def _bounds(file: pq.ParquetFile, group: int) -> tuple[int, int]:
 
 def _events(file: pq.ParquetFile, low: int, high: int) -> Events:
     columns = ["query", "begin_ns", "end_ns", "stage", "what", "thread", "worker"]
-    found: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, dtype=np.int64)] for name in columns}
+    by_column: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, dtype=np.int64)] for name in columns}
     for group in range(file.num_row_groups):
         least, most = _bounds(file, group)
         if least >= high or most < low:
@@ -180,8 +182,8 @@ def _events(file: pq.ParquetFile, low: int, high: int) -> Events:
         mask = (query >= low) & (query < high)
         for name in columns:
             kept = part[name].to_numpy()[mask]
-            found[name].append(kept if name in ("query", "begin_ns", "end_ns") else kept.astype(np.int32))
-    whole = {name: np.concatenate(parts[1:] or parts) for name, parts in found.items()}
+            by_column[name].append(kept if name in ("query", "begin_ns", "end_ns") else kept.astype(np.int32))
+    whole = {name: np.concatenate(parts[1:] or parts) for name, parts in by_column.items()}
     return Events(
         query=whole["query"],
         begin=whole["begin_ns"],
@@ -193,12 +195,12 @@ def _events(file: pq.ParquetFile, low: int, high: int) -> Events:
 
 
 def _requests(samples: Samples, window: Window, low: int, high: int) -> _Requests:
-    found = [np.zeros((3, 0), dtype=np.int64)]
+    chosen = [np.zeros((3, 0), dtype=np.int64)]
     for batch in samples.batches():
-        own = (batch.index >= low) & (batch.index < high) & batch.good
-        own &= (batch.due >= window.start_ns) & (batch.due < window.end_ns)
-        found.append(np.stack([batch.index[own], batch.due[own], batch.last[own]]))
-    query, due, last = np.concatenate(found, axis=1)
+        mask = (batch.index >= low) & (batch.index < high) & batch.good
+        mask &= (batch.due >= window.start_ns) & (batch.due < window.end_ns)
+        chosen.append(np.stack([batch.index[mask], batch.due[mask], batch.last[mask]]))
+    query, due, last = np.concatenate(chosen, axis=1)
     order = np.argsort(query)
     return _Requests(query=query[order], due=due[order], last=last[order])
 
@@ -207,10 +209,10 @@ def _add_busy(stages: dict[int, _Stage], events: Events, window: Window) -> None
     """Add the time in the window in which threads ran each stage, and which threads these are."""
     for number in np.unique(events.stage).tolist():
         stage = stages.setdefault(number, _Stage())
-        own = events.of((events.stage == number) & (events.what == EventKind.RUN))
-        spent = np.minimum(own.end, window.end_ns) - np.maximum(own.begin, window.start_ns)
+        runs = events.of((events.stage == number) & (events.what == EventKind.RUN))
+        spent = np.minimum(runs.end, window.end_ns) - np.maximum(runs.begin, window.start_ns)
         stage.busy_ns += int(spent[spent > 0].sum())
-        stage.tracks.update(np.unique(own.track).tolist())
+        stage.tracks.update(np.unique(runs.track).tolist())
 
 
 def _add_times(stages: dict[int, _Stage], events: Events, place: Times, requests: _Requests) -> None:
@@ -219,12 +221,12 @@ def _add_times(stages: dict[int, _Stage], events: Events, place: Times, requests
     events, place = events.of(timed), place[timed]
     critical = critical_ns(place, events.begin, events.end, requests.due, requests.last)
     for number in np.unique(events.stage).tolist():
-        stage, own = stages.setdefault(number, _Stage()), events.stage == number
-        spent, what = (events.end - events.begin)[own], events.what[own]
+        stage, mask = stages.setdefault(number, _Stage()), events.stage == number
+        spent, what = (events.end - events.begin)[mask], events.what[mask]
         stage.run.add(spent[what == EventKind.RUN])
         stage.wait.add(spent[what == EventKind.WAIT])
         stage.total_ns += int(spent.sum())
-        stage.critical_ns += int(critical[own].sum())
+        stage.critical_ns += int(critical[mask].sum())
 
 
 def _choose(

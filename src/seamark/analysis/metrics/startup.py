@@ -96,8 +96,8 @@ class _Parts:
     def series(self) -> dict[str, Series]:
         """Return the median response time of each part (0 without replies) and its replies."""
         below = np.cumsum(self._times, axis=1)
-        place = (below >= (below[:, -1:] + 1) // 2).argmax(axis=1)
-        medians = np.asarray(histogram.bucket_value(place, MEDIAN_ERROR), dtype=np.float64)
+        bucket = (below >= (below[:, -1:] + 1) // 2).argmax(axis=1)
+        medians = np.asarray(histogram.bucket_value(bucket, MEDIAN_ERROR), dtype=np.float64)
         return {"median response time": np.where(below[:, -1] > 0, medians, 0.0), "throughput": self._replies}
 
     def why_not(self, run: int, longest: int) -> str | None:

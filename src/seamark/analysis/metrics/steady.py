@@ -114,9 +114,9 @@ def _after_start_up(
     series: Mapping[str, Series], timeline: RunTimeline, window: Window, state: SteadyState
 ) -> SteadyState:
     """Add the steady part if the load settled: from the later of both truncations, without a change after it."""
-    found = [mser(values) for values in series.values()]
-    cut = max((each.cut for each in found if each.differs), default=0)
-    settled = cut > 0 and not any(each.differs and each.at_limit for each in found)
+    truncations = [mser(values) for values in series.values()]
+    cut = max((truncation.cut for truncation in truncations if truncation.differs), default=0)
+    settled = cut > 0 and not any(truncation.differs and truncation.at_limit for truncation in truncations)
     if not settled or _changed(series, timeline, cut) is not None:
         return state
     start_ns = round(window.start_ns + cut * timeline.part_ns)

@@ -54,17 +54,17 @@ def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
         return None
     try:
         with pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
-            found = _Chunks(window, _good_and_due(samples, window))
+            chunks = _Chunks(window, _good_and_due(samples, window))
             for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
-                found.add(*(batch.column(name).to_numpy() for name in ("index", "at_ns", "events")))
+                chunks.add(*(batch.column(name).to_numpy() for name in ("index", "at_ns", "events")))
     except (pa.ArrowException, OSError, KeyError) as cause:
         raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
     return Stream(
-        units=found.units(samples),
-        gaps_ns=found.gaps_ns(),
-        reads=found.reads,
-        chunks=found.chunks,
-        first_chunk=found.first_chunk(samples),
+        units=chunks.units(samples),
+        gaps_ns=chunks.gaps_ns(),
+        reads=chunks.reads,
+        chunks=chunks.chunks,
+        first_chunk=chunks.first_chunk(samples),
     )
 
 

@@ -111,7 +111,7 @@ def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
         better="lower",
         meaning="requests that timed out or were cut off at the end of the load: they make ranges of percentiles, "
         "and are not in the mean",
-        value=lambda inputs: found.bounds.count if (found := pick(inputs.counts)).count else None,
+        value=lambda inputs: distribution.bounds.count if (distribution := pick(inputs.counts)).count else None,
     )
     return (*statistics, censored)
 

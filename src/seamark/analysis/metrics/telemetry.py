@@ -70,18 +70,18 @@ def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key
             table = file.read(["at_s", "source", "name", "value", "unit"], use_threads=False)
     except (pa.ArrowException, OSError):
         return {}
-    found: dict[Key, SeriesSummary] = {}
+    summaries: dict[Key, SeriesSummary] = {}
     for key, unit, at_s, values in _series(table):
         physical = unit.removesuffix(COUNTER_UNIT).rstrip()
         gauge = partial(_gauge, spans=_spans_before if key[1] in SINCE_LAST else _spans_around)
         sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else gauge
         if (summary := sum_up(at_s, values, physical, start_s, end_s)) is not None:
-            found[key] = summary
+            summaries[key] = summary
             if key[1] in USES:
                 within = (at_s >= start_s) & (at_s <= end_s)
                 readings = zip(at_s[within].tolist(), values[within].tolist(), strict=True)
-                found[key] = replace(summary, readings=tuple(readings))
-    return found
+                summaries[key] = replace(summary, readings=tuple(readings))
+    return summaries
 
 
 def _counts(key: Key) -> bool:
@@ -100,8 +100,8 @@ def _series(table: pa.Table) -> Iterator[tuple[Key, str, Values, Values]]:
     at_s = columns["at_s"].to_numpy(zero_copy_only=False).astype(np.float64)
     values = columns["value"].to_numpy(zero_copy_only=False).astype(np.float64)
     places: dict[Key, list[int]] = {}
-    for place, key in enumerate(zip(sources, names, strict=True)):
-        places.setdefault(key, []).append(place)
+    for row, key in enumerate(zip(sources, names, strict=True)):
+        places.setdefault(key, []).append(row)
     for key, rows in places.items():
         if _bare(str(key[1])).endswith(LEFT_OUT_ENDINGS):
             continue

@@ -53,10 +53,10 @@ class Timeline:
         return np.asarray(at_start + (self._begun_rest_ns - self._ended_rest_ns) / self.width_ns)
 
     def _sum(self, into: NDArray[np.float64], times: Times, weights: Times | None = None) -> None:
-        place = (times - self.origin_ns) // self.width_ns
-        place[times == self.origin_ns + self.size * self.width_ns] = self.size - 1
-        inside = (place >= 0) & (place < self.size)
-        into += np.bincount(place[inside], weights=None if weights is None else weights[inside], minlength=self.size)
+        index = (times - self.origin_ns) // self.width_ns
+        index[times == self.origin_ns + self.size * self.width_ns] = self.size - 1
+        inside = (index >= 0) & (index < self.size)
+        into += np.bincount(index[inside], weights=None if weights is None else weights[inside], minlength=self.size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,19 +100,19 @@ def _percentiles(
     size = end - start
     table = np.zeros((size, most), dtype=np.int32)
     for batch in samples.batches((start * SECOND_NS, end * SECOND_NS + 1)):
-        place = batch.last // SECOND_NS - start
+        second = batch.last // SECOND_NS - start
         if last:
-            place[batch.last == end * SECOND_NS] = size - 1
-        chosen = batch.good & (place >= 0) & (place < size)
+            second[batch.last == end * SECOND_NS] = size - 1
+        chosen = batch.good & (second >= 0) & (second < size)
         response = np.maximum(batch.last - batch.due, 1)[chosen]
-        flat = place[chosen] * most + histogram.bucket_indexes(response, SERIES_ERROR)
+        flat = second[chosen] * most + histogram.bucket_indexes(response, SERIES_ERROR)
         cells, number = np.unique(flat, return_counts=True)
         table.reshape(-1)[cells] += number.astype(np.int32)
     below = np.cumsum(table, axis=1, dtype=np.int32)
     total = below[:, -1]
-    found = []
+    percentiles = []
     for probability in (0.5, 0.99):
         wanted = np.array([rank(probability, int(n)) + 1 for n in total])
         index = (below >= wanted[:, None]).argmax(axis=1)
-        found.append(histogram.bucket_value(index, SERIES_ERROR))
-    return found[0], found[1]
+        percentiles.append(histogram.bucket_value(index, SERIES_ERROR))
+    return percentiles[0], percentiles[1]

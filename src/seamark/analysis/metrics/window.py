@@ -49,9 +49,9 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
 def window_of_arrivals(samples: Samples, *, has_rate: bool = False) -> Window:
     """Return the measured window of a simulation: from the first time at which a request was due, to the last end.
     `has_rate`: its requests arrive at a rate, not at once."""
-    batches = [(int(each.due.min()), int(each.last.max())) for each in samples.batches() if each.due.size]
+    batches = [(int(batch.due.min()), int(batch.last.max())) for batch in samples.batches() if batch.due.size]
     start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
-    latest_ns = max((int(each.due.max()) for each in samples.batches() if each.due.size), default=0)
+    latest_ns = max((int(batch.due.max()) for batch in samples.batches() if batch.due.size), default=0)
     until_ns = latest_ns if has_rate and latest_ns > start_ns else None
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True, offered_until_ns=until_ns)
 
@@ -67,7 +67,7 @@ def window_of_simulation(
         return window_of_arrivals(samples, has_rate=rate is not None)
     if isinstance(duration_s, (int, float)):
         return find_window(warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=sending_ended_ns)
-    due_ns = max((int(each.due.max()) for each in samples.batches() if each.due.size), default=0)
+    due_ns = max((int(batch.due.max()) for batch in samples.batches() if batch.due.size), default=0)
     return Window(start_ns=round(warmup_s * SECOND_NS), end_ns=due_ns + 1)
 
 

@@ -194,9 +194,9 @@ class Unanswered:
 def _without_streams(counted: WindowCounts) -> None:
     """Requests that timed out have no bound on a time to first token if no reply has such a time."""
     several: list[WindowCounts | KindCounts] = [counted, *counted.by_kind.values()]
-    for one in several:
-        if not one.ttft.histogram.count:
-            one.ttft = TimeDistribution()
+    for counts in several:
+        if not counts.ttft.histogram.count:
+            counts.ttft = TimeDistribution()
     if not counted.ttft_response.histogram.count:
         counted.ttft_response = TimeDistribution()
     if not counted.ttfo.histogram.count:
@@ -207,8 +207,8 @@ def _without_units(counted: WindowCounts) -> None:
     """Chunks are not tokens: no time is divided by them."""
     counted.normalised = TimeDistribution()
     several: list[WindowCounts | KindCounts] = [counted, *counted.by_kind.values()]
-    for one in several:
-        one.tpot = TimeDistribution()
+    for counts in several:
+        counts.tpot = TimeDistribution()
 
 
 def _whole(counted: WindowCounts, batch: Batch) -> None:

@@ -127,13 +127,13 @@ def rows_of(table: pa.Table) -> ExecutionRows:
 
 def _first(table: pa.Table) -> NDArray[np.bool_]:
     """Return whether each execution is the first of its node; all are in a file without outcomes."""
-    found = np.ones(len(table), bool)
+    firsts = np.ones(len(table), bool)
     if {"request", "node", "outcome"} <= set(table.column_names):
         seen = set[tuple[Any, Any]]()
         for row, node in enumerate(zip(table["request"].to_pylist(), table["node"].to_pylist(), strict=True)):
-            found[row] = node not in seen
+            firsts[row] = node not in seen
             seen.add(node)
-    return found
+    return firsts
 
 
 def _transfers(table: pa.Table, before_s: Floats) -> Floats:
@@ -149,8 +149,8 @@ def gpus_of(table: pa.Table) -> tuple[Ints, Ints]:
     file lists them, else `gpus` neighbours from `gpu` on."""
     if "gpu_ids" in table.column_names:
         lists = table["gpu_ids"].to_pylist()
-        count = np.asarray([len(each) for each in lists], np.int64)
-        return count, np.asarray([gpu for each in lists for gpu in each], np.int64)
+        count = np.asarray([len(gpu_ids) for gpu_ids in lists], np.int64)
+        return count, np.asarray([gpu for gpu_ids in lists for gpu in gpu_ids], np.int64)
     first = table["gpu"].to_numpy().astype(np.int64)
     count = table["gpus"].to_numpy().astype(np.int64)
     begins = np.repeat(np.cumsum(count) - count, count)

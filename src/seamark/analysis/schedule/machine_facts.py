@@ -39,7 +39,7 @@ def gone_of(facts: Mapping[str, Any], gpus: int) -> Gone:
     """Return when GPUs were gone. Raises ValueError for a GPU that the machine does not have."""
     whys: dict[int, set[str]] = {}
     since_s: dict[int, float] = {}
-    found: list[tuple[int, float, float]] = []
+    spans: list[tuple[int, float, float]] = []
     for change in facts.get("gpu_changes") or ():
         at_s, what = float(change["at_s"]), change["what"]
         for gpu in map(int, change["gpus"]):
@@ -53,10 +53,10 @@ def gone_of(facts: Mapping[str, Any], gpus: int) -> Gone:
             if why and not was_gone:
                 since_s[gpu] = at_s
             elif was_gone and not why:
-                found.append((gpu, since_s.pop(gpu), at_s))
-    found += [(gpu, begin_s, inf) for gpu, begin_s in since_s.items()]
+                spans.append((gpu, since_s.pop(gpu), at_s))
+    spans += [(gpu, begin_s, inf) for gpu, begin_s in since_s.items()]
     return Gone(
-        gpu=np.asarray([gpu for gpu, _, _ in found], np.int64),
-        begin_s=np.asarray([begin_s for _, begin_s, _ in found], np.float64),
-        end_s=np.asarray([end_s for _, _, end_s in found], np.float64),
+        gpu=np.asarray([gpu for gpu, _, _ in spans], np.int64),
+        begin_s=np.asarray([begin_s for _, begin_s, _ in spans], np.float64),
+        end_s=np.asarray([end_s for _, _, end_s in spans], np.float64),
     )

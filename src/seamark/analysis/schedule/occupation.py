@@ -78,7 +78,7 @@ def seconds_in_slices(
     first, last = (np.clip((at / width).astype(np.int64), 0, slices - 1) for at in (begin_s, end_s))
     cells, alone = rows * slices, first == last
     sums = np.bincount((row * slices + first)[alone], (end_s - begin_s)[alone], cells)
-    row, begin_s, end_s, first, last = (each[~alone] for each in (row, begin_s, end_s, first, last))
+    row, begin_s, end_s, first, last = (column[~alone] for column in (row, begin_s, end_s, first, last))
     sums = sums + np.bincount(row * slices + first, (first + 1) * width - begin_s, cells)
     sums = sums + np.bincount(row * slices + last, end_s - last * width, cells)
     stride = slices + 1
@@ -98,10 +98,10 @@ def mean_queue(rows: ExecutionRows, span_s: float, slices: int) -> NDArray[np.fl
 def counts_over_time(begin_s: Floats, end_s: Floats, weight: Ints | None = None) -> tuple[Floats, Ints]:
     """Return all moments at which the number of running intervals may change, and the number after each of them; an
     interval counts as its `weight`. Intervals of no length count nowhere."""
-    own = np.ones(len(begin_s), np.int64) if weight is None else weight
+    weights = np.ones(len(begin_s), np.int64) if weight is None else weight
     there = end_s > begin_s
-    moments, place = np.unique(np.concatenate([begin_s[there], end_s[there]]), return_inverse=True)
-    change = np.concatenate([own[there], -own[there]])
+    moments, inverse = np.unique(np.concatenate([begin_s[there], end_s[there]]), return_inverse=True)
+    change = np.concatenate([weights[there], -weights[there]])
     steps = np.zeros(len(moments), np.int64)
-    np.add.at(steps, place.reshape(-1), change)
+    np.add.at(steps, inverse.reshape(-1), change)
     return moments, steps.cumsum()

@@ -61,7 +61,9 @@ def _slices(table: pa.Table) -> Iterator[Event]:
     """Yield slices for each GPU of each execution: load or switch and transfer, if they took time, then the run."""
     rows = rows_of(table)
     names = [name for name in ("request_id", "workflow", "node", "model") if name in table.column_names]
-    args = [dict(zip(("request", *names[1:]), each, strict=True)) for each in zip(*_texts(table, names), strict=True)]
+    args = [
+        dict(zip(("request", *names[1:]), texts, strict=True)) for texts in zip(*_texts(table, names), strict=True)
+    ]
     moments = (rows.taken_s, rows.start_s - rows.transfer_s, rows.start_s, rows.end_s)
     times = list(zip(*map(_ns, moments), strict=True))
     held: list[list[int]] = [[] for _ in args]
@@ -108,4 +110,4 @@ def _counter(
 
 
 def _ns(times_s: Floats) -> list[int]:
-    return [int(each) for each in np.rint(times_s * 1e9).astype(np.int64).tolist()]
+    return [int(time_ns) for time_ns in np.rint(times_s * 1e9).astype(np.int64).tolist()]

@@ -41,11 +41,11 @@ def waiting_causes(rows: ExecutionRows) -> WaitingCauses:
     taken_s = np.maximum(rows.taken_s, rows.ready_s)
     lacking_s, apart_s = np.zeros(len(taken_s)), np.zeros(len(taken_s))
     for count in np.unique(rows.count).tolist():
-        own = rows.count == count
-        span = rows.ready_s[own], taken_s[own]
-        lacking_s[own] = _time_in(free < count, moments, *span)
+        of_count = rows.count == count
+        span = rows.ready_s[of_count], taken_s[of_count]
+        lacking_s[of_count] = _time_in(free < count, moments, *span)
         if count > 1 and (rows.consecutive or rows.domain.any()):
-            apart_s[own] = _time_in((free >= count) & ~_has_window(rows, away, moments, count), moments, *span)
+            apart_s[of_count] = _time_in((free >= count) & ~_has_window(rows, away, moments, count), moments, *span)
     held_back_s = taken_s - rows.ready_s - lacking_s - apart_s
     return WaitingCauses(
         predecessors_s=np.where(rows.is_first, np.maximum(rows.ready_s - rows.arrival_s, 0.0), 0.0),
@@ -80,7 +80,7 @@ def _has_window(rows: ExecutionRows, away: Gone, moments: Floats, count: int) ->
     place, gpus = place[order], np.concatenate([away.gpu, away.gpu])[order]
     change = np.repeat([1, -1], len(away.gpu))[order].astype(np.int32)
     before = np.zeros(rows.gpus, np.int32)
-    found, chunk = np.zeros(len(moments), bool), max(1, CELLS // rows.gpus)
+    is_free, chunk = np.zeros(len(moments), bool), max(1, CELLS // rows.gpus)
     for begin in range(0, len(moments), chunk):
         end = min(begin + chunk, len(moments))
         low, high = np.searchsorted(place, (begin, end))
@@ -88,8 +88,8 @@ def _has_window(rows: ExecutionRows, away: Gone, moments: Floats, count: int) ->
         np.add.at(held_by, (place[low:high] - begin, gpus[low:high]), change[low:high])
         held_by = held_by.cumsum(axis=0, dtype=np.int32) + before
         before = held_by[-1]
-        found[begin:end] = _windows(held_by == 0, rows, count)
-    return found
+        is_free[begin:end] = _windows(held_by == 0, rows, count)
+    return is_free
 
 
 def _windows(free: NDArray[np.bool_], rows: ExecutionRows, count: int) -> NDArray[np.bool_]:

@@ -51,8 +51,8 @@ def knees(points: Sequence[Point]) -> tuple[Knee, ...]:
     Power is requests/s over ms of mean response time. Saturated levels are those at which most trials were; in a
     closed loop those above the first that reaches 95 % of the greatest throughput.
     """
-    found = [knee for sweep in _sweeps(points) if (knee := _knee(*sweep)) is not None]
-    return tuple(sorted(found, key=_place))
+    all_knees = [knee for sweep in _sweeps(points) if (knee := _knee(*sweep)) is not None]
+    return tuple(sorted(all_knees, key=_place))
 
 
 def _place(found: Knee) -> tuple[str, str, list[tuple[bool, float, str]]]:
@@ -71,8 +71,8 @@ def _sweeps(points: Sequence[Point]) -> Iterator[tuple[str, Mapping[str, Value],
         if point.seen and _is_number(point.factors.get(point.sweeps)):
             fixed = tuple((name, value) for name, value in sorted(point.factors.items()) if name != point.sweeps)
             groups.setdefault((point.workload, point.sweeps, fixed), []).append(point)
-    for (_, factor, fixed), own in groups.items():
-        yield factor, dict(fixed), sorted(own, key=lambda point, name=factor: float(point.factors[name] or 0))  # type: ignore[misc]
+    for (_, factor, fixed), group in groups.items():
+        yield factor, dict(fixed), sorted(group, key=lambda point, name=factor: float(point.factors[name] or 0))  # type: ignore[misc]
 
 
 def _knee(factor: str, fixed: Mapping[str, Value], points: Sequence[Point]) -> Knee | None:
@@ -81,24 +81,24 @@ def _knee(factor: str, fixed: Mapping[str, Value], points: Sequence[Point]) -> K
     levels = [point.factors[factor] for point in points]
     rates = [median(rate for rate, _, _ in point.seen.values()) for point in points]
     means_ms = [median(mean_ms for _, mean_ms, _ in point.seen.values()) for point in points]
-    found = greatest_power(rates, means_ms)
-    inside = found.place == "inside"
+    greatest = greatest_power(rates, means_ms)
+    inside = greatest.place == "inside"
     whole = [n for n in points[0].seen if all(n in point.seen for point in points)]
-    each = [greatest_power([p.seen[n][0] for p in points], [p.seen[n][1] for p in points]) for n in whole]
+    by_repetition = [greatest_power([p.seen[n][0] for p in points], [p.seen[n][1] for p in points]) for n in whole]
     return Knee(
         workload=points[0].workload,
         factor=factor,
         fixed=dict(fixed),
         levels=tuple(levels),
-        power=tuple(found.power),
-        place=found.place,
-        knee=levels[found.index] if inside else None,
-        between=(levels[found.index - 1], levels[found.index + 1]) if inside else None,
-        agree=sum(one.index == found.index for one in each),
-        of=len(each),
-        requests_per_s=rates[found.index],
-        latency_mean_ms=means_ms[found.index],
-        mean_conditional=points[found.index].conditional,
+        power=tuple(greatest.power),
+        place=greatest.place,
+        knee=levels[greatest.index] if inside else None,
+        between=(levels[greatest.index - 1], levels[greatest.index + 1]) if inside else None,
+        agree=sum(power.index == greatest.index for power in by_repetition),
+        of=len(by_repetition),
+        requests_per_s=rates[greatest.index],
+        latency_mean_ms=means_ms[greatest.index],
+        mean_conditional=points[greatest.index].conditional,
         saturated=tuple(levels[index] for index in _saturated(factor, points, rates)),
     )
 

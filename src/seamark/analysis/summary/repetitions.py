@@ -39,7 +39,7 @@ def _beyond(value: float, middle: float, factor: float) -> bool:
 
 def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> VerdictReason:
     unit, factor = unit_of_times(max(values.values())) if unit == "ms" else (unit, 1.0)
-    value, others = factor * values[name], [factor * other for each, other in values.items() if each != name]
+    value, others = factor * values[name], [factor * other for trial, other in values.items() if trial != name]
     if len(others) == 1:
         of = f"that of the other repetition {others[0]:.4g} {unit}"
     else:
@@ -82,8 +82,8 @@ def _answers_differ(trials: Sequence[TrialView]) -> dict[str, VerdictReason]:
         return {}
     from seamark.analysis.answers import differing, read_said  # imports pyarrow
 
-    reasons, one = {}, scored[0][0]
-    first = read_said(one.folder.answers)
+    reasons, first_trial = {}, scored[0][0]
+    first = read_said(first_trial.folder.answers)
     for trial in odd:
         if first is None or (said := read_said(trial.folder.answers)) is None:
             continue
@@ -92,7 +92,8 @@ def _answers_differ(trials: Sequence[TrialView]) -> dict[str, VerdictReason]:
             reasons[trial.id] = VerdictReason(
                 code="answers_differ",
                 severity="note",
-                text=f"{count} of {counted(both, 'item')} answered in both have another answer than in {one.id}",
+                text=f"{count} of {counted(both, 'item')} answered in both have another answer than in"
+                f" {first_trial.id}",
                 remedy="Where equal questions should have equal answers, see what depends on load, such as batching.",
             )
     return reasons

@@ -53,14 +53,14 @@ class ComparedServers:
 
     def summaries(self) -> tuple[ServerSummary, ...]:
         """Return all servers with their names and numbers of trials."""
-        found = []
+        summaries = []
         for server, name in self._names().items():
             summary = ServerSummary(name=name, service=server.service, trials=len(self._trials[server]))
             if (record := self._known.get(server)) is not None:
                 facts = {fact: getattr(record, fact) for fact in RECORDED}
                 summary = replace(summary, place=record.place, **facts)
-            found.append(summary)
-        return tuple(found)
+            summaries.append(summary)
+        return tuple(summaries)
 
     def names_of(self, trials: Sequence[str]) -> list[str | None]:
         """Return the name of each trial's server, None for those that are not good."""
@@ -79,17 +79,17 @@ class ComparedServers:
 
         Trials that know no server are no reason: they are named with the servers.
         """
-        found, mine = [], [self._origins[trial] for trial in own if trial in self._origins]
+        reasons, mine = [], [self._origins[trial] for trial in own if trial in self._origins]
         if len({origin for origin in mine if origin.server.digest}) > 1:
             text = f"its repetitions are of {self._listed(own)}"
-            found.append(_reason("servers_mixed", "invalid", text, len(mine)))
+            reasons.append(_reason("servers_mixed", "invalid", text, len(mine)))
         elif mine and self.several(group):
             text = f"treatments that are compared were measured on {self._listed(group)}"
-            found.append(_reason("servers_differ", "suspect", text, len(mine)))
+            reasons.append(_reason("servers_differ", "suspect", text, len(mine)))
         if changed := sum(not origin.planned for origin in mine):
             text = f"{counted(changed, 'trial')} of it: measured with another configuration than the plan has now"
-            found.append(_reason("configuration_differs", "suspect", text, changed))
-        return found
+            reasons.append(_reason("configuration_differs", "suspect", text, changed))
+        return reasons
 
     def _names(self) -> dict[Server, str]:
         return {server: _letters(number) for number, server in enumerate(self._trials)}

@@ -190,20 +190,20 @@ def _rounded(value_ms: float | None) -> float | None:
 
 def _span(ranges: Iterable[Range | None]) -> tuple[float, float | None] | None:
     """Return the least and the greatest end of some ranges; None where all are single values."""
-    known = [one for one in ranges if one is not None]
-    if all(one.low == one.high for one in known):
+    known = [ends for ends in ranges if ends is not None]
+    if all(ends.low == ends.high for ends in known):
         return None
-    highs = [one.high for one in known if one.high is not None]
-    return min(one.low for one in known), max(highs) if len(highs) == len(known) else None
+    highs = [ends.high for ends in known if ends.high is not None]
+    return min(ends.low for ends in known), max(highs) if len(highs) == len(known) else None
 
 
 def _errors(good: Sequence[TrialMetrics]) -> ErrorRate:
     """Return failed requests of all trials over those sent in all of them, as `errors` of a trial has them."""
     counts = [metrics.counts for metrics in good]
-    failed = sum((each.failed or 0) + _lost(each) for each in counts)
-    sent = sum(_sent(each) + _lost(each) for each in counts)
-    unseen = sum(each.unfinished or 0 for each in counts)
-    due = sum((each.ok or 0) + (each.unfinished or 0) for each in counts) + failed
+    failed = sum((trial_counts.failed or 0) + _lost(trial_counts) for trial_counts in counts)
+    sent = sum(_sent(trial_counts) + _lost(trial_counts) for trial_counts in counts)
+    unseen = sum(trial_counts.unfinished or 0 for trial_counts in counts)
+    due = sum((trial_counts.ok or 0) + (trial_counts.unfinished or 0) for trial_counts in counts) + failed
     ends = {"rate": (failed / due, (failed + unseen) / due)} if unseen else {}
     return ErrorRate(rate=failed / sent if sent else None, ranges=ends)
 
@@ -248,17 +248,19 @@ def _kind(trials: Sequence[tuple[TrialMetrics, KindFigures]]) -> KindSummary:
 
 def _kind_times(trials: Sequence[KindTimes | None]) -> KindSpreads | None:
     """Return the spread of every statistic; None where no trial has any. `censored` is the sum over the trials."""
-    times = [each for each in trials if each is not None]
+    times = [group for group in trials if group is not None]
     if not times:
         return None
     values = {
-        name: [value for each in times if (value := each.statistic(name)) is not None]
+        name: [value for group in times if (value := group.statistic(name)) is not None]
         for name in ("mean", *QUANTILES)
     }
     return KindSpreads(
-        **{name: spread(each if len(each) == len(trials) else ()) for name, each in values.items()},
-        censored=sum(each.unanswered for each in times),
-        ranges={name: span for name in values if (span := _span(each.range_of(name) for each in times)) is not None},
+        **{name: spread(measured if len(measured) == len(trials) else ()) for name, measured in values.items()},
+        censored=sum(group.unanswered for group in times),
+        ranges={
+            name: span for name in values if (span := _span(group.range_of(name) for group in times)) is not None
+        },
     )
 
 
@@ -273,27 +275,27 @@ def energy_over(good: Sequence[TrialMetrics]) -> EnergySummary | None:
 
 def _own(good: Sequence[TrialMetrics]) -> dict[str, OwnSummary]:
     """Return each metric of the user's own over the trials that have it."""
-    found: dict[str, list[OwnMetric]] = {}
+    by_name: dict[str, list[OwnMetric]] = {}
     for metrics in good:
-        for name, own in metrics.own.items():
-            found.setdefault(name, []).append(own)
+        for name, metric in metrics.own.items():
+            by_name.setdefault(name, []).append(metric)
     return {
         name: OwnSummary(
             unit=trials[0].unit,
             better=trials[0].better,
             meaning=trials[0].meaning,
-            **vars(spread([own.value for own in trials if own.value is not None])),
+            **vars(spread([metric.value for metric in trials if metric.value is not None])),
         )
-        for name, trials in found.items()
+        for name, trials in by_name.items()
     }
 
 
 def _objectives(good: Sequence[TrialMetrics]) -> tuple[ObjectiveSummary, ...]:
     """Return in how many of the good trials each objective is met, of those that know; and its values."""
-    found: dict[tuple[str, str, float], list[ObjectiveResult]] = {}
+    by_objective: dict[tuple[str, str, float], list[ObjectiveResult]] = {}
     for metrics in good:
         for slo in metrics.slos:
-            found.setdefault((slo.metric, slo.op, slo.limit), []).append(slo)
+            by_objective.setdefault((slo.metric, slo.op, slo.limit), []).append(slo)
     return tuple(
         ObjectiveSummary(
             metric=metric,
@@ -304,7 +306,7 @@ def _objectives(good: Sequence[TrialMetrics]) -> tuple[ObjectiveSummary, ...]:
             value=known(spread([slo.value for slo in slos if slo.value is not None])),
             range=_span(slo.known for slo in slos),
         )
-        for (metric, op, limit), slos in found.items()
+        for (metric, op, limit), slos in by_objective.items()
     )
 
 
@@ -315,12 +317,12 @@ def _reasons(views: Sequence[TrialView]) -> tuple[CountedReason, ...]:
     A trial without figures leaves the others as good as they are, but fewer than planned: that alone is SUSPECT.
     """
     some_good = any(view.ok for view in views)
-    found: dict[str, CountedReason] = {}
+    by_code: dict[str, CountedReason] = {}
     for view in views:
         for reason in view.reasons:
             severity = "suspect" if some_good and not view.ok else reason.severity
-            one = CountedReason(**vars(replace(reason, severity=severity)))
-            before = found.get(reason.code)
-            gravest = one if before is None else gravest_first([before, one])[0]
-            found[reason.code] = replace(gravest, count=1 if before is None else before.count + 1)
-    return gravest_first(found.values())
+            counted_reason = CountedReason(**vars(replace(reason, severity=severity)))
+            before = by_code.get(reason.code)
+            gravest = counted_reason if before is None else gravest_first([before, counted_reason])[0]
+            by_code[reason.code] = replace(gravest, count=1 if before is None else before.count + 1)
+    return gravest_first(by_code.values())

@@ -38,7 +38,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Summary:
     summary = summarise(plan, folder)
     levels, rows = levels_of(plan), summary.treatments
     qualities = dict.fromkeys(name for row in rows for name in row.quality)
-    own = dict.fromkeys(name for row in rows for name in row.own)
+    own_names = dict.fromkeys(name for row in rows for name in row.own)
     factors = dict.fromkeys(name for treatment in levels.values() for name in treatment)
     header = [
         *IDENTITY,
@@ -48,7 +48,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Summary:
         *(metric.column for metric in METRICS),
         *RANGE_COLUMNS,
         *(f"quality_{name}" for name in qualities),
-        *(f"own_{name}" for name in own),
+        *(f"own_{name}" for name in own_names),
         *(f"search_{name}" for name in SEARCHED if any(row.search for row in rows)),
     ]
     frame = pd.DataFrame(_rows(plan, folder, levels, summary), columns=header, dtype=object)
@@ -101,9 +101,9 @@ def _figures(metrics: TrialMetrics) -> Row:
     row |= {metric.column: metrics.figure(metric.path) for metric in METRICS}
     row |= range_columns(metrics)
     row |= {f"quality_{name}": value for name, value in metrics.quality.items()}
-    row |= {f"own_{name}": own.value for name, own in metrics.own.items()}
+    row |= {f"own_{name}": metric.value for name, metric in metrics.own.items()}
     if (search := metrics.search) is not None:
         low, high = search.bracket
-        found = {**vars(search), "bracket_low": low, "bracket_high": high}
-        row |= {f"search_{name}": found[name] for name in SEARCHED}
+        facts = {**vars(search), "bracket_low": low, "bracket_high": high}
+        row |= {f"search_{name}": facts[name] for name in SEARCHED}
     return row

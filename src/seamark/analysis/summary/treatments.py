@@ -47,19 +47,19 @@ def telemetry(trials: Sequence[TrialMetrics]) -> dict[str, TelemetrySpread]:
     """Return each telemetry series over all trials."""
     series: dict[str, list[TelemetrySummary]] = {}
     for metrics in trials:
-        for name, one in metrics.telemetry.items():
-            series.setdefault(name, []).append(one)
+        for name, summary in metrics.telemetry.items():
+            series.setdefault(name, []).append(summary)
     return {name: _telemetry_spread(summaries) for name, summaries in series.items()}
 
 
 def _telemetry_spread(summaries: Sequence[TelemetrySummary]) -> TelemetrySpread:
-    readings = sum(one.n for one in summaries)
+    readings = sum(summary.n for summary in summaries)
     return TelemetrySpread(
         unit=summaries[0].unit,
         n=readings,
-        min=min(one.min for one in summaries),
-        mean=sum(one.mean * one.n for one in summaries) / readings if readings else None,
-        max=max(one.max for one in summaries),
-        median_of_p50=median(one.p50 for one in summaries),
-        median_of_p95=median(one.p95 for one in summaries),
+        min=min(summary.min for summary in summaries),
+        mean=sum(summary.mean * summary.n for summary in summaries) / readings if readings else None,
+        max=max(summary.max for summary in summaries),
+        median_of_p50=median(summary.p50 for summary in summaries),
+        median_of_p95=median(summary.p95 for summary in summaries),
     )

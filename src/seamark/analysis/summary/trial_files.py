@@ -146,7 +146,7 @@ def flat(metrics: TrialMetrics) -> dict[str, object]:
         | {f"window_{name}": value for name, value in vars(metrics.window).items()}
         | {"steady": steady.steady, "steady_reason": steady.reason, "advised_warmup_s": steady.advised_warmup_s}
         | {f"quality_{name}": value for name, value in metrics.quality.items()}
-        | {f"own_{name}": own.value for name, own in metrics.own.items()}
+        | {f"own_{name}": metric.value for name, metric in metrics.own.items()}
         | {"verdict": metrics.verdict, "reasons": " ".join(reason.code for reason in metrics.reasons)}
     )
 
