@@ -92,7 +92,8 @@ def encode(value: Any) -> Any:
 def _written(noun: Any) -> list[tuple[str, str, Any]]:
     """Return key and name of each field, and the value at which it is omitted: MISSING, unless it is `OPTIONAL`."""
     return [
-        (_key(each), each.name, each.default if each.metadata.get("optional") else MISSING) for each in fields(noun)
+        (_key(field), field.name, field.default if field.metadata.get("optional") else MISSING)
+        for field in fields(noun)
     ]
 
 
@@ -129,11 +130,11 @@ def _noun(noun: Any) -> Decode:
     hints = get_type_hints(noun, include_extras=True)
     _BEGUN.add(noun)
     parts = [
-        (_key(each), each.name, _field_decoder(each, hints[each.name]), _skips_null(each, hints[each.name]))
-        for each in fields(noun)
+        (_key(field), field.name, _field_decoder(field, hints[field.name]), _skips_null(field, hints[field.name]))
+        for field in fields(noun)
     ]
     _BEGUN.discard(noun)
-    required = [each.name for each in fields(noun) if _is_required(each)]
+    required = [field.name for field in fields(noun) if _is_required(field)]
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -182,8 +183,8 @@ def _sequence(kind: type, parts: tuple[Any, ...]) -> Decode:
             return kind(value)  # thousands of counts in a histogram: one by one they take most of its time
         found: list[Any] = []
         try:
-            for each in value:
-                found.append(part(each))
+            for element in value:
+                found.append(part(element))
         except MismatchError as wrong:
             raise wrong.below(f"[{len(found)}]") from None
         return kind(found)
@@ -198,8 +199,8 @@ def _mapping(part: Decode) -> Decode:
         found: dict[str, Any] = {}
         name = ""
         try:
-            for name, each in value.items():
-                found[name] = part(each)
+            for name, entry in value.items():
+                found[name] = part(entry)
         except MismatchError as wrong:
             raise wrong.below(name) from None
         return found

@@ -45,11 +45,11 @@ def put_away(path: Path) -> None:
 
 def require_folder(path: Path) -> None:
     """Raise UserError if `path` or a folder above it exists and is not a folder."""
-    for each in (path, *path.parents):
-        if each.is_dir():
+    for folder in (path, *path.parents):
+        if folder.is_dir():
             return
-        if os.path.lexists(each):
-            raise UserError(f"{each}: is not a folder, but results belong into it. Move it away, or correct paths.")
+        if os.path.lexists(folder):
+            raise UserError(f"{folder}: is not a folder, but results belong into it. Move it away, or correct paths.")
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def write(path: Path, noun: object) -> None:
 
 def write_rows(path: Path, noun: object, name: str) -> None:
     """Write a noun of the results as JSON, atomically, and its last field `name` as a stream with a row a line."""
-    head = {each.name: encode(getattr(noun, each.name)) for each in fields(cast(Any, noun)) if each.name != name}
+    head = {field.name: encode(getattr(noun, field.name)) for field in fields(cast(Any, noun)) if field.name != name}
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         before = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}") + f',\n "{name}": ['
         text_of = json.JSONEncoder(allow_nan=False, default=encode).encode  # json.dumps makes one for each row

@@ -149,7 +149,7 @@ class TrialFolder:
 
     def measured(self, trial: Trial) -> "list[tuple[TrialFolder, Trial]]":
         """Return those that have figures of the trial of this folder, itself or its parties, each with its folder."""
-        return [(self if each is trial else self.party(str(each.party)), each) for each in trial.measured]
+        return [(self if part is trial else self.party(str(part.party)), part) for part in trial.measured]
 
     @property
     def parts(self) -> Path:

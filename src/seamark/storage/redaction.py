@@ -59,9 +59,9 @@ def redacted(value: Any, name: str = "") -> Any:
     kept.
     """
     if isinstance(value, Mapping):
-        return {key: redacted(each, str(key)) for key, each in value.items()}
+        return {key: redacted(entry, str(key)) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(each, name) for each in value]
+        return [redacted(entry, name) for entry in value]
     if value is None or isinstance(value, bool) or value == "":
         return value
     if name == "headers":
@@ -78,7 +78,7 @@ def redacted_text(text: str) -> str:
     text = _IN_QUERY.sub(_query, text)
     text = _OF_HEADER.sub(rf"\g<before>{REDACTED}", text)
     text = _ASSIGNED.sub(_assigned, text)
-    return _SHAPES.sub(lambda found: f"{found['before'] or ''}{REDACTED}", text)
+    return _SHAPES.sub(lambda match: f"{match['before'] or ''}{REDACTED}", text)
 
 
 def _of_text(text: str) -> str:
