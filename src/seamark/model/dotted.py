@@ -40,7 +40,7 @@ def resolved(path: str, form: type[Form]) -> Form:
         why = f"{type(error).__name__}: {error}"
         raise ValueError(f"'{path}' cannot be imported: {why}. `python -c 'import {module}'` shows where") from None
     if not isinstance(names.get(name), form):
-        own = [key for key, each in names.items() if isinstance(each, form)]
+        own = [key for key, value in names.items() if isinstance(value, form)]
         guess = did_you_mean(name, own) or f" It has {', '.join(own)}." if own else ""
         problem = f"'{name}' in '{module}' is no {form.__name__}" if name in names else f"'{module}' has no '{name}'"
         raise ValueError(f"{problem}.{guess}".removesuffix("."))
@@ -92,7 +92,7 @@ class _Told(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
         spec = None if path is not None else PathFinder.find_spec(fullname)
         places = {} if spec is None else {spec.origin, *(spec.submodule_search_locations or ())}
-        if self._folder in {Path(place).parent for place in places if place}:
+        if self._folder in {Path(location).parent for location in places if location}:
             self._say(fullname)
 
 

@@ -37,5 +37,5 @@ def _filled(value: Any, leaves: Mapping[str, Value]) -> Any:
     if is_placeholder(value):
         return leaves[value[FACTOR]]
     if isinstance(value, dict):
-        return {key: _filled(each, leaves) for key, each in value.items()}
-    return [_filled(each, leaves) for each in value] if isinstance(value, list) else value
+        return {key: _filled(child, leaves) for key, child in value.items()}
+    return [_filled(child, leaves) for child in value] if isinstance(value, list) else value

@@ -211,16 +211,16 @@ class LoadProfile:
 
 
 PROFILE_SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(name=each.name, role="workload", **each.metadata["setting"])
-    for each in fields(LoadProfile)
-    if each.metadata
+    Setting(name=attribute.name, role="workload", **attribute.metadata["setting"])
+    for attribute in fields(LoadProfile)
+    if attribute.metadata
 )
 """Settings that are fields of the profile, of every kind of load."""
 
 
 def profile_settings(kind: LoadKind) -> tuple[Setting, ...]:
     """Return the settings of one kind of load, without those of patterns."""
-    loads = {each.name: each.metadata["loads"] for each in fields(LoadProfile) if each.metadata}
+    loads = {attribute.name: attribute.metadata["loads"] for attribute in fields(LoadProfile) if attribute.metadata}
     return tuple(setting for setting in PROFILE_SETTINGS if kind in loads[setting.name])
 
 

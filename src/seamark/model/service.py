@@ -233,11 +233,11 @@ class FailureCategory:
 
 def sound_services(services: "Mapping[str, Service]") -> "dict[str, Service]":
     """Return the recipes without those that have a mistake: what is said of all services leaves these out."""
-    found = {}
+    sound = {}
     for name in services:
         with suppress(UserError):
-            found[name] = services[name]
-    return found
+            sound[name] = services[name]
+    return sound
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,9 @@ class Deployment:
     def started_for(self, block: int) -> "Deployment":
         """Return the start of this deployment, and of its members, for the trials of one block."""
         mark = start_mark(block)
-        members = (replace(each, id=each.id.replace(PARTY, mark + PARTY, 1), block=block) for each in self.members)
+        members = (
+            replace(member, id=member.id.replace(PARTY, mark + PARTY, 1), block=block) for member in self.members
+        )
         return replace(self, id=self.id + mark, members=tuple(members), block=block)
 
     def as_replica(self, number: int) -> "Deployment":
@@ -181,35 +183,35 @@ class Plan:
     @property
     def measured(self) -> tuple[Trial, ...]:
         """All trials that have figures: of a trial with parties each of these."""
-        return tuple(each for trial in self.trials for each in trial.measured)
+        return tuple(part for trial in self.trials for part in trial.measured)
 
     def by_treatment(self) -> dict[str, list[Trial]]:
         """Return the trials that have figures, by their treatment."""
-        found: dict[str, list[Trial]] = {}
+        groups: dict[str, list[Trial]] = {}
         for trial in self.measured:
-            found.setdefault(trial.treatment, []).append(trial)
-        return found
+            groups.setdefault(trial.treatment, []).append(trial)
+        return groups
 
     @property
     def served(self) -> tuple[Deployment, ...]:
         """All deployments with a server: members in place of the deployment that they belong to."""
-        return tuple(each for deployment in self.deployments for each in deployment.served)
+        return tuple(member for deployment in self.deployments for member in deployment.served)
 
     @property
     def factors_without_p(self) -> tuple[str, ...]:
         """The factors whose levels have one server start each, so that time and level are confounded."""
-        replicas = any(each.replica is not None for each in self.deployments)
+        replicas = any(deployment.replica is not None for deployment in self.deployments)
         return () if self.restarts == "each" or replicas else tuple(self.factors.get("deployment") or ())
 
     @property
     def divided(self) -> bool:
         """Whether the trials of some server settings are divided among several starts."""
-        return any(each.block is not None or each.replica is not None for each in self.deployments)
+        return any(deployment.block is not None or deployment.replica is not None for deployment in self.deployments)
 
     @property
     def names(self) -> Mapping[str, str]:
         """The name of each deployment and member, which all its starts have in common, by the id of a start."""
-        return {each.id: each.name for each in (*self.deployments, *self.served)}
+        return {deployment.id: deployment.name for deployment in (*self.deployments, *self.served)}
 
     def by_deployment(self) -> dict[str, list[Trial]]:
         """Return the trials of each deployment by its id, in the order of the plan."""

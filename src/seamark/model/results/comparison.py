@@ -177,9 +177,9 @@ class Comparisons:
     @property
     def simulated(self) -> tuple[Compared, ...]:
         """The comparisons that have a simulated side."""
-        return tuple(each for each in self.comparisons if any_virtual((each.base, each.new)))
+        return tuple(comparison for comparison in self.comparisons if any_virtual((comparison.base, comparison.new)))
 
     @property
     def judged(self) -> tuple[Compared, ...]:
         """The comparisons that have a verdict."""
-        return tuple(each for each in self.comparisons if each.verdict is not None)
+        return tuple(comparison for comparison in self.comparisons if comparison.verdict is not None)

@@ -100,7 +100,7 @@ class WorkerReport(WorkerPlace):
     @property
     def place(self) -> WorkerPlace:
         """Where the worker ran, without its counters."""
-        return WorkerPlace(**{each.name: getattr(self, each.name) for each in fields(WorkerPlace)})
+        return WorkerPlace(**{attribute.name: getattr(self, attribute.name) for attribute in fields(WorkerPlace)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,7 +298,7 @@ class LoadRecord(HasOrigin):
         """Return the code that most errors of the service have, of a category if one is given, with an example of its
         words."""
         found = {code: seen for code, seen in (self.errors or {}).items() if category in (None, seen.category)}
-        code = max(found, key=lambda each: found[each].count, default=None)
+        code = max(found, key=lambda code: found[code].count, default=None)
         return code and f"'{': '.join(filter(None, (code, found[code].words)))}'"
 
 
