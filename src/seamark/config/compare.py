@@ -70,30 +70,35 @@ def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, t
 def _metrics(workloads: Sequence[Workload], services: Mapping[str, Service], own: Sequence[str]) -> tuple[str, ...]:
     """Return the names of all metrics that have a direction, and those that only a measurement can tell."""
     table = (metric.path.removesuffix(".value") for metric in METRICS if metric.better != "neither")
-    named = (name for each in workloads if each.service in services for name in services[each.service].qualities)
-    judged = (slo.metric for each in workloads for slo in each.slos)
+    named = (
+        name
+        for workload in workloads
+        if workload.service in services
+        for name in services[workload.service].qualities
+    )
+    judged = (slo.metric for workload in workloads for slo in workload.slos)
     figures = directed_figures(workloads)
     return tuple(dict.fromkeys((*table, SEARCH_FOUND, *PROGRAM_QUALITIES, *own, *named, *judged, *figures)))
 
 
 def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mistakes) -> dict[str, Value]:
     found: dict[str, Value] = {}
-    for name, each in item.items() if is_mapping(item, mistakes) else ():
+    for name, entry in item.items() if is_mapping(item, mistakes) else ():
         if name not in factors:
             known = ", ".join(factors) or "nothing"
             text = f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}."
-            mistakes.add(each, text, "unknown_name")
+            mistakes.add(entry, text, "unknown_name")
         else:
             named = {
                 label_of(name, str(level)) if is_structured(name) and level else level: level
                 for level in factors[name]
             }
-            if isinstance(each.value, (list, dict)) or each.value not in named:
+            if isinstance(entry.value, (list, dict)) or entry.value not in named:
                 levels = ", ".join(map(show, named))
-                guess = did_you_mean(each.text or "", [str(level) for level in named])
-                mistakes.add(each, f"{each.shown} is no level of {name}: {levels}.{guess}", "unknown_name")
+                guess = did_you_mean(entry.text or "", [str(level) for level in named])
+                mistakes.add(entry, f"{entry.shown} is no level of {name}: {levels}.{guess}", "unknown_name")
             else:
-                found[name] = named[each.value]
+                found[name] = named[entry.value]
     return found
 
 
@@ -104,13 +109,13 @@ def _names(item: Item, known: Sequence[str], noun: str, mistakes: Mistakes) -> t
     if not given:
         mistakes.add(item, f"an empty list names no {noun}. Name one, or remove the line.", "no_value")
     names: list[str] = []
-    for each in item.value:
-        name = each.value if each.value in known else _short(each.value)
+    for word in item.value:
+        name = word.value if word.value in known else _short(word.value)
         if name not in known and not name.startswith("recall"):
-            text = f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}"
-            mistakes.add(each, text, "unknown_name")
+            text = f"'{word.value}' is no {noun} that can be compared.{did_you_mean(word.value, known)}"
+            mistakes.add(word, text, "unknown_name")
         elif name in names:
-            mistakes.add(each, f"'{each.value}' stands twice in the list. Remove one.", "written_twice")
+            mistakes.add(word, f"'{word.value}' stands twice in the list. Remove one.", "written_twice")
         names.append(name)
     return tuple(names)
 

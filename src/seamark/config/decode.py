@@ -47,9 +47,9 @@ def decode(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any
 def required(form: type) -> list[str]:
     """Return the fields of a dataclass that have no default."""
     return [
-        each.name
-        for each in dataclasses.fields(form)
-        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        field.name
+        for field in dataclasses.fields(form)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
 
 
@@ -107,7 +107,7 @@ def _word(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
     allowed = [value for option in options if get_origin(option) is Literal for value in get_args(option)]
     if item.value in allowed:
         return item.value
-    words = ", ".join(str(each) for each in allowed)
+    words = ", ".join(str(choice) for choice in allowed)
     guess = did_you_mean(item.text or "", allowed)
     mistakes.add(item, f"{item.shown} is neither a list nor {words}.{guess}", "not_a_choice")
     return WRONG
@@ -116,7 +116,7 @@ def _word(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
 def _literal(item: Item, allowed: tuple[Any, ...], mistakes: Mistakes) -> Any:
     if item.value in allowed and not isinstance(item.value, bool):
         return item.value
-    words = ", ".join(str(each) for each in allowed)
+    words = ", ".join(str(choice) for choice in allowed)
     guess = did_you_mean(item.text or "", allowed)
     mistakes.add(item, f"{item.shown} is none of {words}.{guess}", "not_a_choice")
     return WRONG
@@ -127,14 +127,14 @@ def _tuple(item: Item, form: Any, mistakes: Mistakes) -> Any:
         text = f"expected a list, but it is {item.shown}. Write '[...]' or lines that begin with '-'."
         mistakes.add(item, text, "wrong_type")
         return WRONG
-    values = [decode(each, form, mistakes) for each in item.value]
+    values = [decode(entry, form, mistakes) for entry in item.value]
     return WRONG if any(value is WRONG for value in values) else tuple(values)
 
 
 def _mapping(item: Item, form: Any, mistakes: Mistakes) -> Any:
     if not is_mapping(item, mistakes):
         return WRONG
-    values = {key: decode(each, form, mistakes) for key, each in item.items()}
+    values = {key: decode(entry, form, mistakes) for key, entry in item.items()}
     return WRONG if any(value is WRONG for value in values.values()) else values
 
 

@@ -89,15 +89,15 @@ def slo_parts(text: str) -> tuple[str, str, float]:
 def conditions_of(item: Item | None, known: Mapping[str, Setting], mistakes: Mistakes) -> tuple[str, ...]:
     """Return the conditions under `where`, after noting those that cannot be parsed or name no setting."""
     texts: list[str] = []
-    for each, text in _texts(item, mistakes):
+    for entry, text in _texts(item, mistakes):
         try:
             parsed = condition(text)
         except ValueError as error:
-            mistakes.add(each, f"{error}.", "wrong_form")
+            mistakes.add(entry, f"{error}.", "wrong_form")
             continue
         for name in sorted(parsed.names - set(known)):
             guess = did_you_mean(name, known) or f" Quote it if it is text. Known: {', '.join(known)}."
-            mistakes.add(each, f"'{name}' in '{text}' is no setting of this workload.{guess}", "unknown_name")
+            mistakes.add(entry, f"'{name}' in '{text}' is no setting of this workload.{guess}", "unknown_name")
         texts.append(text)
     return tuple(texts)
 
@@ -108,11 +108,11 @@ def objectives_of(item: Item | None, mistakes: Mistakes, own: tuple[str, ...] = 
     A metric is one of OBJECTIVES, the name of a column of metrics.csv, or one of the user's `own`.
     """
     slos: list[Slo] = []
-    for each, text in _texts(item, mistakes):
+    for entry, text in _texts(item, mistakes):
         try:
             metric, op, limit = slo_parts(text)
         except ValueError as error:
-            mistakes.add(each, f"{error}.", "wrong_form")
+            mistakes.add(entry, f"{error}.", "wrong_form")
             continue
         if metric.removeprefix("quality.") in own:
             metric = metric.removeprefix("quality.")
@@ -120,9 +120,9 @@ def objectives_of(item: Item | None, mistakes: Mistakes, own: tuple[str, ...] = 
             guess = (
                 did_you_mean(metric, (*OBJECTIVES, *own)) or f" Known: {', '.join(OBJECTIVES[:6])}, throughput, ..."
             )
-            mistakes.add(each, f"'{metric}' is no metric an objective can speak of.{guess}", "unknown_name")
+            mistakes.add(entry, f"'{metric}' is no metric an objective can speak of.{guess}", "unknown_name")
         if any(slo.metric == metric and slo.op == op for slo in slos):
-            mistakes.add(each, f"'{metric} {op}' has a limit already. Remove one.", "written_twice")
+            mistakes.add(entry, f"'{metric} {op}' has a limit already. Remove one.", "written_twice")
         slos.append(Slo(metric=metric, op=cast(Literal["<=", ">="], op), limit=limit))
     return tuple(slos)
 
@@ -137,10 +137,10 @@ def _texts(item: Item | None, mistakes: Mistakes) -> Iterable[tuple[Item, str]]:
     if item is None:
         return
     entries: list[Any] = item.value if isinstance(item.value, list) else [item]
-    for each in entries:
-        text = decode(each, str, mistakes)
+    for entry in entries:
+        text = decode(entry, str, mistakes)
         if text is not WRONG:
-            yield each, text
+            yield entry, text
 
 
 class _Prepared(ast.NodeTransformer):

@@ -44,7 +44,7 @@ def load_versioned(path: Path, mistakes: Mistakes) -> Item | None:
             "newer_form",
         )
         return None
-    return replace(tree, value={key: each for key, each in tree.items() if key != SCHEMA_VERSION_KEY})
+    return replace(tree, value={key: entry for key, entry in tree.items() if key != SCHEMA_VERSION_KEY})
 
 
 def load_merged(path: Path, mistakes: Mistakes) -> Item | None:
@@ -61,7 +61,7 @@ def _load(path: Path, chain: tuple[Path, ...], mistakes: Mistakes) -> Item | Non
     for entry in _entries(tree, mistakes):
         base_path = path.parent / entry.value
         if base_path.resolve() in here:
-            files = " -> ".join(shown(each) for each in (*here, base_path.resolve()))
+            files = " -> ".join(shown(file) for file in (*here, base_path.resolve()))
             mistakes.add(
                 entry, f"these files extend each other in a circle: {files}. Remove one 'extends'.", "conflict"
             )
@@ -93,7 +93,7 @@ def _entries(tree: Item, mistakes: Mistakes) -> list[Item]:
 
 def _scenario_over(base: Item, tree: Item) -> Item:
     """Merge without the base's name (two scenarios need two folders), and with one of `workload` and `workloads`."""
-    kept = {key: each for key, each in base.items() if key not in ("scenario", "extends")}
+    kept = {key: entry for key, entry in base.items() if key not in ("scenario", "extends")}
     if "workload" in tree.value or "workloads" in tree.value:
         other = "workloads" if "workload" in tree.value else "workload"
         kept.pop(other, None)
@@ -104,6 +104,6 @@ def _over(base: Item, top: Item) -> Item:
     if not (isinstance(base.value, dict) and isinstance(top.value, dict)):
         return top
     merged = dict(base.value)
-    for key, each in top.items():
-        merged[key] = _over(merged[key], each) if key in merged else each
+    for key, entry in top.items():
+        merged[key] = _over(merged[key], entry) if key in merged else entry
     return replace(top, value=merged)

@@ -88,7 +88,7 @@ def schema_of(form: Any) -> Schema:
         return _object(form if isinstance(form, type) else type(form))
     origin, arguments = get_origin(form), get_args(form)
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema_of(each) for each in arguments]}
+        return {"anyOf": [schema_of(argument) for argument in arguments]}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is tuple:
@@ -113,7 +113,7 @@ def service_schema() -> Schema:
     whole: Schema = {"required": schema.pop("required"), "properties": {}}
     whole["properties"]["settings"] = {"additionalProperties": {"required": setting.pop("required")}}
     for name in ("server", "container", "gpu_memory"):
-        needed = [each.pop("required") for each in schema["properties"][name]["anyOf"] if "required" in each]
+        needed = [option.pop("required") for option in schema["properties"][name]["anyOf"] if "required" in option]
         whole["properties"][name] = {"anyOf": [{"type": "null"}, *({"required": keys} for keys in needed)]}
     schema["anyOf"] = [whole, {"required": ["name", "extends"]}]
     return schema
@@ -123,13 +123,13 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
     """Return the schema of a scenario, with the settings of all known recipes."""
     name = {"type": "string", "pattern": f"^{NAME.pattern}$"}
     path = {"type": "string", "minLength": 1}
-    load = {each.name: _ref("load", each) for each in LOAD_SETTINGS}
-    every = [each.name for service in services.values() for each in service.settings]
+    load = {setting.name: _ref("load", setting) for setting in LOAD_SETTINGS}
+    every = [setting.name for service in services.values() for setting in service.settings]
     artifacts = _object(Artifacts)
     artifacts["properties"]["container"] = {"anyOf": [{"type": "string", "pattern": r"\.sif$"}, {"type": "null"}]}
     metadata = _object(Metadata)
     metadata["properties"]["seed"] |= {"minimum": 0, "maximum": 2**53 - 1}
-    resources = {each.name: _ref("resources", each) for each in RESOURCE_SETTINGS}
+    resources = {setting.name: _ref("resources", setting) for setting in RESOURCE_SETTINGS}
     return {
         "$schema": DIALECT,
         "title": "A Seamark scenario",
@@ -197,11 +197,14 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
             },
             "workload_with_parties": _workload_with_parties(services),
             "party": _by_service("party", services),
-            **{f"workload_{each}": _workload(services[each]) for each in sorted(services)},
-            **{f"party_{each}": _party(services[each]) for each in sorted(services)},
-            "level": {group: {s.name: level_schema(s) for s in each} for group, each in _groups(services).items()},
+            **{f"workload_{service}": _workload(services[service]) for service in sorted(services)},
+            **{f"party_{service}": _party(services[service]) for service in sorted(services)},
+            "level": {
+                group: {s.name: level_schema(s) for s in settings} for group, settings in _groups(services).items()
+            },
             "levels": {
-                group: {s.name: _levels_schema(group, s) for s in each} for group, each in _groups(services).items()
+                group: {s.name: _levels_schema(group, s) for s in settings}
+                for group, settings in _groups(services).items()
             },
         },
     }
@@ -210,11 +213,11 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
 def _workload(service: Service) -> Schema:
     load = "load" if service.load == "requests" else service.name
     settings = [
-        *((service.name, each) for each in service.settings),
-        *((load, each) for each in load_settings_of(service)),
+        *((service.name, setting) for setting in service.settings),
+        *((load, setting) for setting in load_settings_of(service)),
     ]
-    treatable = [*settings, *(("resources", each) for each in RESOURCE_SETTINGS)]
-    one = {each.name: _ref(group, each, "level") for group, each in treatable}
+    treatable = [*settings, *(("resources", setting) for setting in RESOURCE_SETTINGS)]
+    one = {setting.name: _ref(group, setting, "level") for group, setting in treatable}
     partial = {"type": "object", "minProperties": 1, "additionalProperties": False, "properties": one}
     texts = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
     return {
@@ -226,7 +229,7 @@ def _workload(service: Service) -> Schema:
             "name": {"type": "string", "pattern": f"^{NAME.pattern}$", "description": "Default: the service's name."},
             "component": {"const": service.component},
             "service": {"const": service.name},
-            **{each.name: _ref(group, each) for group, each in settings},
+            **{setting.name: _ref(group, setting) for group, setting in settings},
             "include": {"type": "array", "items": partial, "description": "Treatments to add to the matrix."},
             "exclude": {"type": "array", "items": partial, "description": "Treatments to drop: all that match."},
             "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
@@ -244,10 +247,10 @@ def _by_service(kind: str, services: Mapping[str, Service]) -> Schema:
         "properties": {"service": {"enum": sorted(services)}},
         "allOf": [
             {
-                "if": {"properties": {"service": {"const": each}}, "required": ["service"]},
-                "then": {"$ref": f"#/$defs/{kind}_{each}"},
+                "if": {"properties": {"service": {"const": service}}, "required": ["service"]},
+                "then": {"$ref": f"#/$defs/{kind}_{service}"},
             }
-            for each in sorted(services)
+            for service in sorted(services)
         ],
     }
 
@@ -256,9 +259,12 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
     """Return the schema of a workload with several services: what stands beside `parties` is shared by them."""
     groups: dict[str, dict[str, Setting]] = {}
     for name, service in sorted(services.items()):
-        for each in load_settings_of(service):
-            groups.setdefault(each.name, {})["load" if service.load == "requests" else name] = each
-    shared = {name: {"anyOf": [_ref(group, each) for group, each in found.items()]} for name, found in groups.items()}
+        for setting in load_settings_of(service):
+            groups.setdefault(setting.name, {})["load" if service.load == "requests" else name] = setting
+    shared = {
+        name: {"anyOf": [_ref(group, variant) for group, variant in variants.items()]}
+        for name, variants in groups.items()
+    }
     one = {"type": "string", "pattern": f"^{PARTY_NAME.pattern}$"}
     several = {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}
     return {
@@ -276,7 +282,7 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
                 "description": "Services with their settings and loads, by the names of the parties.",
             },
             SETS.name: {"type": "array", "items": {"anyOf": [one, several]}, "minItems": 1, "description": SETS.help},
-            **{each.name: _ref("parties", each) for each in (PLACEMENT, KEEP_BUSY)},
+            **{setting.name: _ref("parties", setting) for setting in (PLACEMENT, KEEP_BUSY)},
             **shared,
         },
     }
@@ -284,7 +290,7 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
 
 def _party(service: Service) -> Schema:
     schema = _workload(service)
-    own = {name: each for name, each in schema["properties"].items() if name not in NOT_OF_A_PARTY}
+    own = {name: part for name, part in schema["properties"].items() if name not in NOT_OF_A_PARTY}
     gpus = {"type": "integer", "minimum": 0, "default": 0, "description": "GPUs of its server."}
     return schema | {"properties": own | {"gpus": gpus}}
 
@@ -316,8 +322,8 @@ def level_schema(setting: Setting) -> Schema:
 
 def _groups(services: Mapping[str, Service]) -> dict[str, tuple[Setting, ...]]:
     own = {
-        name: (*each.settings, *(load_settings_of(each) if each.load != "requests" else ()))
-        for name, each in sorted(services.items())
+        name: (*service.settings, *(load_settings_of(service) if service.load != "requests" else ()))
+        for name, service in sorted(services.items())
     }
     return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, "parties": (PLACEMENT, KEEP_BUSY), **own}
 

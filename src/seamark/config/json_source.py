@@ -107,8 +107,8 @@ class _Reader:
         return self.counted[1]
 
     def after_blank(self, place: int) -> int:
-        found = _BLANK.match(self.text, place)
-        return found.end() if found else place
+        match = _BLANK.match(self.text, place)
+        return match.end() if match else place
 
     def item(self, place: int, path: str, line: int) -> tuple[Item, int]:
         """Return the value at a place, and the place after it."""
@@ -136,17 +136,17 @@ class _Reader:
 
     def _scalar(self, place: int, path: str, line: int) -> tuple[Item, int]:
         word = _WORD.match(self.text, place)
-        found = word or _NUMBER.match(self.text, place)
-        if found is None:
+        match = word or _NUMBER.match(self.text, place)
+        if match is None:
             raise NoJsonError(self.line(place), "expected a value")
-        text = found.group()
+        text = match.group()
         value: Any = _WORDS[text] if word else float(text) if re.search("[.eE]", text) else int(text[:25])
         item = Item(value=value, file=self.file, line=line, path=path, text=text)
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             self.mistakes.add(
                 item, f"'{text}' is too large: whole numbers reach to {LARGEST_INTEGER}.", "out_of_limits"
             )
-        return item, found.end()
+        return item, match.end()
 
     def _mapping(self, place: int, path: str) -> tuple[dict[str, Item], int]:
         entries: dict[str, Item] = {}

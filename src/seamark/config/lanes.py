@@ -46,9 +46,9 @@ def _device_mistakes(devices: Devices) -> Iterator[tuple[str, str]]:
         path = f"devices.{kind}"
         if not ids:
             yield path, "the list is empty. Name devices, or write 'auto' for all of them."
-        for number in sorted({each for each in numbers if each < 0}):
+        for number in sorted({device for device in numbers if device < 0}):
             yield path, f"{number} is no device id: they count from 0. Remove it."
-        for number in sorted({each for each in numbers if numbers.count(each) > 1}):
+        for number in sorted({device for device in numbers if numbers.count(device) > 1}):
             yield path, f"device {number} is named more than once. Name it once; per_device lets lanes share it."
 
 
@@ -91,7 +91,7 @@ def with_lanes(
 ) -> Site:
     """Return a site with the lanes that options of a command ask for. Raises UserError with every mistake."""
     given = {"--gpus": gpus, "--cpus": cpus}
-    if not any(each is not None for each in (gpus, cpus, per_device, parallel, claim)):
+    if not any(choice is not None for choice in (gpus, cpus, per_device, parallel, claim)):
         return site
     if gpus is not None and cpus is not None:
         raise UserError("--gpus and --cpus: a run has devices of one kind. Give one of them.")
@@ -113,7 +113,7 @@ def with_lanes(
     )
     if mistakes := [f"{OPTIONS[path]}: {text}" for path, text in lane_mistakes(found)]:
         raise UserError(*mistakes)
-    if found.parallel == 1 and any(each is not None for each in (gpus, cpus, per_device, claim)):
+    if found.parallel == 1 and any(choice is not None for choice in (gpus, cpus, per_device, claim)):
         last = "--claim" if per_device is None else "--per-device"
         option = next((name for name, value in given.items() if value is not None), last)
         raise UserError(

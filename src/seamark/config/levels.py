@@ -49,12 +49,12 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
         return None
     accepted: list[Value] = []
     wrong = False
-    for each in item.value:
-        value = level(each, setting, mistakes)
+    for entry in item.value:
+        value = level(entry, setting, mistakes)
         if value is WRONG:
             wrong = True
         elif value in accepted:
-            mistakes.add(each, f"the level {show(value)} stands twice in the list. Remove one.", "written_twice")
+            mistakes.add(entry, f"the level {show(value)} stands twice in the list. Remove one.", "written_twice")
             wrong = True
         else:
             accepted.append(value)
@@ -68,7 +68,7 @@ def violation(value: Value, setting: Setting) -> Mistake | None:
     unit = f" {setting.unit}" if setting.unit else ""
     own = setting.name == "pattern" and isinstance(value, str) and is_dotted(value)
     if setting.allowed is not None and value not in setting.allowed and not own:
-        words = ", ".join(show(each) for each in setting.allowed)
+        words = ", ".join(show(choice) for choice in setting.allowed)
         text = f"{show(value)} is none of {words}.{did_you_mean(value, setting.allowed)}"
         return Mistake(code="not_a_choice", text=text)
     if isinstance(value, (int, float)) and not isinstance(value, bool):

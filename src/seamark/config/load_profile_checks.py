@@ -46,8 +46,8 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
     misread = {key for key in item.value if key not in workload.levels}
     if "pattern" in misread:
         return workload
-    patterns = [str(each) for each in workload.levels.get("pattern", (LoadProfile.pattern,))]
-    patterns += [str(each["pattern"]) for each in workload.include if "pattern" in each]
+    patterns = [str(level) for level in workload.levels.get("pattern", (LoadProfile.pattern,))]
+    patterns += [str(entry["pattern"]) for entry in workload.include if "pattern" in entry]
     given = {key for key, values in workload.levels.items() if values != (None,)}
     for pattern in dict.fromkeys(patterns):
         try:
@@ -64,7 +64,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
             mistakes.add(
                 item.value.get("pattern", item), f"the pattern '{pattern}' needs {names}. Add {such} {lines}."
             )
-    most_turns = max((int(each) for each in _numbers(workload, "turns", LoadProfile.turns)), default=1)
+    most_turns = max((int(number) for number in _numbers(workload, "turns", LoadProfile.turns)), default=1)
     unread = set.intersection(*(set(without_effect(pattern, most_turns)) for pattern in patterns))
     for name in sorted(unread & given):
         if name in item.value:
@@ -72,7 +72,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
             remedy = f"Remove it, or set 'pattern' to {' or '.join(users)}."
             remedy += " Or have sessions: 'turns: 2'." if name == "think_time_s" else ""
             mistakes.add(item.value[name], f"has no effect with the pattern '{patterns[0]}'. {remedy}")
-    kept = replace(workload, levels={key: each for key, each in workload.levels.items() if key not in unread})
+    kept = replace(workload, levels={key: values for key, values in workload.levels.items() if key not in unread})
     if most_turns > 1 and service.workers != "wire":
         text = f"sessions need a driver that sends from an event loop; that of {service.name} does not. Set it to 1."
         mistakes.add(item.value.get("turns", item), text)
@@ -88,8 +88,8 @@ def _included(workload: Workload, pattern: str, name: str) -> bool:
     """Return whether a pattern appears only in include entries that set everything it needs."""
     if pattern in workload.levels.get("pattern", (LoadProfile.pattern,)):
         return False
-    entries = [each for each in workload.include if each.get("pattern") == pattern]
-    return all(each.get(name) is not None for each in entries)
+    entries = [entry for entry in workload.include if entry.get("pattern") == pattern]
+    return all(entry.get(name) is not None for entry in entries)
 
 
 def _check_steps(item: Item, workload: Workload, mistakes: Mistakes) -> None:
@@ -159,7 +159,7 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
     until_s, scale = _longest_s(item, workload), min(_numbers(workload, "time_scale", Trace.time_scale), default=1.0)
     has_lengths = service.setting("prompt_len") is not None and workload.levels.get("trace_lengths") != (False,)
     mixes = [set(classes_in(mix)) for _, mix in texts_of(item, workload, "mix")]
-    sizes = {int(each) for each in _numbers(workload, "trace_block_tokens", BLOCK_TOKENS)} or {BLOCK_TOKENS}
+    sizes = {int(size) for size in _numbers(workload, "trace_block_tokens", BLOCK_TOKENS)} or {BLOCK_TOKENS}
     rows = (
         recorded_rows(text, min(sizes))
         if has_lengths or mixes
@@ -172,7 +172,7 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
             break
         name = row.request_class
         if name is not None and not all(name in mix for mix in mixes):
-            guess = did_you_mean(name, {each for mix in mixes for each in mix})
+            guess = did_you_mean(name, {request_class for mix in mixes for request_class in mix})
             mistakes.add(at, f"{text}: its class '{name}' (at {row.at_s:.9g} s) is none of the mix.{guess}")
             break
     if first is None:
@@ -190,7 +190,7 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
 def _check_lengths(item: Item, first: Row, workload: Workload, mistakes: Mistakes) -> None:
     """Note settings that a trace with lengths overrides or excludes."""
     for name in ("batch", "turns"):
-        if any(each is not None and each > 1 for each in _numbers(workload, name, 1.0)):
+        if any(number is not None and number > 1 for number in _numbers(workload, name, 1.0)):
             text = "is one for each row of a trace. Set it to 1, or 'trace_lengths' to false."
             mistakes.add(item.value.get(name, item), text)
     if set(workload.levels.get("pattern", ())) != {"trace"} or len(workload.levels.get("trace_lengths", ())) > 1:
@@ -242,10 +242,10 @@ def check_excluded(item: Item, workload: Workload, resources: Resources, mistake
         return
     levels: dict[str, tuple[Value, ...]] = {**asdict(resources), **workload.levels}
     for entry in item.value["exclude"].value:
-        for key, each in entry.items():
+        for key, part in entry.items():
             if key not in levels:
                 guess = did_you_mean(key, levels) or f" Written are: {', '.join(levels)}."
-                mistakes.add(each, f"can exclude nothing, for the workload does not set '{key}'.{guess}")
-            elif not isinstance(each.value, (list, dict)) and each.value not in levels[key]:
+                mistakes.add(part, f"can exclude nothing, for the workload does not set '{key}'.{guess}")
+            elif not isinstance(part.value, (list, dict)) and part.value not in levels[key]:
                 known = ", ".join(show(level) for level in levels[key])
-                mistakes.add(each, f"{each.shown} is none of the levels of '{key}': {known}.")
+                mistakes.add(part, f"{part.shown} is none of the levels of '{key}': {known}.")

@@ -85,14 +85,14 @@ def _parties(
         text = f"expected a mapping of two parties or more from their names, such as {EXAMPLE}."
         mistakes.add(whole, f"{text} For one service write 'service' in the workload.")
         return ()
-    shared = {key: each for key, each in item.items() if key not in KEYS}
+    shared = {key: entry for key, entry in item.items() if key not in KEYS}
     used: set[str] = set()
     found = []
-    for name, each in whole.items():
+    for name, entry in whole.items():
         if not NAME.fullmatch(name):
             text = f"'{name}' is no name of a party: use letters, digits and '_', at most 32, a letter first."
-            mistakes.add(each, text)
-        if party := _party(name, each, shared, used, services, mistakes, read):
+            mistakes.add(entry, text)
+        if party := _party(name, entry, shared, used, services, mistakes, read):
             found.append(party)
     if len(found) == len(whole.value):
         loads = [services[party.workload.service] for party in found]
@@ -130,7 +130,7 @@ def _party(
     if service is not None:
         known = [setting.name for setting in load_settings_of(service)]
         used |= shared.keys() & known
-        parts = {key: each for key, each in shared.items() if key in known} | parts
+        parts = {key: part for key, part in shared.items() if key in known} | parts
     workload = read(replace(item, value=parts))
     if workload is None or service is None:
         return None
@@ -174,23 +174,25 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
         return ()
     found: dict[str, int] = {}
     before = mistakes.count
-    for each in entry.value:
-        members = each.value if isinstance(each.value, list) else [each]
-        asked = [str(one.value) for one in members]
+    for group in entry.value:
+        members = group.value if isinstance(group.value, list) else [group]
+        asked = [str(member.value) for member in members]
         if not asked:
-            mistakes.add(each, f"this set names no party. Known: {', '.join(names)}.")
-        for one in members:
-            if str(one.value) not in names:
-                text = f"{one.shown} is no party. Known: {', '.join(names)}.{did_you_mean(str(one.value), names)}"
-                mistakes.add(one, text)
+            mistakes.add(group, f"this set names no party. Known: {', '.join(names)}.")
+        for member in members:
+            if str(member.value) not in names:
+                text = (
+                    f"{member.shown} is no party. Known: {', '.join(names)}.{did_you_mean(str(member.value), names)}"
+                )
+                mistakes.add(member, text)
         if twice := [first for first, second in pairwise(sorted(asked)) if first == second]:
-            mistakes.add(each, f"the party '{twice[0]}' stands twice in this set. Remove one.")
+            mistakes.add(group, f"the party '{twice[0]}' stands twice in this set. Remove one.")
         level = set_of([name for name in names if name in asked])
         if level in found:
             text = f"this set has the same parties as the one in line {found[level]}. Remove one of them."
-            mistakes.add(each, text)
+            mistakes.add(group, text)
         elif level:
-            found[level] = each.line
+            found[level] = group.line
     loaded = {name for level in found for name in names_in(level)}
     if (idle := [name for name in names if name not in loaded]) and mistakes.count == before:
         mistakes.add(entry, f"the party '{idle[0]}' is in no set. Add it to one, or remove the party.")
@@ -216,9 +218,9 @@ def _check_placements(item: Item | None, mistakes: Mistakes) -> None:
     """Note each placement that is neither a policy of Seamark nor a function that can be imported."""
     if item is None:
         return
-    for each in item.value if isinstance(item.value, list) else [item]:
-        if isinstance(each.value, str) and each.value:
+    for placement in item.value if isinstance(item.value, list) else [item]:
+        if isinstance(placement.value, str) and placement.value:
             try:
-                placement_of(each.value)
+                placement_of(placement.value)
             except ValueError as error:
-                mistakes.add(each, f"{str(error).removesuffix('.')}.")
+                mistakes.add(placement, f"{str(error).removesuffix('.')}.")

@@ -15,7 +15,7 @@ def prediction_of(item: Item, workloads: Sequence[Workload], mistakes: Mistakes)
     if prediction is WRONG:
         return None
     before = mistakes.count
-    rates = {level for each in workloads for level in each.levels.get("rate_rps", ())}
+    rates = {level for workload in workloads for level in workload.levels.get("rate_rps", ())}
     if not prediction.loads:
         mistakes.add(item.value["loads"], "has no load. `bench capacity --verify` writes predictions.")
     if not 0 < prediction.interval < 1:

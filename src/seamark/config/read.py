@@ -117,13 +117,13 @@ def _site_request(tree: Item) -> SiteRequest:
     bounds = {setting.name: setting for setting in RESOURCE_SETTINGS}
     for key, item in resources.items() if resources is not None else ():
         entries = item.value if isinstance(item.value, list) else [item]
-        numbers = [each.value for each in entries if type(each.value) is int]
+        numbers = [entry.value for entry in entries if type(entry.value) is int]
         counts[key] = tuple(count for count in numbers if key in bounds and violation(count, bounds[key]) is None)
     return SiteRequest(
         partition=_word(tree, "partition"),
         account=_word(tree, "account"),
         qos=_word(tree, "qos"),
-        resources={key: each for key, each in counts.items() if each},
+        resources={key: levels for key, levels in counts.items() if levels},
     )
 
 
@@ -169,20 +169,20 @@ def _settings(item: Item, mistakes: Mistakes, *, virtual: bool = False) -> tuple
     """
     if not is_mapping(item, mistakes):
         return ()
-    reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *FINITE_SETTINGS, *RESOURCE_SETTINGS))}
+    reserved = {*WORKLOAD_KEYS, *(setting.name for setting in (*LOAD_SETTINGS, *FINITE_SETTINGS, *RESOURCE_SETTINGS))}
     if virtual:
-        reserved -= {each.name for each in LOAD_SETTINGS} - {each.name for each in PROGRAM_SETTINGS}
+        reserved -= {setting.name for setting in LOAD_SETTINGS} - {setting.name for setting in PROGRAM_SETTINGS}
     decoded: list[Setting] = []
-    for name, each in item.items():
+    for name, entry in item.items():
         if name in reserved:
-            mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.", "conflict")
+            mistakes.add(entry, f"'{name}' has a meaning of its own in a workload. Choose another name.", "conflict")
         elif not name.isidentifier():
-            mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.", "wrong_form")
-        setting = decode(each, Setting, mistakes, given={"name": name})
+            mistakes.add(entry, f"'{name}' is no name of a setting: use letters, digits and '_'.", "wrong_form")
+        setting = decode(entry, Setting, mistakes, given={"name": name})
         if setting is not WRONG:
             if setting.type == "float" and type(setting.default) is int:
                 setting = replace(setting, default=float(setting.default))
-            _check_setting(each, setting, mistakes)
+            _check_setting(entry, setting, mistakes)
             decoded.append(setting)
     return tuple(decoded)
 
@@ -202,8 +202,8 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
         mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.", "wrong_type")
     elif setting.default is not None and (wrong := violation(setting.default, setting)):
         mistakes.add(entries["default"], wrong.text, wrong.code)
-    for each in entries["allowed"].value if setting.allowed is not None else ():
-        level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
+    for choice in entries["allowed"].value if setting.allowed is not None else ():
+        level(choice, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
 
 
 def _check_structure(item: Item, setting: Setting, mistakes: Mistakes) -> None:
@@ -285,6 +285,6 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
         _check_pinning(tree.value["pinning"], site.pinning, mistakes)
     if wrong := misplaced(site.carrier, site.carrier_address):
         mistakes.add(tree.value.get("carrier_address") or tree.value["carrier"], wrong)
-    for each in tree.value["needs"].value if site.needs else ():
-        if each.value not in ("partition", "account", "qos"):
-            mistakes.add(each, f"{each.shown} is none of partition, account, qos.", "not_a_choice")
+    for need in tree.value["needs"].value if site.needs else ():
+        if need.value not in ("partition", "account", "qos"):
+            mistakes.add(need, f"{need.shown} is none of partition, account, qos.", "not_a_choice")

@@ -116,7 +116,7 @@ def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistake
             continue
         setting = service.setting(name)
         if setting is None:
-            guess = did_you_mean(name, (each.name for each in service.settings))
+            guess = did_you_mean(name, (candidate.name for candidate in service.settings))
             mistakes.add(item.value[key], f"'{name}' is no setting of this service.{guess}")
         elif setting.type != form or setting.role != "deployment":
             mistakes.add(item.value[key], f"'{name}' must be a setting of type {form} and role deployment.")
@@ -132,7 +132,7 @@ def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistake
 def _check_count(item: Item, service: Service, mistakes: Mistakes) -> None:
     setting = service.setting(str(service.replicas))
     if setting is None:
-        guess = did_you_mean(service.replicas, (each.name for each in service.settings))
+        guess = did_you_mean(service.replicas, (candidate.name for candidate in service.settings))
         mistakes.add(item, f"'{service.replicas}' is no setting of this service.{guess}")
     elif setting.type != "int" or setting.role != "deployment":
         mistakes.add(item, f"'{service.replicas}' must be a setting of type int and role deployment.")
@@ -192,7 +192,7 @@ def _strings(item: Item) -> list[Item]:
     if isinstance(item.value, str):
         return [item]
     children = item.value.values() if isinstance(item.value, dict) else item.value
-    return [each for child in children for each in _strings(child)] if isinstance(item.value, (dict, list)) else []
+    return [text for child in children for text in _strings(child)] if isinstance(item.value, (dict, list)) else []
 
 
 def check_program_texts(tree: Item, mistakes: Mistakes) -> None:
@@ -217,19 +217,19 @@ def _remedy(interpreter: str, field: str) -> str:
 def _command_lines(item: Item) -> Iterator[list[Item]]:
     """Yield every list of strings."""
     if isinstance(item.value, list):
-        if item.value and all(isinstance(each.value, str) for each in item.value):
+        if item.value and all(isinstance(word.value, str) for word in item.value):
             yield item.value
-        for each in item.value:
-            yield from _command_lines(each)
-    for _, each in item.items():
-        yield from _command_lines(each)
+        for child in item.value:
+            yield from _command_lines(child)
+    for _, child in item.items():
+        yield from _command_lines(child)
 
 
 def _program_texts(words: list[Item]) -> Iterator[tuple[str, Item]]:
     """Yield each interpreter of a command line with its program text."""
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         name = "python" if word.value == "{python}" else re.sub(r"[\d.]+$", "", PurePath(word.value).name)
-        if name in TEXT_LETTERS and (text := _text_after(words[place + 1 :], TEXT_LETTERS[name])):
+        if name in TEXT_LETTERS and (text := _text_after(words[position + 1 :], TEXT_LETTERS[name])):
             yield name, text
 
 
@@ -240,7 +240,7 @@ def _text_after(words: list[Item], letter: str) -> Item | None:
         if word.value in TAKES_A_WORD:
             next(options, None)
         elif re.fullmatch(rf"-[A-Za-z]*{letter}[A-Za-z]*|--command|--eval", word.value):
-            return next((each for each in options if not re.fullmatch(r"[-+][A-Za-z]+", each.value)), None)
+            return next((option for option in options if not re.fullmatch(r"[-+][A-Za-z]+", option.value)), None)
         elif not word.value.startswith(("-", "+")):
             return None
     return None

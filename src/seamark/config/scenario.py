@@ -86,10 +86,10 @@ def _repeats_itself(workloads: tuple[Workload, ...], services: Mapping[str, Serv
     """Return whether a scenario is about answers of likeliest tokens alone, which are the same each time: no
     objective is on a time or a rate."""
     return bool(workloads) and all(
-        each.component == "evaluation"
-        and set(each.levels.get("temperature", (0.0,))) == {0.0}
-        and all(slo.metric in services[each.service].qualities for slo in each.slos)
-        for each in workloads
+        workload.component == "evaluation"
+        and set(workload.levels.get("temperature", (0.0,))) == {0.0}
+        and all(slo.metric in services[workload.service].qualities for slo in workload.slos)
+        for workload in workloads
     )
 
 
@@ -159,8 +159,10 @@ def _resources(item: Item, mistakes: Mistakes) -> Resources:
         return Resources()
     known = {setting.name: setting for setting in RESOURCE_SETTINGS}
     known_keys(item, known, mistakes)
-    entries = {key: levels(each, known[key], mistakes) for key, each in item.items() if key in known}
-    return Resources(**{key: cast("tuple[int, ...]", each) for key, each in entries.items() if each is not None})
+    entries = {key: levels(entry, known[key], mistakes) for key, entry in item.items() if key in known}
+    return Resources(
+        **{key: cast("tuple[int, ...]", values) for key, values in entries.items() if values is not None}
+    )
 
 
 def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
@@ -184,13 +186,13 @@ def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
     binds = decode(item, tuple[str, ...], mistakes)
     if binds is WRONG:
         return ()
-    for each in item.value:
-        parts = each.value.split(":")
+    for bind in item.value:
+        parts = bind.value.split(":")
         if len(parts) not in (2, 3) or not all(parts) or not parts[1].startswith("/"):
-            text = f"'{each.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'."
-            mistakes.add(each, text, "wrong_form")
+            text = f"'{bind.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'."
+            mistakes.add(bind, text, "wrong_form")
         elif len(parts) == 3 and parts[2] not in ("ro", "rw"):
-            mistakes.add(each, f"'{parts[2]}' is neither ro nor rw.", "not_a_choice")
+            mistakes.add(bind, f"'{parts[2]}' is neither ro nor rw.", "not_a_choice")
     return cast("tuple[str, ...]", binds)
 
 
@@ -214,19 +216,19 @@ def _metrics(item: Item, mistakes: Mistakes) -> tuple[tuple[str, ...], tuple[str
 
 
 def _own_objects(
-    item: Item, form: type[Form], mistakes: Mistakes, check: Callable[[str, Form], None] = lambda path, each: None
+    item: Item, form: type[Form], mistakes: Mistakes, check: Callable[[str, Form], None] = lambda path, target: None
 ) -> list[str]:
     """Return the dotted paths of objects of the user's own, without those that cannot be used: `check` raises
     ValueError for one."""
     good = []
-    for each in item.value if decode(item, tuple[str, ...], mistakes) is not WRONG else ():
+    for entry in item.value if decode(item, tuple[str, ...], mistakes) is not WRONG else ():
         try:
-            if not is_dotted(each.value):
-                raise ValueError(f"'{each.value}' is not of the form 'module:name'")
-            check(each.value, resolved(each.value, form))
-            good.append(each.value)
+            if not is_dotted(entry.value):
+                raise ValueError(f"'{entry.value}' is not of the form 'module:name'")
+            check(entry.value, resolved(entry.value, form))
+            good.append(entry.value)
         except ValueError as error:
-            mistakes.add(each, f"{error}.")
+            mistakes.add(entry, f"{error}.")
     return good
 
 

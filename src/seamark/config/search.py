@@ -35,7 +35,7 @@ def search_of(
         return None
     before = mistakes.count
     known_keys(written, KEYS, mistakes)
-    found = {KEYS[key]: decode(each, FORMS.get(key, float), mistakes) for key, each in written.items() if key in KEYS}
+    found = {KEYS[key]: decode(part, FORMS.get(key, float), mistakes) for key, part in written.items() if key in KEYS}
     for key in ("setting", "from", "to"):
         if key not in written.value:
             mistakes.add(written, f"the key '{key}' is missing: {_meant(key)}.")
@@ -70,7 +70,7 @@ def levels_with(search: Search | None, item: Item, levels: Mapping[str, Levels])
 
 def search_schema() -> dict[str, Any]:
     """Return the JSON schema of `search`."""
-    defaults = {each.name: each.default for each in fields(Search)}
+    defaults = {field.name: field.default for field in fields(Search)}
     properties: dict[str, Any] = {"setting": {"enum": list(get_args(Searched))}}
     properties |= {name: {"type": "number", "exclusiveMinimum": 0} for name in ("from", "to")}
     for name, (lowest, highest) in LIMITS.items():
@@ -95,7 +95,7 @@ def _meant(key: str) -> str:
 
 
 def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) -> None:
-    setting = next(each for each in LOAD_SETTINGS if each.name == found["setting"])
+    setting = next(setting for setting in LOAD_SETTINGS if setting.name == found["setting"])
     lowest, highest = setting.minimum or 0.0, setting.maximum
     for key in ("from", "to"):
         value = found.get(KEYS[key], WRONG)
@@ -125,7 +125,7 @@ def _check_setting(
         mistakes.add(item.value[setting], "is what 'search' looks for. Remove it: 'search.from' says where to begin.")
     elif any(setting in entry for entry in include):
         mistakes.add(item.value["include"], f"'{setting}' is what 'search' looks for. Remove it here.")
-    patterns = [str(each) for each in levels.get("pattern", (LoadProfile.pattern,))]
+    patterns = [str(level) for level in levels.get("pattern", (LoadProfile.pattern,))]
     patterns += [str(entry["pattern"]) for entry in include if "pattern" in entry]
     wanted = [name for name, kind in PATTERNS.items() if kind.rate == "steady"]
     wanted = wanted if setting == "rate_rps" else ["closed"]

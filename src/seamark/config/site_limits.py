@@ -79,10 +79,10 @@ def _too_much(asked: SiteRequest, site: Site, lines: Lines) -> Iterator[str]:
 
 
 def _better(gpus: int, per_node: int, site: Site) -> str:
-    fitting = [key for key, each in site.partitions.items() if each.gpus >= per_node]
+    fitting = [key for key, partition in site.partitions.items() if partition.gpus >= per_node]
     if fitting:
         return f"Use 'partition: {fitting[0]}'."
-    most = max(each.gpus for each in site.partitions.values())
+    most = max(partition.gpus for partition in site.partitions.values())
     return f"Spread them over {-(-gpus // most)} nodes ('resources.nodes')." if most else "The site has no GPUs."
 
 

@@ -116,9 +116,9 @@ def workloads_of(
         defaults = None
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
-    for each, workload in zip(items, made, strict=True):
+    for item, workload in zip(items, made, strict=True):
         if workload is not None and workload.service in services:  # parties have several recipes
-            _check_by_recipe(each, workload, services[workload.service], tree.value.get("repetitions"), mistakes)
+            _check_by_recipe(item, workload, services[workload.service], tree.value.get("repetitions"), mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)
@@ -161,14 +161,14 @@ def _workload(
         return None
     own = _own_settings(item, defaults) if service.load == "requests" else ()
     known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
-    written = {key: each for key, each in (defaults.items() if defaults else ()) if key in known}
-    written |= {key: each for key, each in item.items() if key not in WORKLOAD_KEYS}
+    written = {key: entry for key, entry in (defaults.items() if defaults else ()) if key in known}
+    written |= {key: entry for key, entry in item.items() if key not in WORKLOAD_KEYS}
     reader = LevelReader(service=service, preset_folder=preset_folder)
     found: dict[str, Levels] = {}
-    for key, each in written.items():
+    for key, entry in written.items():
         if key not in known:
-            mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key, service))
-        elif (values := reader.levels(each, known[key], mistakes)) is not None:
+            mistakes.unknown_key(entry, (*WORKLOAD_KEYS, *known), _hint(key, service))
+        elif (values := reader.levels(entry, known[key], mistakes)) is not None:
             found[key] = values
     known |= reader.leaves.settings
     found |= reader.leaves.levels
@@ -197,7 +197,7 @@ def _workload(
         mistakes.add(parts["search"], text)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
-    for name in (each for each in form_names() if each in found and known[each].type == "structure"):
+    for name in (form for form in form_names() if form in found and known[form].type == "structure"):
         form_of(name).check(item, workload, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
@@ -208,12 +208,12 @@ def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
     """Return the settings that the user's own patterns of a workload define; mistakes are noted later."""
     entries = item.value["include"].value if "include" in item.value else ()
     places = [item, *([defaults] if defaults else []), *(entries if isinstance(entries, list) else ())]
-    written = [each.value["pattern"] for each in places if isinstance(each.value, dict) and "pattern" in each.value]
-    levels = [one for each in written for one in (each.value if isinstance(each.value, list) else [each])]
+    written = [node.value["pattern"] for node in places if isinstance(node.value, dict) and "pattern" in node.value]
+    levels = [level for entry in written for level in (entry.value if isinstance(entry.value, list) else [entry])]
     found: list[Setting] = []
-    for each in levels:
+    for level in levels:
         with suppress(ValueError):
-            found += own_settings([each.value])
+            found += own_settings([level.value])
     return tuple(found)
 
 
@@ -251,7 +251,7 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
         return None
     component = item.value.get("component")
     if component is not None and component.value != service.component:
-        alike = [each.name for each in sound_services(services).values() if each.component == component.value]
+        alike = [recipe.name for recipe in sound_services(services).values() if recipe.component == component.value]
         others = f" Services that are: {', '.join(alike)}." if alike else ""
         text = f"{component.shown} is not what {name} is. Write '{service.component}'.{others}"
         mistakes.add(component, text, "conflict")
@@ -268,13 +268,13 @@ def _partial(
         mistakes.add(item, text, "wrong_type")
         return ()
     found: list[Mapping[str, Value]] = []
-    for each in item.value:
-        if not is_mapping(each, mistakes):
+    for entry in item.value:
+        if not is_mapping(entry, mistakes):
             continue
-        if not each.value:
-            mistakes.add(each, "an empty mapping names no setting. Remove it.", "no_value")
-        known_keys(each, known, mistakes)
-        values = {key: reader.level(one, known[key], mistakes) for key, one in each.items() if key in known}
+        if not entry.value:
+            mistakes.add(entry, "an empty mapping names no setting. Remove it.", "no_value")
+        known_keys(entry, known, mistakes)
+        values = {key: reader.level(level, known[key], mistakes) for key, level in entry.items() if key in known}
         if all(value is not WRONG for value in values.values()):
             found.append(values)
     return tuple(found)

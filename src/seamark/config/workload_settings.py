@@ -20,7 +20,7 @@ def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
 
 def own_patterns_settings(workload: Workload) -> tuple[Setting, ...]:
     """Return the settings of the user's own patterns of a workload."""
-    entries = [each["pattern"] for each in workload.include if "pattern" in each]
+    entries = [entry["pattern"] for entry in workload.include if "pattern" in entry]
     return own_settings([*workload.levels.get("pattern", ()), *entries])
 
 
@@ -30,10 +30,10 @@ def combinations(workload: Workload, settings: Iterable[Setting]) -> Iterator[Ma
     None that `exclude` or `where` rules out, by levels of other settings too. Conditions on what is no level of the
     workload, such as resources, and those that cannot be worked out rule nothing out here: a plan applies them.
     """
-    own = {each.name: workload.levels.get(each.name, (each.default,)) for each in settings}
-    conditions = [each for each in map(condition, workload.where) if each.names <= {*own, *workload.levels}]
-    others = {name for each in conditions for name in each.names} | {
-        name for each in workload.exclude for name in each
+    own = {setting.name: workload.levels.get(setting.name, (setting.default,)) for setting in settings}
+    conditions = [clause for clause in map(condition, workload.where) if clause.names <= {*own, *workload.levels}]
+    others = {name for clause in conditions for name in clause.names} | {
+        name for entry in workload.exclude for name in entry
     }
     levels = own | {name: workload.levels[name] for name in sorted(others - {*own}) if name in workload.levels}
     fixed = {name: values[0] for name, values in own.items()}
@@ -52,5 +52,5 @@ def combinations(workload: Workload, settings: Iterable[Setting]) -> Iterator[Ma
 
 def _holds(conditions: Iterable[Condition], values: Mapping[str, Value]) -> bool:
     with suppress(ValueError):
-        return all(each.holds(values) for each in conditions)
+        return all(clause.holds(values) for clause in conditions)
     return True

@@ -62,8 +62,8 @@ class Item:
     def plain(self) -> Any:
         """Return the tree as plain values: scalars, lists and dicts."""
         if isinstance(self.value, dict):
-            return {key: each.plain for key, each in self.value.items()}
-        return [each.plain for each in self.value] if isinstance(self.value, list) else self.value
+            return {key: child.plain for key, child in self.value.items()}
+        return [child.plain for child in self.value] if isinstance(self.value, list) else self.value
 
     def at(self, path: Sequence[str | int]) -> "Item":
         """Return the part at a path of keys and indices, or the last part on the way that is there."""
@@ -128,7 +128,7 @@ class Mistakes:
 
 
 def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def value_of(text: str) -> Any:
@@ -312,7 +312,7 @@ class _Tree:
         return entries
 
     def _sequence(self, node: yaml.SequenceNode, path: str) -> list[Item]:
-        return [self.item(each, f"{path}[{i}]", each.start_mark.line + 1) for i, each in enumerate(node.value)]
+        return [self.item(child, f"{path}[{i}]", child.start_mark.line + 1) for i, child in enumerate(node.value)]
 
     def _scalar(self, node: yaml.Node, blank: Item) -> Item:
         text = str(node.value)

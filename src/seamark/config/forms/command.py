@@ -109,37 +109,37 @@ class CommandForm(Form):
 
 def _environment(item: Item, mistakes: Mistakes, leaves: Leaves) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
-    for name, each in item.items() if is_mapping(item, mistakes) else ():
+    for name, variable in item.items() if is_mapping(item, mistakes) else ():
         if not VARIABLE.fullmatch(name):
-            mistakes.add(each, f"'{name}' is no name of a variable: use letters, digits and '_'.")
-        elif isinstance(each.value, list):
-            found[name] = leaves.read(f"command.environment.{name}", each, mistakes)
-        elif isinstance(each.value, (int, float)) and not isinstance(each.value, bool):
-            found[name] = str(each.value)
-        elif (value := scalar(each, str, mistakes)) is not WRONG:
+            mistakes.add(variable, f"'{name}' is no name of a variable: use letters, digits and '_'.")
+        elif isinstance(variable.value, list):
+            found[name] = leaves.read(f"command.environment.{name}", variable, mistakes)
+        elif isinstance(variable.value, (int, float)) and not isinstance(variable.value, bool):
+            found[name] = str(variable.value)
+        elif (value := scalar(variable, str, mistakes)) is not WRONG:
             found[name] = value
     return found
 
 
 def _figures(item: Item, mistakes: Mistakes) -> Mapping[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {}
-    for name, each in item.items() if is_mapping(item, mistakes) else ():
+    for name, figure in item.items() if is_mapping(item, mistakes) else ():
         if not FIGURE.fullmatch(name):
-            mistakes.add(each, f"'{name}' is no name of a figure: use small letters, digits and '_'.")
+            mistakes.add(figure, f"'{name}' is no name of a figure: use small letters, digits and '_'.")
         elif name in PROGRAM_QUALITIES:
-            mistakes.add(each, "every command has this figure. Choose another name, or remove the line.")
-        elif is_mapping(each, mistakes):
-            known_keys(each, FIGURE_KEYS, mistakes)
-            values = {key: scalar(one, str, mistakes) for key, one in each.items() if key in FIGURE_KEYS}
+            mistakes.add(figure, "every command has this figure. Choose another name, or remove the line.")
+        elif is_mapping(figure, mistakes):
+            known_keys(figure, FIGURE_KEYS, mistakes)
+            values = {key: scalar(part, str, mistakes) for key, part in figure.items() if key in FIGURE_KEYS}
             if isinstance(better := values.get("better"), str):
                 values["better"] = BETTER.get(better, "")
                 if better not in BETTER:
                     guess = did_you_mean(better, BETTER)
-                    mistakes.add(each.value["better"], f"'{better}' is not allowed.{guess} Write more or less.")
+                    mistakes.add(figure.value["better"], f"'{better}' is not allowed.{guess} Write more or less.")
             if ("json" in values) == ("regex" in values):
-                mistakes.add(each, "needs either 'json' (a dotted path) or 'regex' (with one group).")
+                mistakes.add(figure, "needs either 'json' (a dotted path) or 'regex' (with one group).")
             elif isinstance(pattern := values.get("regex"), str):
-                _check_pattern(each.value["regex"], pattern, mistakes)
+                _check_pattern(figure.value["regex"], pattern, mistakes)
             found[name] = values
     return found
 
@@ -155,9 +155,9 @@ def _check_pattern(item: Item, pattern: str, mistakes: Mistakes) -> None:
 def _check_codes(item: Item, mistakes: Mistakes) -> None:
     if not item.value:
         mistakes.add(item, "an empty list has no exit code. Remove the line for 0.")
-    for each in item.value:
-        if not 0 <= each.value <= 255:
-            mistakes.add(each, f"{each.value} is no exit code: 0 to 255.")
+    for code in item.value:
+        if not 0 <= code.value <= 255:
+            mistakes.add(code, f"{code.value} is no exit code: 0 to 255.")
 
 
 def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: Mistakes) -> None:
@@ -168,21 +168,21 @@ def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: 
         mistakes.add(argv, f"is empty. Write the command and its arguments, as in {EXAMPLE}.")
     own = item.value["environment"].items() if "environment" in document else ()
     templates = [*argv.value]
-    for _, each in own:
-        templates += each.value if isinstance(each.value, list) else [each]
+    for _, variable in own:
+        templates += variable.value if isinstance(variable.value, list) else [variable]
     settings = [setting.name for setting in service.settings if setting.type != "structure"]
-    for each in templates:
-        if isinstance(each.value, str):
-            _check_template(each, service.name, settings, mistakes)
+    for template in templates:
+        if isinstance(template.value, str):
+            _check_template(template, service.name, settings, mistakes)
     if mistakes.count == before:
         check_program_texts(argv, mistakes)
     paths = [*(item.value["keep"].value if "keep" in document else ())]
     figures = item.value["figures"].items() if "figures" in document else ()
-    paths += [each.value["of"] for _, each in figures if "of" in each.value]
-    for each in paths:
-        path = PurePosixPath(each.value)
-        if path.is_absolute() or ".." in path.parts or not each.value.strip():
-            mistakes.add(each, f"{each.shown} is no path below the command's folder.")
+    paths += [figure.value["of"] for _, figure in figures if "of" in figure.value]
+    for entry in paths:
+        path = PurePosixPath(entry.value)
+        if path.is_absolute() or ".." in path.parts or not entry.value.strip():
+            mistakes.add(entry, f"{entry.shown} is no path below the command's folder.")
 
 
 def _check_template(item: Item, service: str, settings: list[str], mistakes: Mistakes) -> None:

@@ -25,7 +25,7 @@ class Leaves:
 
     def read(self, path: str, item: Item, mistakes: Mistakes) -> dict[str, str]:
         """Take a list of texts or numbers as the levels of the leaf `path`; return what stands for it."""
-        values = [each.value for each in item.value]
+        values = [entry.value for entry in item.value]
         kind = "str" if any(isinstance(value, str) for value in values) else "float"
         kind = "int" if values and all(type(value) is int for value in values) else kind
         setting = Setting(name=path, type=kind, role="workload", help=f"Leaf of {path.partition('.')[0]}.")  # type: ignore[arg-type]

@@ -34,15 +34,15 @@ class MixForm(Form):
         """Return the mix in a mapping, or None after noting every mistake in it."""
         before = mistakes.count
         members: dict[str, Any] = {}
-        for name, each in item.items():
+        for name, member in item.items():
             if name == "name":
-                members[name] = scalar(each, str, mistakes)
+                members[name] = scalar(member, str, mistakes)
             elif not CLASS.fullmatch(name):
                 mistakes.add(
-                    each, f"'{name}' cannot name a class: use letters, digits, '.', '_' and '-', at most 32."
+                    member, f"'{name}' cannot name a class: use letters, digits, '.', '_' and '-', at most 32."
                 )
-            elif is_mapping(each, mistakes):
-                members[name] = _class(each, service, mistakes)
+            elif is_mapping(member, mistakes):
+                members[name] = _class(member, service, mistakes)
         if mistakes.count == before:
             _check_shares(item, members, mistakes)
         return members if mistakes.count == before else None
@@ -54,20 +54,20 @@ class MixForm(Form):
             return
         own = [set(settings) for text in texts for settings in classes_in(str(text)).values()]
         for name, values in workload.levels.items():
-            if name in item.value and len(values) > 1 and all(name in each for each in own):
+            if name in item.value and len(values) > 1 and all(name in settings for settings in own):
                 text = "has no effect: every class of the mix has a value of its own. Remove it."
                 mistakes.add(item.value[name], text)
 
     def label(self, document: Document) -> str:
         """Return the classes with their weights, `chat 3, search 1`."""
-        return ", ".join(f"{name} {show(each['weight'])}" for name, each in document.items())
+        return ", ".join(f"{name} {show(member['weight'])}" for name, member in document.items())
 
     def text(self, document: Document) -> str:
         """Return the classes with all settings: `chat 3 (gen_tokens 64, prompt_len 128), search 1`."""
         parts = []
-        for name, each in document.items():
-            settings = ", ".join(f"{key} {show(value)}" for key, value in each.items() if key != "weight")
-            parts.append(f"{name} {show(each['weight'])}" + (f" ({settings})" if settings else ""))
+        for name, member in document.items():
+            settings = ", ".join(f"{key} {show(value)}" for key, value in member.items() if key != "weight")
+            parts.append(f"{name} {show(member['weight'])}" + (f" ({settings})" if settings else ""))
         return ", ".join(parts)
 
     def qualities(self, document: Document) -> tuple[str, ...]:
@@ -93,33 +93,37 @@ class MixForm(Form):
 
 def classes_in(text: str) -> dict[str, dict[str, Value]]:
     """Return the classes of a mix by name, from its text."""
-    return {name: each for name, each in json.loads(text).items() if name != "name"}
+    return {name: member for name, member in json.loads(text).items() if name != "name"}
 
 
 def _class(item: Item, service: Service, mistakes: Mistakes) -> dict[str, Value]:
     """Return weight and settings of one class."""
-    known = {each.name: each for each in service.settings if each.role == "workload" and not each.alike_in_mix}
+    known = {
+        setting.name: setting
+        for setting in service.settings
+        if setting.role == "workload" and not setting.alike_in_mix
+    }
     members: dict[str, Value] = {"weight": 1}
-    for key, each in item.items():
+    for key, entry in item.items():
         if key == "weight":
-            weight = scalar(each, float, mistakes)
+            weight = scalar(entry, float, mistakes)
             if weight is not WRONG and weight <= 0:
-                mistakes.add(each, f"{show(weight)} is no weight: write more than 0, or remove the class.")
+                mistakes.add(entry, f"{show(weight)} is no weight: write more than 0, or remove the class.")
             elif weight is not WRONG:
                 members[key] = int(weight) if weight.is_integer() else weight
-        elif isinstance(each.value, list):
-            mistakes.add(each, "a class has one value of each setting. To vary it, write a list of mixes.")
+        elif isinstance(entry.value, list):
+            mistakes.add(entry, "a class has one value of each setting. To vary it, write a list of mixes.")
         elif key in known:
-            members[key] = level(each, known[key], mistakes)
+            members[key] = level(entry, known[key], mistakes)
         else:
-            mistakes.unknown_key(each, ("weight", *known), _why_not(key, service))
+            mistakes.unknown_key(entry, ("weight", *known), _why_not(key, service))
     return members
 
 
 def _why_not(key: str, service: Service) -> str:
     """Return where a setting belongs that a class may not set; "" for an unknown one."""
     setting: Setting | None = service.setting(key)
-    if key in (each.name for each in LOAD_SETTINGS):
+    if key in (load_setting.name for load_setting in LOAD_SETTINGS):
         return " It shapes the whole load: write it beside 'mix'."
     if setting is None:
         return ""
@@ -129,7 +133,7 @@ def _why_not(key: str, service: Service) -> str:
 
 
 def _check_shares(item: Item, members: Mapping[str, Any], mistakes: Mistakes) -> None:
-    weights = {name: each["weight"] for name, each in members.items() if name != "name"}
+    weights = {name: member["weight"] for name, member in members.items() if name != "name"}
     if not weights:
         mistakes.add(item, f"has no class. Write classes such as {EXAMPLE}.")
     elif len(weights) > MOST_CLASSES:

@@ -68,7 +68,7 @@ def text_of(name: str, text: str) -> str:
     document = _document(text)
     if document is None:
         return text
-    full = form_of(name).text({key: each for key, each in document.items() if key != NAME})
+    full = form_of(name).text({key: value for key, value in document.items() if key != NAME})
     return f"{document[NAME]}: {full}" if NAME in document else full
 
 
@@ -85,7 +85,9 @@ def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
     named = [name for name in form_names() if name in levels]
     texts = [(name, str(text)) for name in named for text in levels[name] if text is not None]
     documents = [(name, document) for name, text in texts if (document := _document(text)) is not None]
-    return tuple(dict.fromkeys(each for name, document in documents for each in form_of(name).qualities(document)))
+    return tuple(
+        dict.fromkeys(quality for name, document in documents for quality in form_of(name).qualities(document))
+    )
 
 
 def directed_figures(workloads: Iterable[Workload]) -> dict[str, Quality]:
@@ -103,7 +105,7 @@ def scored_by(settings: Mapping[str, Value]) -> tuple[str, ...]:
     """Return the dotted paths of what scores the replies of a trial beside its recipe's `judge`."""
     texts = {name: str(settings[name]) for name in form_names() if settings.get(name) is not None}
     documents = {name: document for name, text in texts.items() if (document := _document(text)) is not None}
-    return tuple(each for name in sorted(documents) for each in form_of(name).scored_by(documents[name]))
+    return tuple(path for name in sorted(documents) for path in form_of(name).scored_by(documents[name]))
 
 
 def schema_of_structure(name: str) -> dict[str, Any]:
@@ -141,7 +143,7 @@ class LevelReader:
             mistakes.add(item, f"an empty list has no level. Write at least one {setting.name}, or remove the line.")
             return None
         before = set(self.leaves.levels)
-        read = [(each, self._texts(each, setting, mistakes)) for each in item.value]
+        read = [(entry, self._texts(entry, setting, mistakes)) for entry in item.value]
         if factors := [name for name in self.leaves.levels if name not in before]:
             text = f"has {factors[0]} as a factor, which needs a {setting.name} alone. Write one, or one value there."
             mistakes.add(item, text)
@@ -149,13 +151,13 @@ class LevelReader:
         if not all(texts for _, texts in read):
             return None
         labels: dict[str, Value] = {}
-        for each, value in ((each, value) for each, texts in read for value in texts):
+        for entry, value in ((entry, value) for entry, texts in read for value in texts):
             label = "none" if value is None else label_of(setting.name, str(value))
             if label in labels:
                 remedy = (
                     "Remove one." if labels[label] == value else "Give one a line such as 'name: longer_prompts'."
                 )
-                mistakes.add(each, f"a {setting.name} above reads the same, '{label}'. {remedy}")
+                mistakes.add(entry, f"a {setting.name} above reads the same, '{label}'. {remedy}")
                 return None
             labels[label] = value
         return tuple(labels.values())
