@@ -85,7 +85,7 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _lacks(module: str, name: str, names: Iterable[str]) -> str:
-    guess = did_you_mean(name, (each for each in names if not each.startswith("_")))
+    guess = did_you_mean(name, (candidate for candidate in names if not candidate.startswith("_")))
     return f"cannot be imported: the module '{module}' has no '{name}'.{guess}"
 
 
@@ -163,7 +163,7 @@ def one_of_each_kind(trials: Sequence[Trial]) -> Iterator[Trial]:
     seen = set()
     for trial in trials:
         values = trial.settings.values()
-        chosen = (trial.service, *(each if isinstance(each, (str, bool)) else each is None for each in values))
+        chosen = (trial.service, *(value if isinstance(value, (str, bool)) else value is None for value in values))
         if chosen not in seen:
             seen.add(chosen)
             yield trial

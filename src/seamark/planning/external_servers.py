@@ -43,8 +43,8 @@ def host_and_ports(
             f"service '{service}' at '{address}': not an address. Write it as host:port; for https set"
             " tls: verified in the workload, where the service has that setting."
         )
-    found = ADDRESS.fullmatch(address)
-    host, first = (found["ipv6"] or found["host"], found["port"]) if found else (address, None)
+    match = ADDRESS.fullmatch(address)
+    host, first = (match["ipv6"] or match["host"], match["port"]) if match else (address, None)
     ports: dict[str, object] = {name: settings.get(f"{name}_port") or site.ports.get(name) for name in server.ports}
     if first and ports:
         ports[server.ports[0]] = first
@@ -109,7 +109,7 @@ def _check_external(
 
 def _item(lines: Mapping[str, str], name: str, value: Value) -> Item:
     """Return a setting of a scenario with its place, that of `service` if it is not written there."""
-    places = [place for wanted in (name, "service") for key, place in lines.items() if key.split(".")[-1] == wanted]
+    places = [line for wanted in (name, "service") for key, line in lines.items() if key.split(".")[-1] == wanted]
     at = Mistake.at(places[0] if places else "", "", "invalid")
     return Item(value=value, file=at.file or "", line=at.line or 1, path=at.path or name)
 
@@ -126,7 +126,7 @@ def _check_command(item: Item, service: str, mistakes: Mistakes) -> None:
         for word in words:
             word.format(ports={"main": 1}, host="", study="", data="")
     except (ValueError, LookupError, AttributeError) as error:
-        places = ", ".join(f"{{{each}}}" for each in COMMAND_PLACES)
+        places = ", ".join(f"{{{name}}}" for name in COMMAND_PLACES)
         mistakes.add(item, f"no command line ({error}). It may name {places}; a brace is written twice.")
         return
     if "{ports[main]}" not in str(item.value):

@@ -10,7 +10,7 @@ from seamark.model.trial import Trial
 def scored_trials(services: Mapping[str, Service], trial: Trial) -> tuple[Trial, ...]:
     """Return the trials whose replies are scored: some of the parties, or this one, or none."""
     return tuple(
-        each for each in trial.measured if services[each.service].judge is not None and each.load.keep_replies
+        part for part in trial.measured if services[part.service].judge is not None and part.load.keep_replies
     )
 
 
@@ -20,6 +20,6 @@ def scoring_functions(services: Mapping[str, Service], trial: Trial) -> tuple[st
     judged = scored_trials(services, trial)
     return tuple(
         dict.fromkeys(
-            path for each in judged for path in (str(services[each.service].judge), *scored_by(each.settings))
+            path for part in judged for path in (str(services[part.service].judge), *scored_by(part.settings))
         )
     )

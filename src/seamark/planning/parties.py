@@ -25,7 +25,7 @@ def served_by(workload: Workload) -> str:
 
 def members_facts(workload: Workload) -> dict[str, object]:
     """Return the part of a deployment's identity that says which service it is, or which ones its members are."""
-    members = {each.name: {"service": each.workload.service, "gpus": each.gpus} for each in workload.parties}
+    members = {party.name: {"service": party.workload.service, "gpus": party.gpus} for party in workload.parties}
     return {"service": workload.service} | ({"members": members} if members else {})
 
 
@@ -91,10 +91,12 @@ def _party(
     settings = _own(party, service, whole.settings)
     changed = _own(party, service, whole.changed)
     others = [
-        each for each in varied if each in whole.settings and "." in each and not each.startswith(f"{party.name}.")
+        setting
+        for setting in varied
+        if setting in whole.settings and "." in setting and not setting.startswith(f"{party.name}.")
     ]
-    beside = {each.name: whole.settings[each.name] for each in OF_THE_WHOLE}
-    beside |= {each: whole.settings[each] if each.partition(".")[0] in loaded else None for each in sorted(others)}
+    beside = {setting.name: whole.settings[setting.name] for setting in OF_THE_WHOLE}
+    beside |= {path: whole.settings[path] if path.partition(".")[0] in loaded else None for path in sorted(others)}
     return replace(
         whole,
         id=name,

@@ -77,8 +77,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             other = found.setdefault(treatment.id.casefold(), treatment)
             if other is not treatment:
                 mistakes.append(_collision(at, treatment, other))
-    mistakes += _alike(scenario, [each.deployment for each in found.values()])
-    served = [member for each in found.values() for member in each.deployment.served]
+    mistakes += _alike(scenario, [treatment.deployment for treatment in found.values()])
+    served = [member for treatment in found.values() for member in treatment.deployment.served]
     if site.starts_servers:
         mistakes += _too_few_resources(scenario, services, served)
     mistakes += _unfit_for_parties(scenario, site)
@@ -86,7 +86,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _misfits(scenario, site, found.values())
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
-    deployments = _ordered(scenario, {each.deployment.id: each.deployment for each in found.values()})
+    deployments = _ordered(scenario, {treatment.deployment.id: treatment.deployment for treatment in found.values()})
     planned = Plan(
         scenario=scenario.name,
         source=str(scenario.path),
@@ -113,7 +113,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         }
         | directed_figures(scenario.workloads),
     )
-    virtual = {each.service.name for each in found.values() if each.service.virtual_clock}
+    virtual = {treatment.service.name for treatment in found.values() if treatment.service.virtual_clock}
     if restarts_of(scenario, planned, services, virtual) == "each":
         planned = started_in_blocks(planned, virtual)
     return divided_among_replicas(planned, scenario.replicas, services)
@@ -127,13 +127,13 @@ def _treatment(
     services: Mapping[str, Service],
     varied: frozenset[str],
 ) -> Treatment:
-    serves = sorted(each.name for each in (*service.settings, *workload.leaves) if each.role == "deployment")
+    serves = sorted(setting.name for setting in (*service.settings, *workload.leaves) if setting.role == "deployment")
     idle = idle_names(workload, values)
-    inside = [each.name for each in settings_of(service, workload) if each.name not in {*serves, *idle}]
-    policies = [each.name for each in service.settings if each.role == "policy"]
+    inside = [setting.name for setting in settings_of(service, workload) if setting.name not in {*serves, *idle}]
+    policies = [setting.name for setting in service.settings if setting.role == "policy"]
     own = sorted((name for name in inside if service.setting(name)), key=lambda name: (name not in policies, name))
     order = own + [name for name in inside if not service.setting(name)]
-    defaults = {each.name: each.default for each in settings_of(service, workload)}
+    defaults = {setting.name: setting.default for setting in settings_of(service, workload)}
     changed = {name: values[name] for name in (*serves, *order) if values[name] != defaults[name]}
     deployment = with_members(_deployment(scenario, workload, values, serves, changed), workload, services)
     load = {name: changed[name] for name in order if name in changed}
@@ -168,7 +168,7 @@ def _treatment(
 def _contents(workload: Workload, service: Service, values: Values) -> dict[str, str]:
     """The content of a treatment's files is part of its identity, as `trace_sha256`; a path that cannot be read here
     stands for itself."""
-    named = [each.name for each in settings_of(service, workload) if each.file and values[each.name]]
+    named = [setting.name for setting in settings_of(service, workload) if setting.file and values[setting.name]]
     found = {name: workload.contents.get(str(values[name])) for name in named}
     return {f"{name}_sha256": content for name, content in found.items() if content is not None}
 
@@ -230,8 +230,10 @@ def _trials(
     for deployment in deployments:
         position = 0
         for block in range(1, scenario.repetitions + 1):
-            keys = {each.id: rank(seed, deployment.id, block, each.id) for each in served[deployment.id]}
-            for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
+            keys = {
+                treatment.id: rank(seed, deployment.id, block, treatment.id) for treatment in served[deployment.id]
+            }
+            for treatment in sorted(served[deployment.id], key=lambda treatment: keys[treatment.id]):
                 position += 1
                 trial = _trial(scenario, treatment, block, position)
                 yield with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
@@ -265,7 +267,9 @@ def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: 
 def _add_factors(
     factors: dict[str, dict[str, tuple[Value, ...]]], combinations: list[Values], service: Service, workload: Workload
 ) -> None:
-    roles = {each.name: each.role for each in settings_of(service, workload)} | dict.fromkeys(RESOURCES, "deployment")
+    roles = {setting.name: setting.role for setting in settings_of(service, workload)} | dict.fromkeys(
+        RESOURCES, "deployment"
+    )
     for name, levels in factors_of(combinations).items():
         of_role = factors.setdefault(roles[name], {})
         of_role[name] = tuple(dict.fromkeys((*of_role.get(name, ()), *levels)))
@@ -274,10 +278,10 @@ def _add_factors(
 def _misfits(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) -> list[str]:
     resources = {
         (
-            each.service.nodes_served(each.deployment.nodes),
-            tuple(getattr(each.deployment, name) for name in RESOURCES),
+            treatment.service.nodes_served(treatment.deployment.nodes),
+            tuple(getattr(treatment.deployment, name) for name in RESOURCES),
         )
-        for each in treatments
+        for treatment in treatments
     }
     found: list[str] = []
     for served, counts in sorted(resources):
@@ -312,11 +316,11 @@ def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Tre
     if not site.starts_servers:
         return [f"{at}: site '{site.name}' has one external server. Remove the line, or use another site."]
     found = []
-    for each in treatments:
-        if not each.settings.get(TASK):
-            why = f"workload '{each.workload.name}' has no 'task', and replicas divide tasks among servers"
-        elif each.service.server is None:
-            why = f"the service '{each.service.name}' starts no server of which there could be replicas"
+    for treatment in treatments:
+        if not treatment.settings.get(TASK):
+            why = f"workload '{treatment.workload.name}' has no 'task', and replicas divide tasks among servers"
+        elif treatment.service.server is None:
+            why = f"the service '{treatment.service.name}' starts no server of which there could be replicas"
         else:
             continue
         found.append(f"{at}: {why}. Remove the line.")
@@ -328,15 +332,15 @@ def _too_few_resources(
 ) -> list[str]:
     """Return which nodes or GPUs a server lacks."""
     found = []
-    for each in deployments:
-        server = services[each.service].server
+    for deployment in deployments:
+        server = services[deployment.service].server
         for name, noun, has, fewest in (
-            ("nodes", "node", each.nodes, server.fewest_nodes if server else 0),
-            ("gpus", "GPU", each.gpus, server.fewest_gpus if server else 0),
+            ("nodes", "node", deployment.nodes, server.fewest_nodes if server else 0),
+            ("gpus", "GPU", deployment.gpus, server.fewest_gpus if server else 0),
         ):
             if has < fewest:
                 at = scenario.lines.get(f"resources.{name}", _at(scenario))
-                text = f"{at}: the service '{each.service}' needs {counted(fewest, noun)} at least, not {has}."
+                text = f"{at}: the service '{deployment.service}' needs {counted(fewest, noun)} at least, not {has}."
                 found.append(f"{text} Write 'resources: {{{name}: {fewest}}}'.")
     return list(dict.fromkeys(found))
 
@@ -345,9 +349,9 @@ def _alike(scenario: Scenario, deployments: list[Deployment]) -> list[str]:
     """Two deployments with one name, which only a hash collision can cause."""
     first: dict[str, Deployment] = {}
     return [
-        f"{_at(scenario)}: two deployments get the name {each.id}. Change a setting of one, such as its mem_gb."
-        for each in deployments
-        if first.setdefault(each.id.casefold(), each) != each
+        f"{_at(scenario)}: two deployments get the name {deployment.id}. Change a setting of one, such as its mem_gb."
+        for deployment in deployments
+        if first.setdefault(deployment.id.casefold(), deployment) != deployment
     ]
 
 

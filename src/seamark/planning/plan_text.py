@@ -117,7 +117,7 @@ def plan_facts(
         trials=len(plan.trials),
         treatments=sum(sizes.values()),
         repetitions=plan.repetitions,
-        deployments=len({each.name for each in plan.deployments}),
+        deployments=len({deployment.name for deployment in plan.deployments}),
         factors=plan.factors,
         workloads={
             name: WorkloadFacts(
@@ -133,8 +133,8 @@ def plan_facts(
         estimated_typical_s=time.whole.typical,
         estimated_most_s=time.whole.most,
         environments_to_make=tuple(unmade),
-        node_hours=sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
-        gpu_hours=sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
+        node_hours=sum(times[deployment.id] * deployment.nodes for deployment in plan.deployments) / 3600,
+        gpu_hours=sum(times[deployment.id] * deployment.gpus for deployment in plan.deployments) / 3600,
         longest_deployment_s=max(times.values(), default=0.0),
         smallest_p=best,
         comparisons=comparisons,
@@ -161,7 +161,7 @@ def describe(
 ) -> str:
     """Return the plan as text for a terminal; see `plan_facts`."""
     facts = plan_facts(plan, services, site, unmade=unmade, measured_s=measured_s)
-    used = {each.service for each in plan.deployments}
+    used = {deployment.service for deployment in plan.deployments}
     levels = levels_of(plan)
     virtual = all(name in (services or {}) and (services or {})[name].virtual_clock for name in used)
     lines = [
@@ -220,7 +220,7 @@ def _factor_lines(plan: Plan, facts: PlanFacts, services: Mapping[str, Service])
     planned = {name: role for role, levels in plan.factors.items() for name in levels}
     for service, about in facts.workloads.items():
         own = services[service].settings if service in services else ()
-        roles = dict.fromkeys(RESOURCES, "deployment") | {each.name: each.role for each in own} | planned
+        roles = dict.fromkeys(RESOURCES, "deployment") | {setting.name: setting.role for setting in own} | planned
         lines.append(f"  {service}: {counted(about.treatments, 'treatment')}")
         for name, levels in about.factors.items():
             role = roles.get(name, "workload")
@@ -284,7 +284,7 @@ def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     """Return what both kinds of restarts cost, where a factor needs another server."""
     if not plan.factors.get("deployment") or plan.repetitions == 1:
         return []
-    once = sum(each.block in (None, 1) for each in plan.deployments)  # with all replicas
+    once = sum(deployment.block in (None, 1) for deployment in plan.deployments)  # with all replicas
     counts = {"each": once * plan.repetitions, "once": once}
     words = {
         "each": "every block starts each server anew: a p value for every factor",
@@ -389,8 +389,8 @@ def _by_service(plan: Plan) -> dict[str, list[Trial]]:
 def _factors(plan: Plan, trials: list[Trial]) -> dict[str, tuple[Value, ...]]:
     """The factors of a service's trials, with levels in ascending order where they can be ordered."""
     levels = {name: tuple(dict.fromkeys(trial.settings[name] for trial in trials)) for name in trials[0].settings}
-    served = [each for each in plan.deployments if each.service == trials[0].service]
-    levels |= {name: tuple(dict.fromkeys(getattr(each, name) for each in served)) for name in RESOURCES}
+    served = [deployment for deployment in plan.deployments if deployment.service == trials[0].service]
+    levels |= {name: tuple(dict.fromkeys(getattr(deployment, name) for deployment in served)) for name in RESOURCES}
     return {name: _sorted(values) for name, values in levels.items() if len(values) > 1}
 
 

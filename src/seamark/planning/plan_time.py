@@ -79,8 +79,11 @@ def time_of(
     `environments` are those still to be created; `measured_s` are lengths of finite loads, by treatment, and
     `started_s` times to service, by service.
     """
-    loads = {each.id: NOTHING for each in plan.deployments}
-    around = {each.id: _start_of(each, services, started_s) + AROUND_DEPLOYMENT for each in plan.deployments}
+    loads = {deployment.id: NOTHING for deployment in plan.deployments}
+    around = {
+        deployment.id: _start_of(deployment, services, started_s) + AROUND_DEPLOYMENT
+        for deployment in plan.deployments
+    }
     for trial in plan.trials:
         loads[trial.deployment] += load_of(trial, services.get(trial.service), measured_s.get(trial.treatment))
         around[trial.deployment] += AROUND_TRIAL
@@ -96,8 +99,8 @@ def time_of(
 
 def starts_of(plan: Plan, services: Mapping[str, Service], restarts: Restarts) -> Span:
     """Return the time that the starts of a plan's servers take, or would take if they were of that kind."""
-    distinct = [each for each in plan.deployments if each.block in (None, 1)]
-    once = _sum(_start_of(each, services, {}) + AROUND_DEPLOYMENT for each in distinct)
+    distinct = [deployment for deployment in plan.deployments if deployment.block in (None, 1)]
+    once = _sum(_start_of(deployment, services, {}) + AROUND_DEPLOYMENT for deployment in distinct)
     return once.times(plan.repetitions) if restarts == "each" else once
 
 

@@ -25,7 +25,7 @@ def restarts_of(
     be compared by their starts, and the scenario declares their comparison or starts are cheap against the load
     between them. Where all services are `virtual`, on a virtual clock, there are no starts that trials could share.
     """
-    if plan.deployments and all(each.service in virtual for each in plan.deployments):
+    if plan.deployments and all(deployment.service in virtual for deployment in plan.deployments):
         return "each"
     if scenario.restarts is not None:
         return scenario.restarts
@@ -38,9 +38,9 @@ def restarts_of(
         load_of(trial, services.get(trial.service)).most for trial in plan.trials if trial.deployment in compared
     )
     starts_s = sum(
-        (typical_start_s(each, services) + TYPICAL_AROUND_S) * plan.repetitions
-        for each in plan.deployments
-        if each.id in compared
+        (typical_start_s(deployment, services) + TYPICAL_AROUND_S) * plan.repetitions
+        for deployment in plan.deployments
+        if deployment.id in compared
     )
     return "each" if starts_s <= CHEAP * load_s else "once"
 
@@ -50,11 +50,11 @@ def started_in_blocks(plan: Plan, virtual: Collection[str] = ()) -> Plan:
 
     Deployments of the services in `virtual` have no server, and stay as they are.
     """
-    starts: list[Deployment] = [each for each in plan.deployments if each.service in virtual]
+    starts: list[Deployment] = [deployment for deployment in plan.deployments if deployment.service in virtual]
     for block in range(1, plan.repetitions + 1):
-        keys = {each.id: rank(plan.seed, "starts", block, each.id) for each in plan.deployments}
-        ordered = sorted(plan.deployments, key=lambda each: keys[each.id])
-        starts += [each.started_for(block) for each in ordered if each.service not in virtual]
+        keys = {deployment.id: rank(plan.seed, "starts", block, deployment.id) for deployment in plan.deployments}
+        ordered = sorted(plan.deployments, key=lambda deployment: keys[deployment.id])
+        starts += [deployment.started_for(block) for deployment in ordered if deployment.service not in virtual]
     trials = plan.by_deployment()
     return replace(
         plan,

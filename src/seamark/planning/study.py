@@ -206,9 +206,9 @@ class Study:
     def require_variables(self) -> None:
         """Raise UserError if a path uses a variable that is not set, because a folder would be called `$NAME`."""
         lacking: dict[str, list[str]] = {}
-        for place, path in self._told_paths():
+        for label, path in self._told_paths():
             for name in VARIABLE.findall(expandvars(path)):
-                lacking.setdefault(name, []).append(place)
+                lacking.setdefault(name, []).append(label)
         if lacking:
             raise UserError(
                 *(
@@ -271,18 +271,18 @@ class Study:
 
     def deployment(self, scenario: str, deployment_id: str) -> Deployment:
         """Return one deployment of a scenario. Raises UserError if the plan has none of that id."""
-        found = self._deployments(scenario).get(deployment_id)
-        if found is None:
+        deployment = self._deployments(scenario).get(deployment_id)
+        if deployment is None:
             raise UserError(_not_planned("deployment", deployment_id, scenario, self._deployments(scenario)))
-        return found
+        return deployment
 
     def trial(self, scenario: str, trial_id: str) -> Trial:
         """Return one trial of a scenario, or one party of a trial. Raises UserError if the plan has none of that
         id."""
-        found = self._trials(scenario).get(trial_id)
-        if found is None:
+        trial = self._trials(scenario).get(trial_id)
+        if trial is None:
             raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
-        return found
+        return trial
 
     def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
         """Return the trials of one deployment, or the parties of one member, in the order of their positions."""
@@ -295,7 +295,7 @@ class Study:
     def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
         if scenario not in self._index:
             planned = self.plan_of(scenario)
-            trials = [each for trial in planned.trials for each in trial.tree]
+            trials = [node for trial in planned.trials for node in trial.tree]
             groups: dict[str, list[Trial]] = {}
             for trial in trials:
                 groups.setdefault(trial.deployment, []).append(trial)

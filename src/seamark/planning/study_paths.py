@@ -59,27 +59,27 @@ def _place(study: Study, trial: Trial, name: str) -> str:
     lines = study.scenario.lines
     numbers = (at for at, workload in enumerate(study.scenario.workloads) if workload.name == trial.group)
     places = [f"workloads[{next(numbers, 0)}].{name}", f"workload.{name}", f"defaults.{name}"]
-    return next((lines[place] for place in places if place in lines), f"{study.scenario_path}: {name}")
+    return next((lines[key] for key in places if key in lines), f"{study.scenario_path}: {name}")
 
 
 def _mistakes(study: Study) -> Iterator[str]:
     site, paths = study.site, list(_paths(study))
-    for place, path in paths:
+    for label, path in paths:
         if wrong := "".join(letter for letter in path if not letter.isprintable()):
-            yield _line(place, path, wrong[0], "programs of servers, such as initdb, refuse it")
-    for place, path in _named_folders(study):
-        yield from _violations(BRACE, place, path, "Snakemake takes it for a wildcard")
+            yield _line(label, path, wrong[0], "programs of servers, such as initdb, refuse it")
+    for label, path in _named_folders(study):
+        yield from _violations(BRACE, label, path, "Snakemake takes it for a wildcard")
     profile = study.file(f"profiles/{site.profile}")
     if not profile.is_relative_to(study.root):
         yield from _violations(
             PATTERN, "the folder of seamark's profiles", str(profile), "Snakemake takes it for a pattern"
         )
     if leaves_this_machine(site) or site.images.jobs:
-        for place, path in (*paths, *_shell_words(study)):
-            yield from _violations(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
+        for label, path in (*paths, *_shell_words(study)):
+            yield from _violations(BATCH, label, path, "the shell lines of batch jobs and containers do not quote it")
     elif site.in_images:
-        for place, path in paths:
-            yield from _violations(BIND, place, path, "Apptainer separates binds there")
+        for label, path in paths:
+            yield from _violations(BIND, label, path, "Apptainer separates binds there")
     if site.in_images or site.images.jobs:
         for bind in map(expandvars, study.plan.binds):
             yield from _violations(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer separates binds there")
@@ -95,11 +95,11 @@ def _named_folders(study: Study) -> Iterator[Named]:
 def _paths(study: Study) -> Iterator[Named]:
     """Yield the study's folder, and those that its site names."""
     yield "the study's folder", str(study.root)
-    for place, path in (
+    for label, path in (
         *_named_folders(study),
         (f"paths.scratch of site '{study.site_name}'", study.site.paths.scratch),
     ):
-        yield place, UNSET.sub("", str(Path(expandvars(path)).expanduser()))
+        yield label, UNSET.sub("", str(Path(expandvars(path)).expanduser()))
 
 
 def _shell_words(study: Study) -> Iterator[Named]:
@@ -120,4 +120,4 @@ def _line(place: str, path: str, letter: str, why: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -70,12 +70,12 @@ def _excluded(values: Values, workload: Workload) -> bool:
 
 
 def _allowed(values: Values, conditions: list[Condition]) -> bool:
-    for each in conditions:
+    for clause in conditions:
         try:
-            if not each.holds(values):
+            if not clause.holds(values):
                 return False
         except ValueError as error:
-            raise ValueError(f"the condition '{each.text}' {error}") from None
+            raise ValueError(f"the condition '{clause.text}' {error}") from None
     return True
 
 
