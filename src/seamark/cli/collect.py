@@ -68,8 +68,8 @@ def _import(study: Study, source: str, prefer: "Prefer | None") -> None:
     take_calibrations(copy, study.results)
     forget(copy)
     click.echo(f"{source}: {counted(len(merged.taken), 'trial')} imported, {len(merged.kept)} existed here.")
-    for place, count in merged.places.items():
-        click.echo(f"  {counted(count, 'trial')} measured on {place}")
+    for machine, count in merged.places.items():
+        click.echo(f"  {counted(count, 'trial')} measured on {machine}")
     if merged.unfinished:
         click.echo(
             f"{len(merged.unfinished)} are unfinished there or have another configuration, and were not imported."

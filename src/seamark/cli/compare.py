@@ -91,27 +91,27 @@ def command(names: tuple[str, ...], site: str | None, asked: CompareOptions) -> 
         raise UserError(f"--between {between}: give a share below 1, such as 5%, with two results.")
     if changed is not None and changed.suffix not in TABLES:
         raise UserError(f"--changed {changed}: name a file that ends in {' or '.join(TABLES)}.")
-    one = results_named(Path.cwd(), base, site)
-    sides = (one, one)
+    first = results_named(Path.cwd(), base, site)
+    sides = (first, first)
     if new is None:
         found = compare_levels(
-            one,
-            comparing_of(one.plan, asked.metric, margin, baseline_of(one.plan, asked.baseline), quality_margin),
-            declared=one.plan.compare is not None or bool(asked.metric or asked.baseline or asked.fail_on),
+            first,
+            comparing_of(first.plan, asked.metric, margin, baseline_of(first.plan, asked.baseline), quality_margin),
+            declared=first.plan.compare is not None or bool(asked.metric or asked.baseline or asked.fail_on),
         )
     else:
         other = results_named(Path.cwd(), new, site)
-        if one.folder.root.resolve() == other.folder.root.resolve():
+        if first.folder.root.resolve() == other.folder.root.resolve():
             raise UserError(f"{base} and {new} are the same results. Name two, or one alone to compare its levels.")
         if asked.baseline:
             raise UserError(
                 f"--baseline {asked.baseline[0]}: of two results the first is the baseline. The option chooses a"
                 " level of one scenario."
             )
-        sides = (one, other)
-        comparing = comparing_of(one.plan, asked.metric, margin, {}, quality_margin)
+        sides = (first, other)
+        comparing = comparing_of(first.plan, asked.metric, margin, {}, quality_margin)
         results = results_of(Path.cwd(), site or "local")
-        found = compare_results(one, other, comparing, results, ASSUMED_SD if spread is None else spread)
+        found = compare_results(first, other, comparing, results, ASSUMED_SD if spread is None else spread)
     if changed is not None:
         require_unread(changed, "--changed", *(path for side in sides for path in side.folder.inputs()))
         write_changed(changed, found, sides)
@@ -119,4 +119,4 @@ def command(names: tuple[str, ...], site: str | None, asked: CompareOptions) -> 
         click.echo(json.dumps(encode(found), indent=1))
     else:
         click.echo("\n".join(comparison_lines(found)) if asked.form == "text" else comparison_markdown(found))
-    return int(any(each.verdict in asked.fail_on for each in found.judged))
+    return int(any(comparison.verdict in asked.fail_on for comparison in found.judged))

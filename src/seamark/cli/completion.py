@@ -17,7 +17,7 @@ def command(shell: str) -> None:
     """
     from seamark.cli.main import cli
 
-    found = get_completion_class(shell)
-    if found is None:
+    completion = get_completion_class(shell)
+    if completion is None:
         raise UserError(f"{shell}: no completion for this shell. Known: bash, zsh, fish.")
-    click.echo(found(cli, {}, "bench", "_BENCH_COMPLETE").source())
+    click.echo(completion(cli, {}, "bench", "_BENCH_COMPLETE").source())

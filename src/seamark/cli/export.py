@@ -167,7 +167,7 @@ def perfetto(
     if len(trials) != 1:
         raise UserError(f"bench export perfetto: name one trial. `bench status -c {study.scenario_path}` lists them.")
     [trial_id] = trials
-    known = {trial.id: [each.id for each in trial.measured] for trial in study.plan.trials}
+    known = {trial.id: [party.id for party in trial.measured] for trial in study.plan.trials}
     known |= {name: [name] for names in known.values() for name in names}
     if trial_id not in known:
         guess = did_you_mean(trial_id, known)

@@ -101,7 +101,7 @@ def command(names: tuple[str, ...], asked: HistoryOptions, site: str) -> int:
     failed = failures(judgements, asked.fail_on) if asked.fail_on else []
     for line in failed:
         click.echo(line, err=True)
-    if asked.fail_on and all(each.judged in ("no reference", "not in latest run") for each in judgements):
+    if asked.fail_on and all(judgement.judged in ("no reference", "not in latest run") for judgement in judgements):
         click.echo(NOTHING_JUDGED, err=True)
     return 1 if failed else 0
 
@@ -129,8 +129,8 @@ def _found(
         found = chosen(found, treatment)
     if start is not None:
         since = start.isoformat(timespec="seconds")
-        parts = ((each, tuple(run for run in each.runs if run.started_at >= since)) for each in found)
-        found = [replace(each, runs=runs) for each, runs in parts if runs]
+        parts = ((series, tuple(run for run in series.runs if run.started_at >= since)) for series in found)
+        found = [replace(series, runs=runs) for series, runs in parts if runs]
     if not found:
         raise UserError("bench history: no run with figures is left by these options; trials that failed have none.")
     return found

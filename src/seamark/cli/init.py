@@ -57,8 +57,8 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a file or folder with the permissions of the user's umask, not those of the package's files."""
     if source.is_dir():
         target.mkdir(parents=True)
-        for each in source.iterdir():
-            _copy(each, target / each.name)
+        for child in source.iterdir():
+            _copy(child, target / child.name)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

@@ -155,11 +155,11 @@ def _mix(text: str) -> str:
         written = json.dumps(document, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise UserError(f"--mix {text}: not a mix ({error}).") from None
-    for each in classes_of(written):
-        for name in each.settings:
+    for request_class in classes_of(written):
+        for name in request_class.settings:
             if name not in PER_REQUEST:
                 guess = did_you_mean(name, PER_REQUEST) or f" Known: {', '.join(PER_REQUEST)}."
-                raise UserError(f"--mix: {each.name}.{name}: a class cannot have it.{guess}")
+                raise UserError(f"--mix: {request_class.name}.{name}: a class cannot have it.{guess}")
     return written
 
 
@@ -170,8 +170,12 @@ def _of_openai() -> dict[str, Setting]:
     from seamark.planning.study import SHIPPED
 
     recipes = sound_services(Recipes(SHIPPED / "config" / "services")).values()
-    of_driver = [setting for each in recipes if each.driver.endswith("openai:OpenAi") for setting in each.settings]
-    return {each.name: each for each in of_driver if each.role == "workload" or each.name in OF_A_SERVER}
+    of_driver = [
+        setting for recipe in recipes if recipe.driver.endswith("openai:OpenAi") for setting in recipe.settings
+    ]
+    return {
+        setting.name: setting for setting in of_driver if setting.role == "workload" or setting.name in OF_A_SERVER
+    }
 
 
 def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[str, Value]:

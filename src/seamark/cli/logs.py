@@ -55,14 +55,14 @@ def get(
 
     [name] = names
     results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
-    found = _sources(results, name)
-    check_components(components, found)
+    sources = _sources(results, name)
+    check_components(components, sources)
     chosen = LogFilter(components=components, since=moment("--since", since), until=moment("--until", until))
     short = name.removeprefix("standing/")
     archive = output_file(
-        output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(each.path for each in found)
+        output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(source.path for source in sources)
     )
-    done = collect(found, chosen, archive, short)
+    done = collect(sources, chosen, archive, short)
     if as_json:
         print_json(archive=str(done.path), lines=done.lines)
     else:
@@ -75,7 +75,7 @@ def _sources(results: Path, name: str) -> "list[Source]":
     from seamark.housekeeping.logs import batch_sources, sources
     from seamark.services.persistent.instance import STANDING, instances
 
-    standing = {each.id: each.root for each in instances(results)}
+    standing = {instance.id: instance.root for instance in instances(results)}
     scenarios = {path.parent.name: path.parent for path in results.glob("*/plan.json")}
     if name.removeprefix(f"{STANDING}/") in standing:
         return sources(standing[name.removeprefix(f"{STANDING}/")], STANDING)

@@ -153,7 +153,12 @@ def _line_of(mistake: click.ClickException) -> str:
         what, guess = f"{mistake.command_name}: no such command.", did_you_mean(mistake.command_name, names)
     elif isinstance(mistake, click.NoSuchOption):
         parameters = context.command.get_params(context) if context else ()
-        known = [name for each in parameters for name in (*each.opts, *each.secondary_opts) if name.startswith("-")]
+        known = [
+            name
+            for parameter in parameters
+            for name in (*parameter.opts, *parameter.secondary_opts)
+            if name.startswith("-")
+        ]
         what, guess = f"{mistake.option_name}: no such option.", did_you_mean(mistake.option_name, known)
     elif isinstance(kind := getattr(getattr(mistake, "param", None), "type", None), click.Choice):
         guess = did_you_mean(mistake.message.partition("' is not one of ")[0].strip("'"), kind.choices)

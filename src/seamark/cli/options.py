@@ -103,7 +103,7 @@ def options(
 def _of_type(kind: Any) -> dict[str, Any]:
     """Return the settings of an option for values of a type, or for one or None."""
     if NoneType in get_args(kind):
-        [kind] = (one for one in get_args(kind) if one is not NoneType)
+        [kind] = (argument for argument in get_args(kind) if argument is not NoneType)
     if get_origin(kind) is Literal:
         return {"type": click.Choice(get_args(kind))}
     if get_origin(kind) is tuple:
@@ -255,7 +255,7 @@ def require_unread(path: Path, option: str, *read: Path) -> None:
     if not path.is_file():
         return
     context = click.get_current_context()
-    found = {str(each): "" for each in read}
+    found = {str(file): "" for file in read}
     for parameter in context.command.params:
         value = None if option in parameter.opts else context.params.get(str(parameter.name))
         for word in map(str, value if isinstance(value, tuple) else () if value is None else (value,)):

@@ -54,12 +54,12 @@ def command(names: tuple[str, ...], really: bool, site: str, as_json: bool, **da
     removables = removable(results, keep, now, scenarios)
     if really:
         remove(removables, now)
-    kinds = dict.fromkeys(each.kind for each in removables)
-    sizes = {kind: sum(each.size_bytes for each in removables if each.kind == kind) for kind in kinds}
+    kinds = dict.fromkeys(file.kind for file in removables)
+    sizes = {kind: sum(file.size_bytes for file in removables if file.kind == kind) for kind in kinds}
     if as_json:
         rows = [
-            {"kind": each.kind, "path": str(each.path), "bytes": each.size_bytes, "changed": each.changed.isoformat()}
-            for each in removables
+            {"kind": file.kind, "path": str(file.path), "bytes": file.size_bytes, "changed": file.changed.isoformat()}
+            for file in removables
         ]
         print_json(removed=really, bytes=sizes, found=rows)
         return
@@ -67,7 +67,7 @@ def command(names: tuple[str, ...], really: bool, site: str, as_json: bool, **da
         click.echo("Nothing is old enough to be removed.")
         return
     for kind, size in sizes.items():
-        count = sum(each.kind == kind for each in removables)
+        count = sum(file.kind == kind for file in removables)
         click.echo(f"{kind}: {count}, {shown_bytes(size)}{' removed' if really else ''}")
     if not really:
         click.echo("Nothing was removed: use --apply to remove them, --json to list every path.")

@@ -78,8 +78,8 @@ def listing(as_json: bool) -> None:
     for column, texts in zip(("service", *keys[1:]), zip(*cells, strict=True), strict=True):
         longest = max(len(word) for text in (column, *texts) for word in text.split())
         table.add_column(column, overflow="fold", width=longest if console.width < WIDE else None)  # no word is cut
-    for own in cells:
-        table.add_row(*map(Text, own))
+    for line in cells:
+        table.add_row(*map(Text, line))
     console.print(table)
 
 
@@ -230,7 +230,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
         raise UserError(
             "bench servers stop: name a server (`bench servers ps` lists them), or all of them with --all."
         )
-    named = [each for each in instances(results) if each.is_live()] if every else []
+    named = [instance for instance in instances(results) if instance.is_live()] if every else []
     left = 0
     for instance in named or [find_instance(results, name) for name in servers]:
         lived = instance.is_live()

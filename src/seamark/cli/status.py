@@ -38,7 +38,7 @@ def command(where: StudyOptions, as_json: bool, watch: bool) -> int:
     now = progress_of(study)
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}
-        parts = [vars(each) for each in components(study)]
+        parts = [vars(component) for component in components(study)]
         left = time_left(study, now)
         more = {"conflicts": encode(conflicts(study)), "left": None if left is None else vars(left)}
         print_json(**now.document(), deployments=servers, components=parts, **more)
@@ -76,9 +76,9 @@ def _components(inventory: Sequence[Component], root: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in ("what", "name", "state", "where", "job"):
         table.add_column(column, overflow="fold")
-    for each in inventory:
+    for part in inventory:
         table.add_row(
-            *map(Text, (each.kind, each.name, each.state, (each.where or "").removeprefix(root), each.job or ""))
+            *map(Text, (part.kind, part.name, part.state, (part.where or "").removeprefix(root), part.job or ""))
         )
     return table
 

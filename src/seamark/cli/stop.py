@@ -41,12 +41,12 @@ def command(where: StudyOptions, every: bool) -> int:
     for line in left:
         click.echo(line, err=True)
     stay = len(left)
-    standing = [each for each in instances(study.results) if each.is_live()]
+    standing = [instance for instance in instances(study.results) if instance.is_live()]
     for instance in standing if every else ():
         stay += not instance.stop()
         click.echo(f"{instance.id}: stopped.")
     if standing and not every:
-        names = ", ".join(each.id for each in standing)
+        names = ", ".join(instance.id for instance in standing)
         click.echo(
             f"Still running: persistent server {names}. `bench stop --all` or `bench servers stop ID` ends them."
         )

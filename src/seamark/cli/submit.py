@@ -91,8 +91,8 @@ def command(
     study = where.open()
     notes = require_runnable(study)
     if dry_run and measure_anew and (found := conflicts(study)):
-        for each in found:
-            click.echo(f"{each.text()} They would be set aside and measured again.")
+        for conflict in found:
+            click.echo(f"{conflict.text()} They would be set aside and measured again.")
         return 0
     if dry_run:
         from seamark.workflow.snakemake_cli import command as words
@@ -181,7 +181,7 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
     console = terminal(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
-    timed = not all(study.services[each.service].virtual_clock for each in study.plan.served)
+    timed = not all(study.services[deployment.service].virtual_clock for deployment in study.plan.served)
     if timed and not as_json and _missing(before) and not leaves_this_machine(study.site):
         warn_of_machine(several_machines=study.site.carrier != "local", results=study.results)
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
