@@ -86,7 +86,7 @@ def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | 
 
 def require_no_conflicts(study: Study, besides: Sequence[str] = ()) -> None:
     """Raise UserError when there are conflicts, except for trials in `besides`."""
-    found = [each for each in conflicts(study) if not set(each.trials) <= set(besides)]
+    found = [conflict for conflict in conflicts(study) if not set(conflict.trials) <= set(besides)]
     if found:
         raise UserError(*refusal(study, found))
 
@@ -96,8 +96,8 @@ def refusal(study: Study, found: Sequence[Conflict]) -> Iterator[str]:
     folder, site = study.folder(study.scenario.name).root, study.site_name
     folder = folder.relative_to(study.root) if folder.is_relative_to(study.root) else folder
     paths = f"`paths: {{results: results-{site}, reports: reports-{site}}}` in config/sites/{site}.yaml"
-    for each in found:
-        yield f"{folder}: {each.text()}"
+    for conflict in found:
+        yield f"{folder}: {conflict.text()}"
     yield (
         f"To keep both, submit a copy of {study.scenario_path} with another name at `scenario:`, or give the site"
         f" folders of its own: {paths}. To measure all trials anew beside the old ones, `bench keep` first sets the"
@@ -109,7 +109,7 @@ def refusal(study: Study, found: Sequence[Conflict]) -> Iterator[str]:
 def put_conflicts_aside(study: Study, deployment: str | None = None) -> tuple[str, ...]:
     """Put the files of conflicting trials into `attempts`, so that they are measured again; return their ids."""
     folder = study.folder(study.scenario.name)
-    names = [name for each in conflicts(study, deployment=deployment) for name in each.trials]
+    names = [name for conflict in conflicts(study, deployment=deployment) for name in conflict.trials]
     for name in names:
         put_aside(folder.trial(name), probes=True)
     return tuple(names)
@@ -141,7 +141,9 @@ def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
     """Return the differences of two servers except their places. Recipes of two runtimes are not compared."""
     left_out = BRIEF if whole.runtime == server.runtime else (*BRIEF, "recipe")
     asked = server.record() if whole.service is not None else server.brief()
-    old, new = ({name: part for name, part in vars(each).items() if name not in left_out} for each in (whole, asked))
+    old, new = (
+        {name: part for name, part in vars(record).items() if name not in left_out} for record in (whole, asked)
+    )
     return differences(old, new)
 
 

@@ -56,10 +56,11 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
     """
     if trial.parties:
         judged = [
-            judge_trial(study, each, folder.party(str(each.party))) for each in scored_trials(study.services, trial)
+            judge_trial(study, party, folder.party(str(party.party)))
+            for party in scored_trials(study.services, trial)
         ]
         version = _version(study.services, trial)
-        answers = sum(each.answers for each in judged)
+        answers = sum(judgement.answers for judgement in judged)
         record = AnswersRecord(status="ok", answers=answers, quality_version=version)
         write(folder.answers_record, record)
         return record
@@ -184,11 +185,11 @@ def _kept_record(folder: TrialFolder) -> AnswersRecord | None:
 
 def score_of(values: Sequence[float | None], clusters: Sequence[str | None] | None = None) -> Score:
     """Return the mean of the values that are known, with its standard error: cluster-robust with `clusters`."""
-    known = [place for place, value in enumerate(values) if value is not None]
+    known = [index for index, value in enumerate(values) if value is not None]
     if not known:
         return Score()
-    scored = [float(values[place] or 0.0) for place in known]
-    labels = None if clusters is None else [clusters[place] or f"item {place}" for place in known]
+    scored = [float(values[index] or 0.0) for index in known]
+    labels = None if clusters is None else [clusters[index] or f"item {index}" for index in known]
     mean = mean_difference(np.zeros(len(scored)), np.array(scored), clusters=labels)
     return Score(mean=mean.difference, standard_error=mean.standard_error, scored=len(scored))
 
@@ -256,12 +257,12 @@ def _table(
 ) -> pa.Table:
     """Return the table of answers.parquet: a row for each reply."""
     samples = pq.read_table(regular(folder.samples), columns=["kind", "units", "failure", *TIMED_BY])
-    by_index = {number: place for place, number in enumerate(samples["index"].to_pylist())}
-    places = [by_index.get(item) for item in items]
+    by_index = {number: row for row, number in enumerate(samples["index"].to_pylist())}
+    rows = [by_index.get(item) for item in items]
     about = {name: samples[name].to_pylist() for name in ("kind", "units", "failure")}
 
     def of_sample(name: str) -> list[int | None]:
-        return [None if place is None else about[name][place] for place in places]
+        return [None if row is None else about[name][row] for row in rows]
 
     kinds = [None if kind is None or kind >= len(load.kinds) else load.kinds[kind] for kind in of_sample("kind")]
     failures = [None if not failure else Failure(failure).name.lower() for failure in of_sample("failure")]
@@ -290,7 +291,7 @@ def _table(
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     """Return whether the replies of a trial were never scored, or by another version of the function or of what it
     scores by, or against another answer key, and can be scored here."""
-    return any(_needs_judging(study, each, own) for own, each in folder.measured(trial))
+    return any(_needs_judging(study, party, party_folder) for party_folder, party in folder.measured(trial))
 
 
 def _needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:

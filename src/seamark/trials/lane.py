@@ -61,26 +61,26 @@ class UnitRun:
 def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
     """Return a unit for each deployment with pending trials, in the order of the plan."""
     plan, pending = study.plan_of(scenario), pending_trials_of(study, scenario, CommitMarks(study, scenario))
-    deployments = tuple(each for each in plan.deployments if each.id in pending)
-    trials = tuple(trial for each in deployments for trial in pending[each.id])
+    deployments = tuple(deployment for deployment in plan.deployments if deployment.id in pending)
+    trials = tuple(trial for deployment in deployments for trial in pending[deployment.id])
     measured_s = finite_lengths_s(plan, study.folder(scenario))
     times = time_of(replace(plan, deployments=deployments, trials=trials), study.services, measured_s=measured_s)
-    names = dict.fromkeys((*RESOURCES, *(name for each in plan.deployments for name in each.settings)))
+    names = dict.fromkeys((*RESOURCES, *(name for deployment in plan.deployments for name in deployment.settings)))
     return tuple(
         Unit(
-            id=each.id,
-            estimated_s=times.deployments[each.id].typical,
-            levels={name: _level(each, name) for name in names},
+            id=deployment.id,
+            estimated_s=times.deployments[deployment.id].typical,
+            levels={name: _level(deployment, name) for name in names},
         )
-        for each in deployments
+        for deployment in deployments
     )
 
 
 def _factors(plan: Plan) -> tuple[str, ...]:
     """Return the settings in which deployments of a plan differ, between workloads too."""
     names = dict.fromkeys((*plan.factors.get("deployment", {}), *RESOURCES))
-    names |= dict.fromkeys(name for each in plan.deployments for name in each.settings)
-    return tuple(name for name in names if len({_level(each, name) for each in plan.deployments}) > 1)
+    names |= dict.fromkeys(name for deployment in plan.deployments for name in deployment.settings)
+    return tuple(name for name in names if len({_level(deployment, name) for deployment in plan.deployments}) > 1)
 
 
 def _level(deployment: Deployment, name: str) -> Value:
@@ -101,8 +101,8 @@ def require_plan_fits_lanes(study: Study) -> None:
     mistakes = []
     most = 1 if site.devices is not None and site.devices.gpu is not None else 0
     for key, wanted, limit in (
-        ("nodes", max(each.nodes for each in plan.deployments), 1),
-        ("gpus", max(each.gpus for each in plan.deployments), most),
+        ("nodes", max(deployment.nodes for deployment in plan.deployments), 1),
+        ("gpus", max(deployment.gpus for deployment in plan.deployments), most),
     ):
         if wanted > limit:
             at = study.scenario.lines.get(f"resources.{key}", str(study.scenario_path))
@@ -110,8 +110,12 @@ def require_plan_fits_lanes(study: Study) -> None:
             what = "one node" if key == "nodes" else has
             mistakes.append(f"{at}: {wanted} {key} for a deployment, but a lane has {what}. Use --parallel 1.")
     # a program and a load without a server see the device of their lane though none was asked for
-    serving = [each for each in plan.deployments if each.members or study.services[each.service].server is not None]
-    if most and len(serving) == len(plan.deployments) and not any(each.gpus for each in serving):
+    serving = [
+        deployment
+        for deployment in plan.deployments
+        if deployment.members or study.services[deployment.service].server is not None
+    ]
+    if most and len(serving) == len(plan.deployments) and not any(deployment.gpus for deployment in serving):
         mistakes.append(
             f"{study.scenario_path}: lanes on GPUs, but no deployment asks for one, so that all servers would compute"
             " on the CPU. Set 'resources: {gpus: 1}', or use --cpus."

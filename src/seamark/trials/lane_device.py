@@ -34,14 +34,14 @@ def pool_here(site: Site) -> DevicePool:
     asked = site.devices.gpu if kind == "gpu" else site.devices.cpu
     there = visible_gpus() if kind == "gpu" else tuple(map(str, sorted(os.sched_getaffinity(0))))
     ids = there if asked == "auto" else tuple(map(str, asked or ()))
-    missing = [each for each in ids if each not in there]
+    missing = [device for device in ids if device not in there]
     if missing or not ids:
         noun = kind.upper()
         lacking = f"there is no {noun} {', '.join(missing)} here" if missing else f"there is no {noun} here"
         known = f"this process may use {noun} {', '.join(there)}" if there else "this process sees none"
         remedy = f"Name some of these with --{kind}s." if there else "Use CPUs: --cpus auto."
         raise UserError(f"devices.{kind} of site '{site.name}': {lacking}; {known}. {remedy}")
-    devices = [Device(kind="gpu" if kind == "gpu" else "cpu", id=each) for each in ids]
+    devices = [Device(kind="gpu" if kind == "gpu" else "cpu", id=device) for device in ids]
     return DevicePool(devices, site.devices.per_device)
 
 

@@ -26,8 +26,10 @@ def place_of(context: DeploymentContext) -> Place | None:
     whole = context.study.deployment(context.scenario, context.deployment.whole)
     machine = Machine(cores=tuple(cpu for core in cores_here() for cpu in core), gpus=_gpus_here(whole))
     parties = [
-        PlacedParty(name=_name(each), in_client=context.study.services[each.service].server is None, gpus=each.gpus)
-        for each in whole.members
+        PlacedParty(
+            name=_name(member), in_client=context.study.services[member.service].server is None, gpus=member.gpus
+        )
+        for member in whole.members
     ]
     try:
         policy = placement_of(str(whole.placement))
@@ -46,8 +48,8 @@ def placed(job: LoadJob, place: Place | None) -> LoadJob:
 def write_whole_endpoint(context: DeploymentContext, server: ServerRecord) -> None:
     """Write the endpoint.json of a deployment with members from theirs: it is up if one of them is."""
     found = {
-        _name(each.deployment): read_or_none(each.folder.endpoint, Endpoint) or Endpoint(status="failed")
-        for each in context.members
+        _name(member.deployment): read_or_none(member.folder.endpoint, Endpoint) or Endpoint(status="failed")
+        for member in context.members
     }
     failed = {name: endpoint for name, endpoint in found.items() if not endpoint.ok}
     first = next(iter(failed.values()), None)
@@ -69,16 +71,16 @@ def write_whole_endpoint(context: DeploymentContext, server: ServerRecord) -> No
         started_at=min(starts, default=None),
         ready_at=timestamp(),
         server_identity=server,
-        phases={f"{name}_s": sum(filter(None, each.phases.values())) for name, each in found.items()},
+        phases={f"{name}_s": sum(filter(None, endpoint.phases.values())) for name, endpoint in found.items()},
     )
     write(context.folder.endpoint, endpoint)
 
 
 def write_whole_warm_up(context: DeploymentContext) -> None:
     """Write the warmup.json of a deployment with members from theirs."""
-    found = [read_or_none(each.folder.warmup, WarmUp) for each in context.members]
-    status = "ok" if all(each is None or each.status != "failed" for each in found) else "failed"
-    requests = sum(each.requests or 0 for each in found if each is not None)
+    found = [read_or_none(member.folder.warmup, WarmUp) for member in context.members]
+    status = "ok" if all(warm_up is None or warm_up.status != "failed" for warm_up in found) else "failed"
+    requests = sum(warm_up.requests or 0 for warm_up in found if warm_up is not None)
     write(context.folder.warmup, WarmUp(schema_version=SCHEMA_VERSION, status=status, requests=requests))
 
 
@@ -89,7 +91,7 @@ def _name(member: Deployment) -> str:
 def _gpus_here(whole: Deployment) -> tuple[int, ...]:
     """Return the indexes of the GPUs that all members together may use. Raises UserError for GPUs by UUID."""
     given = chosen_gpus(whole.gpus)
-    if not all(each.isdigit() for each in given):
+    if not all(gpu.isdigit() for gpu in given):
         names = ", ".join(given)
         raise UserError(
             f"CUDA_VISIBLE_DEVICES names {names}: parties divide GPUs by index. Set it to indexes, as 0,1."

@@ -56,7 +56,7 @@ def _closed(path: Path) -> str:
 
 def _nearest(path: Path) -> Path:
     """Return the path, or the lowest existing folder above it, which decides whether the path can be created."""
-    return next((each for each in (path, *path.absolute().parents) if os.path.lexists(each)), path)
+    return next((ancestor for ancestor in (path, *path.absolute().parents) if os.path.lexists(ancestor)), path)
 
 
 def _written(study: Study) -> Iterator[Path]:

@@ -93,7 +93,7 @@ def pending_trials(
         put_conflicts_aside(study, deployment_id)
     if found := conflicts(study, deployment=deployment_id):
         raise UserError(*refusal(study, found))
-    return [each.id for each in pending(study, scenario, deployment_id, failed=failed)]
+    return [trial.id for trial in pending(study, scenario, deployment_id, failed=failed)]
 
 
 def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = False) -> tuple[Trial, ...]:
@@ -143,12 +143,12 @@ def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
     """End a deployment's server and write deployment.json; first those of its members."""
     folder, deployment = study.folder(scenario), study.deployment(scenario, deployment_id)
     for member in deployment.members:
-        loads = [folder.trial(each.id).load for each in study.trials_of(scenario, member.id)]
+        loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, member.id)]
         own = folder.deployment(member.id)
         servers.teardown(own, loads, study.services[member.service].gpu_memory)
         own.endpoint.unlink(missing_ok=True)
         own.warmup.unlink(missing_ok=True)
-    loads = [folder.trial(each.id).load for each in study.trials_of(scenario, deployment_id)]
+    loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
     servers.teardown(folder.deployment(deployment_id), loads, study.services[deployment.service].gpu_memory)
 
 

@@ -125,7 +125,7 @@ class Sessions:
         """
         nothing = Session(folder=folder, epoch_unix_ns=outcome.epoch_unix_ns, length_ns=0, done=NOTHING)
         made = (*self.made, replace(_session(folder) or nothing, ended=True))
-        return replace(self, made=tuple(replace(each, done=each.done[: outcome.items]) for each in made))
+        return replace(self, made=tuple(replace(session, done=session.done[: outcome.items]) for session in made))
 
     @property
     def clients(self) -> list[Path]:

@@ -43,14 +43,14 @@ def time_left(study: Study, now: Progress) -> TimeLeft | None:
     if not trials:
         return None
     names = {trial.deployment for trial in trials}
-    deployments = tuple(each for each in plan.deployments if each.id in names)
+    deployments = tuple(deployment for deployment in plan.deployments if deployment.id in names)
     rest = replace(plan, trials=trials, deployments=deployments)
     folder = study.folder(now.scenario)
     measured_s = _lengths_s(plan, finite_lengths_s(plan, folder))
     times = time_of(rest, study.services, measured_s=measured_s, started_s=_starts_s(plan, folder))
     lanes = min(study.site.parallel, len(deployments))
     spans = times.deployments
-    held_s = sum(spans[each.id].typical * max(1, each.gpus) for each in deployments)
+    held_s = sum(spans[deployment.id].typical * max(1, deployment.gpus) for deployment in deployments)
     return TimeLeft(
         least_s=max(times.whole.least / lanes, max(span.least for span in spans.values())),
         typical_s=max(times.whole.typical / lanes, max(span.typical for span in spans.values())),

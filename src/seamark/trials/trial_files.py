@@ -33,7 +33,7 @@ def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: Se
     samples of a trial with parties are theirs."""
     if mark.parties:
         parties = (folder.party(name) for name in mark.parties)
-        whole = all((own := commit_mark(each)) and complete(each, own, config_hash) for each in parties)
+        whole = all((own := commit_mark(party)) and complete(party, own, config_hash) for party in parties)
         return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
     try:
         whole = mark.pruned_at is not None or (

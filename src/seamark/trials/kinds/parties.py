@@ -71,9 +71,9 @@ def _attempt(
     started_at = provenance.now()
     folder.own_parts.mkdir(parents=True)  # the trial is at work
     parties = []
-    for one in trial.parties:
-        own = context.of(context.study, context.scenario, one.deployment)
-        parties.append(_begun(own, one, context.results.trial(one.id)))
+    for party in trial.parties:
+        party_context = context.of(context.study, context.scenario, party.deployment)
+        parties.append(_begun(party_context, party, context.results.trial(party.id)))
     try:
         _bring_up(context, parties, parent_pid)
         if not any(party.failure for party in parties):
@@ -117,7 +117,7 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
 
 
 def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) -> None:
-    loads, others = [], others_before([(each.context, each.trial, each.endpoint) for each in parties])
+    loads, others = [], others_before([(party.context, party.trial, party.endpoint) for party in parties])
     for party in parties:
         party.others = others
         job = placed(party.context.load_job(party.trial, party.endpoint), place_of(party.context))
@@ -142,13 +142,13 @@ def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) 
 def _note_failure(parties: Sequence[_Party], error: Exception) -> None:
     """Note why the loads did not begin: of the party that the error names, else of the first."""
     named = error.load if isinstance(error, LoadError) else None
-    party = next((each for each in parties if each.name == named), parties[0])
+    party = next((candidate for candidate in parties if candidate.name == named), parties[0])
     party.failure = failure_of(error, party.context)
 
 
 def _blame(parties: Sequence[_Party]) -> None:
     """Give a failure to each party that did not begin because another one could not."""
-    first = next((each for each in parties if each.failure and not each.measured), None)
+    first = next((party for party in parties if party.failure and not party.measured), None)
     for party in parties:
         if first is not None and party.measured is None and party.failure is None:
             reason = f"not measured: the party '{first.name}' could not begin"
@@ -158,10 +158,10 @@ def _blame(parties: Sequence[_Party]) -> None:
 def _window(parties: Sequence[_Party]) -> tuple[tuple[float, float] | None, str | None]:
     """Return the time, in seconds from the start of load, in which all parties were sending after their warm-ups, and
     the party that ended it before its time; None for either that there is not."""
-    ends = {each.name: each.measured.outcome.sent_until_s for each in parties if each.measured}
+    ends = {party.name: party.measured.outcome.sent_until_s for party in parties if party.measured}
     if not ends:
         return None, None
-    loads = [each.trial.load for each in parties]
+    loads = [party.trial.load for party in parties]
     start_s = max((load.warmup_s for load in loads if not load.finite), default=0.0)
     first = min(ends, key=lambda name: ends[name])
     planned_s = min((load.length_s for load in loads if not load.finite), default=None)
@@ -191,7 +191,7 @@ def _kept(
         server_restarted=party.restarted,
         others_before=party.others,
         energy=EnergyRecord(package=PackageCounters(reason=SHARED), node=NodeEnergy(reason=SHARED)),
-        beside=tuple(each.name for each in parties if each is not party),
+        beside=tuple(other.name for other in parties if other is not party),
         window_s=window_s,
         ended_early=early,
     )
@@ -229,7 +229,7 @@ def _record_of_whole(
     failure = None
     if failed:
         name, load = next(iter(causes.items()))
-        reasons = "; ".join(f"{each}: {one.reason}" for each, one in causes.items())
+        reasons = "; ".join(f"{party}: {cause.reason}" for party, cause in causes.items())
         failure = LoadFailure(category=str(load.category), reason=reasons, log_tail=causes[name].log_tail)
     begun = [party.measured for party in parties if party.measured]
     record = record_of(context, trial, failure)

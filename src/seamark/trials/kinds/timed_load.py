@@ -74,13 +74,13 @@ def measured_with_retries(
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder)
     run = run_of(os.environ)
-    counted = dict.fromkeys(counted_of(each.service, each.settings) for each in trial.measured)
+    counted = dict.fromkeys(counted_of(party.service, party.settings) for party in trial.measured)
     if why := next(
-        (why for each in counted if (why := why_not_tried(context.results, each, run, trial.deployment))), None
+        (why for subject in counted if (why := why_not_tried(context.results, subject, run, trial.deployment))), None
     ):
         failure = LoadFailure(category=NOT_TRIED, reason=why)
-        for each in reversed(trial.tree):  # the whole last
-            _leave_out(context, each, failure)
+        for node in reversed(trial.tree):  # the whole last
+            _leave_out(context, node, failure)
         return None
     for attempt in range(1, max_retries + 2):
         write_config(folder, trial, context)

@@ -64,23 +64,23 @@ def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
     last = seen[-1]
     if last.void is not None:
         return "void", last.void
-    told = [each for each in seen if each.void is None]
-    against = [bool(each.against) for each in told]
+    told = [probe for probe in seen if probe.void is None]
+    against = [bool(probe.against) for probe in told]
     if last.against and (last.sure or (all(against) and len(against) > 1)):
         return "fail", "; ".join(last.against)
     if last.against:
         return "likely_fail", "; ".join(last.against)
-    values = {limit: [each.values[limit] for each in told if limit in each.values] for limit in last.values}
+    values = {limit: [probe.values[limit] for probe in told if limit in probe.values] for limit in last.values}
     odds = {limit: _odds(limit, pieces) for limit, pieces in values.items()}
-    missed = [_text(limit, one) for limit, one in odds.items() if one.above <= LOOK_ERROR / len(odds)]
+    missed = [_text(limit, chance) for limit, chance in odds.items() if chance.above <= LOOK_ERROR / len(odds)]
     if missed:
         return "fail", "; ".join(missed)
-    above = [_text(limit, one) for limit, one in odds.items() if _likely_missed(limit, one)]
+    above = [_text(limit, chance) for limit, chance in odds.items() if _likely_missed(limit, chance)]
     if above:
         return "likely_fail", f"not decided: {'; '.join(above)}"
-    bounded = [limit.name for limit in odds if any(limit in each.bounded for each in told)]
-    sure = all(one.below <= LOOK_ERROR for one in odds.values()) and not any(against) and not bounded
-    met = "; ".join(_text(limit, one) for limit, one in odds.items()) or "every objective is met"
+    bounded = [limit.name for limit in odds if any(limit in probe.bounded for probe in told)]
+    sure = all(chance.below <= LOOK_ERROR for chance in odds.values()) and not any(against) and not bounded
+    met = "; ".join(_text(limit, chance) for limit, chance in odds.items()) or "every objective is met"
     if bounded:
         met += f"; {', '.join(bounded)} is not known, as requests had no answer: raise timeout_s, or duration_s"
     return ("pass", met) if sure else ("likely_pass", f"not decided: {met}")

@@ -66,7 +66,7 @@ def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limi
         ours.append(reasons["schedule_lag"])
     late, _ = _objectives([slo for slo in metrics.slos if _named(slo) in by_values], metrics)
     late = late or [
-        f"{limit.name} is missed by its requests" for limit, found in values.items() if _late(limit, found)
+        f"{limit.name} is missed by its requests" for limit, times in values.items() if _late(limit, times)
     ]
     if ours and (against or late):
         return Observation(void=f"{'; '.join(ours)}. The client may be the cause of: {'; '.join((*against, *late))}")
@@ -160,8 +160,8 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -
     order = np.argsort(np.concatenate(due), kind="stable")
     whole = {limit: np.concatenate(parts)[order] for limit, parts in values.items()}
     return {
-        limit: found[np.isfinite(found)] if limit.statistic == "mean" else found[~np.isnan(found)]
-        for limit, found in whole.items()
+        limit: times[np.isfinite(times)] if limit.statistic == "mean" else times[~np.isnan(times)]
+        for limit, times in whole.items()
     }
 
 

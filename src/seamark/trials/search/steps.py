@@ -135,20 +135,20 @@ class _Levels:
     def likely(self) -> tuple[int | None, int | None]:
         """Return the places of the largest level that likely passes below all that do not, and of the smallest of
         these."""
-        verdicts = [self.verdict(place) for place in range(len(self.levels))]
-        bad = [place for place, verdict in enumerate(verdicts) if verdict in ("fail", "likely_fail", "void")]
+        verdicts = [self.verdict(index) for index in range(len(self.levels))]
+        bad = [index for index, verdict in enumerate(verdicts) if verdict in ("fail", "likely_fail", "void")]
         high = min(bad, default=None)
         below = verdicts if high is None else verdicts[:high]
-        good = [place for place, verdict in enumerate(below) if verdict in ("pass", "likely_pass")]
+        good = [index for index, verdict in enumerate(below) if verdict in ("pass", "likely_pass")]
         return max(good, default=None), high
 
     def decided(self) -> tuple[int | None, int | None]:
         """Return the places of the largest level decided to pass below all decided to fail, and of the smallest of
         these."""
-        verdicts = [self.verdict(place) for place in range(len(self.levels))]
-        high = next((place for place, verdict in enumerate(verdicts) if verdict == "fail"), None)
+        verdicts = [self.verdict(index) for index in range(len(self.levels))]
+        high = next((index for index, verdict in enumerate(verdicts) if verdict == "fail"), None)
         below = verdicts if high is None else verdicts[:high]
-        return max((place for place, verdict in enumerate(below) if verdict == "pass"), default=None), high
+        return max((index for index, verdict in enumerate(below) if verdict == "pass"), default=None), high
 
     def open_edge(self, place: int | None, way: int) -> int | None:
         """Return the next level for this edge of the bracket; None if it is decided, or cannot be.
