@@ -72,7 +72,7 @@ def require_jobs_images(study: Study) -> None:
             " a load with 'images: {jobs: true}' runs in. Write 'images: {client: true}' instead."
         )
     images = StudyImages(study=study)
-    found = [images.of_job(study.services[each.service]) for each in study.plan.deployments]
+    found = [images.of_job(study.services[deployment.service]) for deployment in study.plan.deployments]
     if missing := dict.fromkeys(str(image.path) for image in found if image is not None and not image.exists()):
         raise SiteError(
             f"{', '.join(missing)}: the image that loads run in is not there. Make it:"
@@ -88,8 +88,8 @@ def install_apptainer_shim(study: Study) -> None:
     """
     root = study.root.resolve()
     scratch = expanded(study.site.paths.scratch, study.root)
-    for each in (scratch, study.results):
-        each.mkdir(parents=True, exist_ok=True)
+    for folder in (scratch, study.results):
+        folder.mkdir(parents=True, exist_ok=True)
     open_to = [study.root, study.results, scratch, *PACKAGES, Path(tempfile.gettempdir())]
     open_to += [node_folder()]  # a load in a container takes the node's lock like any other
     open_to += [(study.root / study.scenario_path).parent, *map(study.file, ("config", "containers", "envs"))]
@@ -118,7 +118,7 @@ def _install_shim(root: Path, text: str) -> None:
     write_text(folder / NAME, text)
     (folder / NAME).chmod(0o755)
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join([str(folder), *(each for each in path if Path(each) != folder)])
+    os.environ["PATH"] = os.pathsep.join([str(folder), *(entry for entry in path if Path(entry) != folder)])
 
 
 def container_command(study: Study, job: str) -> list[str]:

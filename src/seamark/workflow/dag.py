@@ -213,7 +213,9 @@ class Dag:
 
     def _simulated(self, scenario: str) -> list[str]:
         deployments, services = self.study.plan_of(scenario).deployments, self.study.services
-        return list(dict.fromkeys(each.name for each in deployments if services[each.service].virtual_clock))
+        return list(
+            dict.fromkeys(deployment.name for deployment in deployments if services[deployment.service].virtual_clock)
+        )
 
     def loads(self, w: Wildcards) -> list[str]:
         """Return the load.json of every trial of a deployment."""
@@ -302,8 +304,8 @@ class Dag:
             ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
             trials = {name: self.study.trials_of(scenario, name) for name in ids}
             self._placed[scenario] = {
-                name: (len(ids) - at, own[0].position, own[-1].position)
-                for at, (name, own) in enumerate(trials.items())
+                name: (len(ids) - at, group[0].position, group[-1].position)
+                for at, (name, group) in enumerate(trials.items())
             }
         return self._placed[scenario]
 

@@ -79,7 +79,7 @@ def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job
     found = []
     for alike in _alike(plan.deployments, services):
         for part in _parts(alike, LONGEST_ARRAY):
-            needs_min = max(deployment_min(trials[each.id], site) for each in part)
+            needs_min = max(deployment_min(trials[deployment.id], site) for deployment in part)
             time_min = needs_min if limit_min is None else min(needs_min, limit_min)
             service = services[part[0].service]
             found.append(Job(deployments=part, service=service, needs_min=needs_min, time_min=time_min))
@@ -118,7 +118,7 @@ def _alike(deployments: Sequence[Deployment], services: Mapping[str, Service]) -
         return each.nodes, gpus_per_node(each, services[each.service]), each.cpus_per_task, each.mem_gb
 
     first = {key: at for at, key in reversed(list(enumerate(map(resources, deployments))))}
-    for _, alike in groupby(sorted(deployments, key=lambda each: first[resources(each)]), key=resources):
+    for _, alike in groupby(sorted(deployments, key=lambda deployment: first[resources(deployment)]), key=resources):
         yield list(alike)
 
 

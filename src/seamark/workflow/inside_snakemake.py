@@ -35,7 +35,7 @@ def adapt(version: str, dag_class: Any, dag: "Dag", error: type[Exception]) -> s
     `error` is what Snakemake prints as one line.
     """
     if not version.startswith(TRIED):
-        tried = " and ".join(f"{each}x" for each in TRIED)
+        tried = " and ".join(f"{prefix}x" for prefix in TRIED)
         return (
             f"Note: Snakemake {version} is newer than {tried}, which Seamark was tried with: large studies take more"
             " CPU time, and a wrong target has Snakemake's own message."
@@ -85,8 +85,9 @@ def check_groups_once(dag_class: Any) -> None:
 
         if id(group) not in known:
             known[id(group)] = all(
-                self._n_until_ready[each] == sum(inside(self._group.get(other)) for other in self._dependencies[each])
-                for each in group
+                self._n_until_ready[member]
+                == sum(inside(self._group.get(other)) for other in self._dependencies[member])
+                for member in group
             )
         return bool(known[id(group)])
 

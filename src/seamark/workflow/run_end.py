@@ -138,7 +138,7 @@ def _end_servers(results: Path, hurry: Callable[[], bool]) -> None:
             break
         if not left and not any(map(is_alive, stopped)):
             break
-        _send([each for each in left if not _keeps(each, stopped)], signal.SIGTERM)
+        _send([process for process in left if not _keeps(process, stopped)], signal.SIGTERM)
         time.sleep(POLL_S)
     _end_processes(_of_servers(results), 0.0, lambda: True)
     for control in stopped:

@@ -40,7 +40,7 @@ def unfinished_jobs(study: Study) -> list[Job]:
 
     Raises SiteError when the batch system does not answer.
     """
-    apart = {each.job for each in instances(study.results)}
+    apart = {instance.job for instance in instances(study.results)}
     return [job for job in dispatcher_of(study.site).jobs(study.root) if job.id not in apart]
 
 

@@ -68,9 +68,9 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         put_away(folder.metrics)
     elif any(_lacks_figures(folder.party(str(party.party))) for party in trial.parties):
         folder.metrics.unlink(missing_ok=True)
-    elif folder.metrics.exists() and any(_can_be_newer(own) for own, _ in folder.measured(trial)):
+    elif folder.metrics.exists() and any(_can_be_newer(party_folder) for party_folder, _ in folder.measured(trial)):
         folder.metrics.unlink()
-    if any(_is_of_another_key(own, each) for own, each in folder.measured(trial)):
+    if any(_is_of_another_key(party_folder, party) for party_folder, party in folder.measured(trial)):
         folder.metrics.unlink(missing_ok=True)
         folder.answers_record.unlink(missing_ok=True)
 
