@@ -145,7 +145,7 @@ def series_of(index: Index, metrics: Sequence[str], scenario: str | None = None)
     """Return the series of these metrics, of one scenario or of all."""
     latest, of_treatment = dict[tuple[str, str], str](), dict[tuple[str, str, str], dict[str, Any]]()
     for row in index.rows(LATEST):
-        machines = {each for known, each in latest if known == row["scenario"]} if row["nowhere"] else ()
+        machines = {machine for known, machine in latest if known == row["scenario"]} if row["nowhere"] else ()
         for machine in {row["machine"], *machines}:
             latest[row["scenario"], machine] = row["run_folder"]
             of_treatment[row["scenario"], machine, row["treatment"]] = row
@@ -166,7 +166,9 @@ def series_of(index: Index, metrics: Sequence[str], scenario: str | None = None)
         elif row["run_folder"] != latest[row["scenario"], row["machine"]]:
             lacks = "not in latest run"
         found.append(_series(rows, lacks))
-    return sorted(found, key=lambda each: (each.scenario, each.machine, metrics.index(each.metric), *_order(each)))
+    return sorted(
+        found, key=lambda series: (series.scenario, series.machine, metrics.index(series.metric), *_order(series))
+    )
 
 
 def _order(series: Series) -> tuple[object, ...]:
@@ -350,7 +352,7 @@ def chosen(found: Sequence[Series], treatment: str) -> list[Series]:
     if of_levels and all(name for name, _ in wanted):
         return of_levels
     known = list(
-        dict.fromkeys(",".join(f"{k}={v}" for k, v in each.levels.items()) or each.treatment for each in found)
+        dict.fromkeys(",".join(f"{k}={v}" for k, v in series.levels.items()) or series.treatment for series in found)
     )
     raise UserError(
         f"--treatment {treatment}: no such treatment. Known: {'; '.join(known[:8]) or 'none'}"

@@ -61,25 +61,25 @@ def as_text(judgements: Sequence[Judgement], scanned: Scanned, *, every_run: boo
         head = f"{first.metric} ({unit}{better})"
         lines += [f"**{head}**" if markdown else head, *([""] if markdown else [])]
         lines += [*table(HEADS, [_row(judged) for judged in group]), ""]
-        points = [(each, change) for each in group for change in each.changes]
-        lines += [f"{'- ' if markdown else '  '}{_change_line(each, change)}" for each, change in points]
+        points = [(judgement, change) for judgement in group for change in judgement.changes]
+        lines += [f"{'- ' if markdown else '  '}{_change_line(judgement, change)}" for judgement, change in points]
         lines += [""] if points else []
         if every_run:
-            for each in group:
-                title = f"runs of {name_of(each)}"
-                lines += [title, *([""] if markdown else []), *table(RUN_HEADS, _run_rows(each)), ""]
+            for judgement in group:
+                title = f"runs of {name_of(judgement)}"
+                lines += [title, *([""] if markdown else []), *table(RUN_HEADS, _run_rows(judgement)), ""]
     lines += notes(scanned)
     return "\n".join(lines).rstrip()
 
 
 def notes(scanned: Scanned) -> list[str]:
     """Return a line for each damaged file."""
-    return [f"Left out: {each.path}: {each.why}" for each in scanned.damaged]
+    return [f"Left out: {file.path}: {file.why}" for file in scanned.damaged]
 
 
 def document(judgements: Sequence[Judgement], scanned: Scanned) -> dict[str, Any]:
     """Return everything as one JSON document."""
-    return {"schema_version": 1, "index": encode(scanned), "series": [encode(each) for each in judgements]}
+    return {"schema_version": 1, "index": encode(scanned), "series": [encode(judgement) for judgement in judgements]}
 
 
 def failures(judgements: Sequence[Judgement], fail_on: str) -> list[str]:
@@ -87,7 +87,7 @@ def failures(judgements: Sequence[Judgement], fail_on: str) -> list[str]:
     direction, or it has no figures that can be judged."""
     unknown = ("no figures", "withheld", "range", "lower bound")
     bad = ("worse", *unknown) if fail_on == "worse" else ("worse", "better", "changed", *unknown)
-    return [_failure(each) for judged in judgements if judged.judged in bad for each in _as_printed([judged])]
+    return [_failure(printed) for judged in judgements if judged.judged in bad for printed in _as_printed([judged])]
 
 
 def name_of(judged: Judgement) -> str:
@@ -141,16 +141,16 @@ def _failure(judged: Judgement) -> str:
 
 def _groups(judgements: Sequence[Judgement]) -> Iterator[list[Judgement]]:
     groups: dict[tuple[str, str, str], list[Judgement]] = {}
-    for each in judgements:
-        series = each.series
-        groups.setdefault((series.scenario, series.machine, series.metric), []).append(each)
-    places = list(dict.fromkeys((scenario, machine) for scenario, machine, _ in groups))
-    for place in places:
-        yield from (group for key, group in groups.items() if key[:2] == place)
+    for judgement in judgements:
+        series = judgement.series
+        groups.setdefault((series.scenario, series.machine, series.metric), []).append(judgement)
+    pairs = list(dict.fromkeys((scenario, machine) for scenario, machine, _ in groups))
+    for pair in pairs:
+        yield from (group for key, group in groups.items() if key[:2] == pair)
 
 
 def _runs_words(group: Sequence[Judgement]) -> str:
-    runs = {run.folder: run.started_at for each in group for run in each.series.runs}
+    runs = {run.folder: run.started_at for judgement in group for run in judgement.series.runs}
     count = counted(len(runs), "run")
     first, latest = min(runs.values())[:10], max(runs.values())[:10]
     return f"{count}, {first}" if first == latest else f"{count}, {first} to {latest}"

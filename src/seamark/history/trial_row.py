@@ -213,7 +213,9 @@ def _values(folder: str, metrics: TrialMetrics, qualities: Mapping[str, Quality]
             ops = (slo.op for slo in metrics.slos if slo.metric == name)
             better: Better = known.better if known is not None else quality_direction(name, ops)
             yield ValueRow(folder=folder, metric=f"{QUALITY}{name}", unit="", better=better, value=float(figure))
-    for name, own in metrics.own.items():
-        if own.value is not None:
-            better = own.better if own.better in ("higher", "lower") else "neither"  # type: ignore[assignment]
-            yield ValueRow(folder=folder, metric=f"{OWN}{name}", unit=own.unit, better=better, value=float(own.value))
+    for name, gauge in metrics.own.items():
+        if gauge.value is not None:
+            better = gauge.better if gauge.better in ("higher", "lower") else "neither"  # type: ignore[assignment]
+            yield ValueRow(
+                folder=folder, metric=f"{OWN}{name}", unit=gauge.unit, better=better, value=float(gauge.value)
+            )
