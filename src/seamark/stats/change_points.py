@@ -67,7 +67,7 @@ def e_divisive(
     while True:
         segments = [series[start:end] for start, end in pairwise(bounds)]
         best = [_best_split(segment, least) for segment in segments]
-        chosen = max(range(len(segments)), key=lambda each: best[each][0])
+        chosen = max(range(len(segments)), key=lambda index: best[index][0])
         q, place = best[chosen]
         if q <= 0 or not math.isfinite(q):
             break
@@ -79,7 +79,7 @@ def e_divisive(
         at = bounds[chosen] + place
         found.append(ChangePoint(at=at, p=p, q=q))
         bounds = sorted([*bounds, at])
-    return tuple(sorted(found, key=lambda each: each.at))
+    return tuple(sorted(found, key=lambda point: point.at))
 
 
 def _best_split(segment: Matrix, least: int) -> tuple[float, int]:
@@ -95,14 +95,14 @@ def _as_large(
 ) -> int:
     """Return how many of `number` permutations within the segments have a statistic as large as `q`, which is not
     searched further once they are more than `most`."""
-    distances = [np.abs(each[:, None] - each[None, :]) for each in segments if len(each) >= 2 * least]
-    at_once = max(1, MOST_NUMBERS // max(each.shape[0] for each in distances) ** 2)
+    distances = [np.abs(segment[:, None] - segment[None, :]) for segment in segments if len(segment) >= 2 * least]
+    at_once = max(1, MOST_NUMBERS // max(matrix.shape[0] for matrix in distances) ** 2)
     found = 0
     for start in range(0, number, at_once):
         largest = np.full(min(at_once, number - start), -math.inf)
-        for each in distances:
-            orders = np.argsort(rng.random((len(largest), each.shape[0])), axis=1)
-            permuted = each[orders[:, :, None], orders[:, None, :]]
+        for matrix in distances:
+            orders = np.argsort(rng.random((len(largest), matrix.shape[0])), axis=1)
+            permuted = matrix[orders[:, :, None], orders[:, None, :]]
             np.maximum(largest, _largest(permuted, least)[0], out=largest)
         found += int((largest >= q * (1 - 1e-9)).sum())
         if found > most:

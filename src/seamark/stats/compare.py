@@ -109,7 +109,7 @@ def of_both_ends(one: Comparison, other: Comparison) -> Comparison:
     upper ones of the new values', `other` the reverse. A verdict that both give, the larger p, intervals around both.
     """
     agree = one.verdict == other.verdict
-    effects = [found.shift.estimate if found.ratio is None else found.ratio.estimate for found in (one, other)]
+    effects = [end.shift.estimate if end.ratio is None else end.ratio.estimate for end in (one, other)]
     return replace(
         one,
         new_median=other.new_median,
@@ -126,7 +126,7 @@ def of_both_ends(one: Comparison, other: Comparison) -> Comparison:
 def _around(one: Interval, other: Interval, *, least: float = -inf) -> Interval:
     """Return the interval around two, with the estimate in their middle, or the one that is limited: an end without a
     limit makes an estimate infinite, or `least`. NaN where neither is."""
-    known = [found.estimate for found in (one, other) if least < found.estimate < inf]
+    known = [interval.estimate for interval in (one, other) if least < interval.estimate < inf]
     return replace(
         one,
         estimate=sum(known) / len(known) if known else nan,
@@ -139,8 +139,8 @@ def holm(ps: Sequence[float]) -> list[float]:
     """Return p values adjusted by Holm's step-down method: the family-wise error rate, under any dependence."""
     adjusted = [0.0] * len(ps)
     highest = 0.0
-    for place, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        highest = max(highest, min(1.0, (len(ps) - place) * ps[index]))
+    for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[index]))
         adjusted[index] = highest
     return adjusted
 

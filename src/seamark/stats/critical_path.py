@@ -48,10 +48,10 @@ def critical_ns(
 def _walk(begins_ns: list[int], ends_ns: list[int], due_ns: int, at_ns: int) -> list[int]:
     """Return the times on the path of one request's events, the one that ended last first."""
     times_ns = [0] * len(begins_ns)
-    for place, (begin_ns, end_ns) in enumerate(zip(begins_ns, ends_ns, strict=True)):
+    for index, (begin_ns, end_ns) in enumerate(zip(begins_ns, ends_ns, strict=True)):
         if at_ns <= due_ns:
             break
         if end_ns <= at_ns:
             at_ns = max(begin_ns, due_ns)
-            times_ns[place] = max(end_ns - at_ns, 0)
+            times_ns[index] = max(end_ns - at_ns, 0)
     return times_ns

@@ -128,11 +128,11 @@ def _spread(pieces: Sequence[Values]) -> Spread | None:
         return None
     middle = float(np.concatenate(means).mean())
     apart = [mean - middle for mean in means]
-    squares = sum(float(one @ one) for one in apart)
+    squares = sum(float(deviation @ deviation) for deviation in apart)
     if squares <= 0:
         return Spread(variance=0.0, freedom=count - 1.0, batches=0)
-    products = sum(float(one[1:] @ one[:-1]) for one in apart)
-    neighbours = sum(max(0, len(one) - 1) for one in apart)
+    products = sum(float(deviation[1:] @ deviation[:-1]) for deviation in apart)
+    neighbours = sum(max(0, len(deviation) - 1) for deviation in apart)
     correlation = products / squares * count / neighbours + 1 / count
     correlation = min(max(0.0, correlation), MOST_CORRELATION)
     worse = (1 + correlation) / (1 - correlation)

@@ -76,10 +76,10 @@ class Histogram:
         if not indexes:
             return rows
         above, last = 0, indexes[-1]
-        for place in range(len(indexes) - 1, 0, -1):
-            if above + self.buckets[indexes[place]] > tail * self.count:
+        for position in range(len(indexes) - 1, 0, -1):
+            if above + self.buckets[indexes[position]] > tail * self.count:
                 break
-            above, last = above + self.buckets[indexes[place]], indexes[place - 1]
+            above, last = above + self.buckets[indexes[position]], indexes[position - 1]
         first, step = indexes[0], math.log(_growth(self.relative_error))
         each = -(-(last - first + 1) // max(1, most - len(rows) - bool(above)))
         for start in range(first, last + 1, each):
