@@ -64,18 +64,20 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
 
 
 def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
-    members = {each.id.partition(PARTY)[2]: server_identity(study, scenario, each) for each in deployment.members}
+    members = {
+        member.id.partition(PARTY)[2]: server_identity(study, scenario, member) for member in deployment.members
+    }
     recipes = {
         name: _without_empty(
             {
-                "service": each.service,
-                "version": each.version,
-                "driver": each.driver,
-                "recipe": each.recipe,
-                "lock_sha256": each.lock_sha256,
+                "service": member.service,
+                "version": member.version,
+                "driver": member.driver,
+                "recipe": member.recipe,
+                "lock_sha256": member.lock_sha256,
             }
         )
-        for name, each in members.items()
+        for name, member in members.items()
     }
     first = next(iter(members.values()))
     service = study.services[deployment.service]
@@ -87,7 +89,9 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerId
         recipe=recipes,
         lock_sha256=None,
         image_digests={
-            f"{name}.{role}": digest for name, each in members.items() for role, digest in each.image_digests.items()
+            f"{name}.{role}": digest
+            for name, member in members.items()
+            for role, digest in member.image_digests.items()
         },
     )
 

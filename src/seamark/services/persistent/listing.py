@@ -64,7 +64,7 @@ def _of_instance(instance: Instance) -> ListedServer:
 
 
 def _of_trials(results: Path) -> Iterator[ListedServer]:
-    for path in sorted(found for place in DEPLOYMENTS for found in results.glob(f"{place}/endpoint.json")):
+    for path in sorted(file for pattern in DEPLOYMENTS for file in results.glob(f"{pattern}/endpoint.json")):
         folder = DeploymentFolder(root=path.parent)
         endpoint = read_or_none(path, Endpoint)
         if endpoint is None or folder.members.exists() or not servers.alive(folder):

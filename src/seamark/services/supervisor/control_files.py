@@ -184,7 +184,7 @@ def _runs(pid: int) -> bool:
 def supervisors_below(results_root: Path) -> Iterator[ControlFiles]:
     """Yield the control files of each deployment or member below a results folder that has a heartbeat file."""
     root = results_root.resolve()
-    for heartbeat in sorted(path for place in DEPLOYMENTS for path in root.glob(f"{place}/.keeper/beat.json")):
+    for heartbeat in sorted(path for pattern in DEPLOYMENTS for path in root.glob(f"{pattern}/.keeper/beat.json")):
         yield ControlFiles(root=heartbeat.parent)
 
 

@@ -208,7 +208,7 @@ def alive(folder: DeploymentFolder) -> bool:
     control = control_files_of(folder)
     if not control.exit_record.exists() and is_alive(control):
         return True
-    return any(alive(DeploymentFolder(root=each)) for each in folder.members.glob("*/"))
+    return any(alive(DeploymentFolder(root=member)) for member in folder.members.glob("*/"))
 
 
 def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
@@ -249,7 +249,7 @@ def teardown(
     end = why_ended(folder) or ServerEnd(why="teardown")
     records = [read_or_none(load, LoadRecord) for load in loads]
     record = DeploymentRecord(
-        **{each.name: getattr(endpoint, each.name) for each in fields(ServerRun)},
+        **{field.name: getattr(endpoint, field.name) for field in fields(ServerRun)},
         ended=replace(end, at=None),
         ended_at=end.at,
         time_to_service_s={phase.removesuffix("_s"): taken for phase, taken in endpoint.phases.items()},
@@ -278,7 +278,7 @@ def sweep(results_root: Path) -> list[Path]:
     Also ends processes of this node that a killed supervisor and its killed guard left behind.
     """
     removed = []
-    for root in sorted(path for place in DEPLOYMENTS for path in results_root.glob(f"{place}/")):
+    for root in sorted(path for pattern in DEPLOYMENTS for path in results_root.glob(f"{pattern}/")):
         folder = DeploymentFolder(root=root)
         stale = [path for path in (folder.endpoint, folder.warmup) if path.exists()]
         if not stale and not folder.runtime.exists():

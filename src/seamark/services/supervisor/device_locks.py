@@ -94,15 +94,15 @@ class DevicePool:
     def _take(self, holder: SlotHolder) -> tuple[DeviceSlot, TextIO] | None:
         with _choosing():
             free: list[tuple[int, int, int]] = []
-            for place, device in enumerate(self.devices):
-                others = {number: each for number in slots_of(device) if (each := _holder_of(device, number))}
+            for index, device in enumerate(self.devices):
+                others = {number: other for number in slots_of(device) if (other := _holder_of(device, number))}
                 unused = [number for number in range(self.per_device) if number not in others]
-                if unused and all(each.run == holder.run for each in others.values()):
-                    free.append((len(others), place, unused[0]))
+                if unused and all(other.run == holder.run for other in others.values()):
+                    free.append((len(others), index, unused[0]))
             if not free:
                 return None
-            _, place, number = min(free)
-            device = self.devices[place]
+            _, index, number = min(free)
+            device = self.devices[index]
             file = try_lock(_name(device, number))
             if file is None:
                 return None

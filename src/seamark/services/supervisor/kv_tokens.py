@@ -32,8 +32,8 @@ def counted_kv_tokens(folder: DeploymentFolder, declared: GpuMemory | None) -> i
 
 def _in_log(log: Path, tokens_line: str | None) -> Iterator[int]:
     if tokens_line is not None:
-        for found in re.findall(tokens_line, _beginning_of(log)):
-            yield from _number(re.sub(r"\D", "", found))
+        for text in re.findall(tokens_line, _beginning_of(log)):
+            yield from _number(re.sub(r"\D", "", text))
 
 
 def _in_metrics(telemetry: Path, metric: str | None) -> Iterator[int]:

@@ -73,7 +73,7 @@ def placement_of(deployment: Deployment, service: Service, address: str) -> Plac
     found = dispatcher_here().nodes(deployment.nodes)
     places = server.nodes_of(len(found))
     load = found if server.load_nodes == "shared" else found[: places.start]
-    return Placement(load=load, server=tuple(found[place] for place in places))
+    return Placement(load=load, server=tuple(found[index] for index in places))
 
 
 def require_enough(deployment: Deployment, service: Service) -> None:
