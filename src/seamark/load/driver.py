@@ -385,7 +385,7 @@ def hooks_of(driver: str) -> Hooks:
     declared = names.get("HOOKS")
     if isinstance(declared, Hooks):
         return declared
-    return Hooks(**{each.name: names.get(each.name) for each in fields(Hooks)})
+    return Hooks(**{hook.name: names.get(hook.name) for hook in fields(Hooks)})
 
 
 def make_of(driver: str) -> Callable[[Target], AnyDriver]:

@@ -65,13 +65,13 @@ def run_on_dask(spec: dict[str, Any]) -> str | None:
             client.submit(
                 Whole(run_worker),
                 spec | {"worker": worker},
-                workers=[place],
+                workers=[address],
                 allow_other_workers=False,
                 pure=False,
                 retries=0,
                 key=f"seamark-shard-{load}-{worker}",
             )
-            for worker, place in enumerate(places)
+            for worker, address in enumerate(places)
         ]
         distributed.wait(tasks)
         lost = [

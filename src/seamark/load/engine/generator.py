@@ -175,7 +175,10 @@ class Generator:
         limit_s = max(SHORTEST_CONNECT_S, self._timeout_ns / 1e9)
         for first in range(0, count, at_once):
             group = connections[first : first + at_once]
-            factories: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
+            factories: list[Callable[[], Connection]] = [
+                lambda connection=connection: connection  # type: ignore[misc]
+                for connection in group
+            ]
             try:
                 async with asyncio.timeout(limit_s):
                     await asyncio.gather(

@@ -272,8 +272,8 @@ class Recorder(RecordBlock):
 
     def flush(self) -> None:
         """Write the buffered records."""
-        for each in self._first:
-            each.flush()
+        for file in self._first:
+            file.flush()
         at, self._at = self._at, 0
         if at:
             count = at // RECORD_BYTES

@@ -75,7 +75,7 @@ class Passes(Sequence[int]):
 
     def __getitem__(self, number: int | slice) -> int | Sequence[int]:
         if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+            return [self[index] for index in range(*number.indices(len(self)))]
         if number < len(self._first):
             return self._first[number]
         if number == len(self._first):
