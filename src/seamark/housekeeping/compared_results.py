@@ -115,7 +115,7 @@ def _of_folder(name: str, path: Path) -> ComparedResults:
 
 def _of_study(name: str, study: Study) -> ComparedResults:
     services = {trial.service for trial in study.plan.measured}
-    qualities = {key: each for service in services for key, each in study.services[service].qualities.items()}
+    qualities = {key: quality for service in services for key, quality in study.services[service].qualities.items()}
     return ComparedResults(name=name, plan=study.plan, folder=study.folder(study.scenario.name), qualities=qualities)
 
 
@@ -224,8 +224,8 @@ def compare_results(
     pairs = matched(Source(name=base.name, plan=base.plan), Source(name=new.name, plan=new.plan))
     factors = {name for side in (base, new) for levels in levels_of(side.plan).values() for name in levels}
     comparing = replace(comparing, family=tuple(name for name in comparing.family if name not in factors))
-    seen = {f"base: {name}": found for name, found in _observations(base, comparing, "base").items()}
-    seen |= {f"new: {name}": found for name, found in _observations(new, comparing, "new").items()}
+    seen = {f"base: {name}": observations for name, observations in _observations(base, comparing, "base").items()}
+    seen |= {f"new: {name}": observations for name, observations in _observations(new, comparing, "new").items()}
     of_workloads = {**primaries(new.plan), **primaries(base.plan)}
     machines = [_machines(side) for side in (base, new)]
     with open_index(history) if history is not None and history.is_dir() else nullcontext() as index:
@@ -244,10 +244,10 @@ def compare_results(
             where="--metric ",
         )
         found = compared(question, seen)
-    for each in found.judged:
-        if each.reason and each.reason.startswith(UNITS_DIFFER):
+    for record in found.judged:
+        if record.reason and record.reason.startswith(UNITS_DIFFER):
             raise UserError(
-                f"{base.name} and {new.name}: {each.metric}: {each.reason}. {(each.remedy or '').capitalize()}"
+                f"{base.name} and {new.name}: {record.metric}: {record.reason}. {(record.remedy or '').capitalize()}"
             )
     return replace(
         found,
@@ -279,7 +279,7 @@ class _Earlier:
                 runs = [run for run in series.runs if not run.lower_bound and Path(run.folder).resolve() != judged]
                 if series.treatment == treatment:
                     by_machine[series.machine] = [run.value for run in runs]
-            values = [median(own) for own in by_machine.values() if own]
+            values = [median(figures) for figures in by_machine.values() if figures]
             if len(self.machines) == 1:
                 values = by_machine.get(next(iter(self.machines)), [])
             if len(values) >= FEWEST_RESULTS:
@@ -307,7 +307,7 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
 
     from seamark.report.answers_of import changed_table
 
-    if not any(each.answers for each in found.comparisons):
+    if not any(comparison.answers for comparison in found.comparisons):
         raise UserError(f"--changed {path}: no answers are compared. Services with a `judge` have scored answers.")
 
     def trials(results: ComparedResults, treatment: str) -> list[TrialView]:

@@ -173,7 +173,9 @@ def _ceilings(study: Study) -> Finding:
     of, wire = known.ceilings, known.ceilings.wire or WireCeiling()
     large = "" if wire.bytes_per_s is None else f" or {wire.bytes_per_s / 1e6:,.0f} MB/s"
     chunks = "" if wire.chunks_per_s is None else f" or {wire.chunks_per_s:,.0f} chunks/s"
-    rates = [f"{each.requests_per_s or 0.0:,.0f}" if each else "?" for each in (wire, of.threads, of.processes)]
+    rates = [
+        f"{ceiling.requests_per_s or 0.0:,.0f}" if ceiling else "?" for ceiling in (wire, of.threads, of.processes)
+    ]
     seen = (
         f"a wire worker {rates[0]} requests/s{large}{chunks}, threads {rates[1]}, a process {rates[2]}; sends"
         f" {known.schedule_lag_us.p99 or 0.0:.0f} us late (p99 at 1,000/s); {(known.at or '')[:10]}"

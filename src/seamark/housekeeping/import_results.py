@@ -230,8 +230,8 @@ def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, s
     scenario = ours.root.name
     for name in twice[:MOST_NAMED]:
         at = [
-            f"{read(own.record, SamplesRecord).finished_at}, {_place(own)}"
-            for own in (ours.trial(name), theirs.trial(name))
+            f"{read(folder.record, SamplesRecord).finished_at}, {_place(folder)}"
+            for folder in (ours.trial(name), theirs.trial(name))
         ]
         yield (
             f"{name}: measured twice, in {ours.root / name} ({at[0]}) and in {source}/{scenario}/{name} ({at[1]})."

@@ -158,7 +158,9 @@ def warnings_before_load(
     findings = [other_load(state), governor(state), swap(state)]
     findings += [synchronised(state)] if several_machines else []
     findings += [free_space(results)] if results is not None else []
-    return tuple(f"Warning: {each.what}: {each.seen}. {each.remedy}" for each in findings if each.level != "ok")
+    return tuple(
+        f"Warning: {finding.what}: {finding.seen}. {finding.remedy}" for finding in findings if finding.level != "ok"
+    )
 
 
 def _used(interval_s: float, own: Collection[int | None]) -> tuple[float | None, float | None, dict[str, float]]:
@@ -177,7 +179,7 @@ def _used(interval_s: float, own: Collection[int | None]) -> tuple[float | None,
     own_s = sum(used.pop(pid, ("", 0.0))[1] for pid in trees)
     steal_s = spent.get("steal", 0.0)
     busy_s = total_s - spent["idle"] - spent.get("iowait", 0.0) - steal_s - own_s
-    busiest = sorted(used.values(), key=lambda each: -each[1])[:2]
+    busiest = sorted(used.values(), key=lambda process: -process[1])[:2]
     cores = {name: cpu_s / took_s for name, cpu_s in busiest if cpu_s / took_s >= BUSY_PROCESS}
     return max(0.0, busy_s) / total_s, steal_s / total_s, cores
 

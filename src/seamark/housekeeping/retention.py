@@ -44,7 +44,7 @@ def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence
         removables += _old("attempts", folder.glob("*--*/attempts"), keep.attempts_days, now)
         removables += _old("samples", _samples(folder), keep.samples_days, now)
     if not scenarios:
-        standing = (each.root for each in instances(results) if not each.is_live())
+        standing = (instance.root for instance in instances(results) if not instance.is_live())
         aside = (path for path in (results / STANDING).glob(".*") if path.is_dir())
         removables += _old("standing", [*standing, *aside], keep.standing_days, now)
     return removables
@@ -53,15 +53,15 @@ def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence
 def remove(removables: Iterable[Removable], now: datetime) -> int:
     """Remove files; return their bytes. A trial without its samples stays measured: samples.json notes it."""
     freed = 0
-    for each in removables:
-        if each.kind == "samples":
-            record = TrialFolder(root=each.path.parent).record
+    for item in removables:
+        if item.kind == "samples":
+            record = TrialFolder(root=item.path.parent).record
             amend(record, record, SamplesRecord, pruned_at=now.isoformat(timespec="seconds"))
-        if each.path.is_dir():
-            shutil.rmtree(each.path)
+        if item.path.is_dir():
+            shutil.rmtree(item.path)
         else:
-            each.path.unlink(missing_ok=True)
-        freed += each.size_bytes
+            item.path.unlink(missing_ok=True)
+        freed += item.size_bytes
     return freed
 
 

@@ -70,12 +70,12 @@ def estimate(study: Study) -> Estimate:
         if trial.treatment in known:
             least, most = least + known[trial.treatment], most + known[trial.treatment] + fixed
         else:
-            for each in trial.measured:
-                if each.treatment not in counted:
-                    counted[each.treatment] = rows(each)
-                fewest, greatest = counted[each.treatment]
+            for party in trial.measured:
+                if party.treatment not in counted:
+                    counted[party.treatment] = rows(party)
+                fewest, greatest = counted[party.treatment]
                 least += int(fewest * LEAST_ROW_BYTES)
-                chunks = float(each.settings.get("gen_tokens") or 0) if each.settings.get("stream") else 0.0
+                chunks = float(party.settings.get("gen_tokens") or 0) if party.settings.get("stream") else 0.0
                 most += int(greatest * (MOST_ROW_BYTES + chunks * CHUNK_BYTES))
             most += fixed
     return Estimate(least_bytes=least, most_bytes=most)
