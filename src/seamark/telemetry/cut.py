@@ -134,7 +134,7 @@ def load_window(load: LoadRecord) -> tuple[float, float]:
 def load_windows(load: LoadRecord) -> list[tuple[float, float, float]]:
     """Return start (s since 1970) and length of each session of a load, and its place on the load's time axis."""
     if len(load.sessions) > 1:
-        return [((each.epoch_unix_ns or 0) / 1e9, each.length_s, each.offset_s) for each in load.sessions]
+        return [((session.epoch_unix_ns or 0) / 1e9, session.length_s, session.offset_s) for session in load.sessions]
     return [(*load_window(load), 0.0)]
 
 

@@ -46,7 +46,7 @@ def computing_on(gpu: str) -> frozenset[int] | None:
 
         pynvml.nvmlInit()
         listed = pynvml.nvmlDeviceGetComputeRunningProcesses(_handle_of(pynvml, gpu))
-        return frozenset(each.pid for each in listed)
+        return frozenset(process.pid for process in listed)
     except Exception:  # no library, no driver or no such GPU: each has an exception of its own
         return None
 

@@ -44,9 +44,9 @@ class ProcessTree:
         yield self._reading("rss_bytes", sum(process.rss_bytes for process in processes), "bytes")
         yield self._reading("threads", sum(process.threads for process in processes), "threads")
         transferred = [bytes_moved(process.pid) for process in processes]
-        if readable := [one for one in transferred if one is not None]:
-            yield self._reading("read_bytes", sum(one[0] for one in readable), "bytes")
-            yield self._reading("write_bytes", sum(one[1] for one in readable), "bytes")
+        if readable := [transfer for transfer in transferred if transfer is not None]:
+            yield self._reading("read_bytes", sum(transfer[0] for transfer in readable), "bytes")
+            yield self._reading("write_bytes", sum(transfer[1] for transfer in readable), "bytes")
         if group := own_cgroup(self._pid):
             yield from self._cgroup(group)
 
@@ -74,7 +74,7 @@ def listener(host: str | None, ports: Collection[int]) -> int | None:
     """Return the process that listens on one of some ports of a host; None where that is another machine, and where
     it may not be read or only forwards. Of several that share the socket, the first is their parent."""
     try:
-        if host not in (*LOCAL_HOSTS, *(one.address for found in psutil.net_if_addrs().values() for one in found)):
+        if host not in (*LOCAL_HOSTS, *(entry.address for card in psutil.net_if_addrs().values() for entry in card)):
             return None
         found = [
             connection.pid

@@ -101,8 +101,8 @@ def parse(text: str) -> Iterator[tuple[str, float]]:
 
     A malformed line is skipped: the first half of a truncated page must remain usable.
     """
-    for found in LINE.finditer(text):
-        line = found.group().strip()
+    for match in LINE.finditer(text):
+        line = match.group().strip()
         if not line or line.startswith("#"):
             continue
         end = _end_of_name(line)
@@ -135,7 +135,7 @@ def _end_of_name(line: str) -> int:
 
 def types_of(text: str) -> dict[str, str]:
     """Return the type of each metric that has a `# TYPE` line, by its name."""
-    lines = (found.group().split() for found in islice(TYPE.finditer(text), MOST_TYPES))
+    lines = (match.group().split() for match in islice(TYPE.finditer(text), MOST_TYPES))
     return {words[2]: words[3] for words in lines if len(words) == 4}
 
 

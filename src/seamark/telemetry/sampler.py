@@ -50,7 +50,9 @@ class Telemetry:
         lines = _Lines()
         writer = csv.writer(lines, lineterminator="\n")
         at = f"{at_unix_s:.6f}"
-        writer.writerows((at, one.source, one.name, shown(one.value), one.unit) for one in readings)
+        writer.writerows(
+            (at, reading.source, reading.name, shown(reading.value), reading.unit) for reading in readings
+        )
         self._file.write("".join(lines.parts).encode())
         self._file.flush()
 

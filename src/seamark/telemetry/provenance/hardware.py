@@ -200,7 +200,7 @@ def chrony() -> Chrony | None:
             check=False,
         )
         cells = result.stdout.strip().split(",")
-        slow_s, rms_s, delay_s, dispersion_s = (float(cells[place]) for place in (4, 6, 10, 11))
+        slow_s, rms_s, delay_s, dispersion_s = (float(cells[column]) for column in (4, 6, 10, 11))
     except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
         return None
     if result.returncode != 0 or not all(map(math.isfinite, (slow_s, rms_s, delay_s, dispersion_s))):

@@ -45,7 +45,7 @@ def mount_table(root: Path = ROOT) -> list[Mount]:
 
 def _plain(word: str) -> str:
     """Return a path without the kernel's octal escapes."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), word)
+    return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape.group(1), 8)), word)
 
 
 def _file_system(path: Path, table: list[Mount]) -> FileSystem:
