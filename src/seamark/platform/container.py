@@ -36,7 +36,7 @@ def engine(site: Site, words: Sequence[str], *, refuses_root: bool = False, fold
     variables = {}
     if folder is not None:
         places = {"APPTAINER_CACHEDIR": folder / ".cache", "APPTAINER_TMPDIR": folder / ".tmp"}
-        variables = {name: str(place) for name, place in places.items() if name not in os.environ}
+        variables = {name: str(path) for name, path in places.items() if name not in os.environ}
     user = as_nobody_here() if refuses_root else with_all_capabilities()
     return list(with_modules(site, (*user, "apptainer", *words), variables))
 

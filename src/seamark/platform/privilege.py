@@ -98,14 +98,14 @@ def give_to(user: str, folder: Path, *, but: Sequence[str] = ()) -> None:
     entry = pwd.getpwnam(user)
     folder.chmod(0o711)
     os.chown(folder, entry.pw_uid, entry.pw_gid)
-    for root, folders, files, place in os.fwalk(folder):
+    for root, folders, files, descriptor in os.fwalk(folder):
         for name in folders + files:
             if Path(root) == folder and name in but:
-                _keep(name, place)
+                _keep(name, descriptor)
                 continue
-            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if status.st_uid != entry.pw_uid and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1):
-                os.chown(name, entry.pw_uid, entry.pw_gid, dir_fd=place, follow_symlinks=False)
+                os.chown(name, entry.pw_uid, entry.pw_gid, dir_fd=descriptor, follow_symlinks=False)
 
 
 def _keep(name: str, place: int) -> None:

@@ -247,20 +247,20 @@ def exit_on_signals(*numbers: signal.Signals) -> Iterator[None]:
 
     Later ones are ignored, so that none interrupts the clean-up; signals that are ignored stay so, as under nohup.
     """
-    caught = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
+    caught = [signal_number for signal_number in numbers if signal.getsignal(signal_number) is not signal.SIG_IGN]
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         before.clear()
-        for each in caught:
-            signal.signal(each, signal.SIG_IGN)
+        for signal_number in caught:
+            signal.signal(signal_number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
-    before = {each: signal.signal(each, end) for each in caught}
+    before = {signal_number: signal.signal(signal_number, end) for signal_number in caught}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
 
 
 @contextlib.contextmanager
@@ -269,15 +269,15 @@ def signals_put_off(*numbers: signal.Signals) -> Iterator[None]:
     Signals that are ignored stay so."""
     came: list[int] = []
     before = {
-        each: signal.signal(each, lambda number, _: came.append(number))
-        for each in numbers
-        if signal.getsignal(each) is not signal.SIG_IGN
+        signal_number: signal.signal(signal_number, lambda number, _: came.append(number))
+        for signal_number in numbers
+        if signal.getsignal(signal_number) is not signal.SIG_IGN
     }
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
         if came:
             os.kill(os.getpid(), came[0])
 
