@@ -190,7 +190,7 @@ def places(policy: PlacementPolicy, parties: Sequence[PlacedParty], machine: Mac
 
 
 def _name_of(policy: PlacementPolicy) -> str:
-    named = (name for name, each in PLACEMENTS.items() if each is policy)
+    named = (name for name, placement in PLACEMENTS.items() if placement is policy)
     dotted = f"{getattr(policy, '__module__', '?')}:{getattr(policy, '__qualname__', type(policy).__name__)}"
     return next(named, dotted)
 
@@ -206,7 +206,7 @@ def _mistakes(answer: object, parties: Sequence[PlacedParty], machine: Machine) 
         elif not isinstance(place := answer[party.name], Place):
             yield f"the place of '{party.name}' is {_kind(place)}. Return a seamark.dispatch.placement.Place."
         else:
-            yield from (f"the place of '{party.name}': {each}" for each in _mistakes_in(place, party, machine))
+            yield from (f"the place of '{party.name}': {mistake}" for mistake in _mistakes_in(place, party, machine))
     for other in answer:
         if other not in names:
             yield f"'{other}' is no party. Parties: {', '.join(names)}.{did_you_mean(other, names)}"

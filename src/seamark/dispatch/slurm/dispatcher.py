@@ -100,10 +100,10 @@ def _overlong(plan: Plan, site: Site) -> str | None:
     known = {what: limit_s for what, limit_s in limits.items() if limit_s is not None}
     if not known:
         return None
-    what, limit_s = min(known.items(), key=lambda each: each[1])
+    what, limit_s = min(known.items(), key=lambda limit: limit[1])
     trials = plan.by_deployment()
     longest, minutes = max(
-        ((name, deployment_min(group, site)) for name, group in trials.items()), key=lambda each: each[1]
+        ((name, deployment_min(group, site)) for name, group in trials.items()), key=lambda deployment: deployment[1]
     )
     if minutes * 60 <= limit_s:
         return None
@@ -123,7 +123,7 @@ def _unfit_for_one_job(plan: Plan, site: Site) -> str | None:
     first, *others = plan.deployments
     if count == 1 or not others:
         return None
-    if any((each.nodes, each.gpus) != (first.nodes, first.gpus) for each in others):
+    if any((deployment.nodes, deployment.gpus) != (first.nodes, first.gpus) for deployment in others):
         return f"{plan.source}: {count} deployments go into a job, but these differ in nodes or GPUs. {ONE_EACH}"
     node = site.partitions.get(plan.partition or "")
     if site.placement == "isolate" or node is None:
@@ -131,8 +131,8 @@ def _unfit_for_one_job(plan: Plan, site: Site) -> str | None:
     for needs, has, noun in (
         (first.nodes, 1, "nodes"),
         (count * first.gpus, node.gpus, "GPUs"),
-        (count * max(each.cpus_per_task for each in plan.deployments), node.cpus, "CPUs"),
-        (count * max(each.mem_gb for each in plan.deployments), node.mem_gb, "GB"),
+        (count * max(deployment.cpus_per_task for deployment in plan.deployments), node.cpus, "CPUs"),
+        (count * max(deployment.mem_gb for deployment in plan.deployments), node.mem_gb, "GB"),
     ):
         if needs > has:
             return f"{plan.source}: {count} deployments that share a node ask for {needs} {noun} of {has}. {ONE_EACH}"

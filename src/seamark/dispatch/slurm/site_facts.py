@@ -259,7 +259,7 @@ def _needs(facts: SiteFacts) -> Iterator[str]:
 
 
 def _which(whole: list[PartitionFacts], facts: SiteFacts) -> str:
-    return "" if len(whole) == len(facts.partitions) else f" in {', '.join(each.name for each in whole)}"
+    return "" if len(whole) == len(facts.partitions) else f" in {', '.join(partition.name for partition in whole)}"
 
 
 def _partition(partition: PartitionFacts) -> dict[str, Any]:
