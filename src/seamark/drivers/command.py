@@ -203,7 +203,7 @@ def _at(document: Any, path: str) -> Any:
 
 
 def _matched(text: str, pattern: str) -> str | None:
-    matches = [found[1] for found in re.finditer(pattern, text, re.MULTILINE)]
+    matches = [match[1] for match in re.finditer(pattern, text, re.MULTILINE)]
     if not matches:
         raise LookupError(f"nothing matches '{pattern}'")
     return matches[-1]
@@ -218,12 +218,12 @@ def _tail(path: Path, most_bytes: int) -> bytes:
 def _last_lines(path: Path) -> str:
     """Return the last lines of an output in short, without control characters."""
     lines = _tail(path, 1 << 14).decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
-    shown = ["".join(each for each in line if each.isprintable())[:LONGEST_TEXT] for line in lines]
+    shown = ["".join(character for character in line if character.isprintable())[:LONGEST_TEXT] for line in lines]
     return f": {' | '.join(shown)}" if shown else ""
 
 
 def _end(code: int) -> str:
-    if code > 128 and code - 128 in {int(each) for each in signal.Signals}:
+    if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
         return f"was ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"
 

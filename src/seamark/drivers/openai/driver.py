@@ -181,12 +181,12 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     driver = OpenAi(target)
     asks: list[Ask] = [body.content for body in driver.bodies(CHECKED_REQUESTS, seed)]
     counted = [(driver.prompt_units(ask, until_s - time.monotonic()), ask.prompt_units) for ask in asks]
-    known = [(found, made) for found, made in counted if found is not None]
+    known = [(count, made) for count, made in counted if count is not None]
     if not known:
         return {}
     return {
-        "prompt_tokens_ratio": sum(found for found, _ in known) / sum(made for _, made in known),
-        "prompt_tokens_right_ratio": sum(found == made for found, made in known) / len(known),
+        "prompt_tokens_ratio": sum(count for count, _ in known) / sum(made for _, made in known),
+        "prompt_tokens_right_ratio": sum(count == made for count, made in known) / len(known),
     }
 
 

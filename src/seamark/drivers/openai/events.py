@@ -75,7 +75,7 @@ def read_chunk(data: bytes) -> Chunk:
     index = choices[0].get("index", 0) if choices else None
     return Chunk(
         carriers=sum(map(_carries, choices)),
-        answers=any(text for choice in choices for place, text in texts_in(choice) if place not in REASONING),
+        answers=any(text for choice in choices for name, text in texts_in(choice) if name not in REASONING),
         tokens=sum(map(_tokens_in, choices)) or None,
         choice=index if index is None or isinstance(index, int) else 0,
         finished=any(choice.get("finish_reason") for choice in choices),
@@ -88,9 +88,9 @@ def read_texts(data: bytes) -> list[tuple[tuple[int, str], str]]:
     """Return the texts of tokens in a valid JSON document, each with its choice and place."""
     choices = _objects(_decode(data.decode()).get("choices"))
     return [
-        ((int(choice.get("index") or 0), place), text)
+        ((int(choice.get("index") or 0), name), text)
         for choice in choices
-        for place, text in texts_in(choice)
+        for name, text in texts_in(choice)
         if text and isinstance(text, str)
     ]
 

@@ -58,7 +58,7 @@ def read_kept(reply: bytes) -> KeptReply:
         facts.update(document["seamark"] if isinstance(document.get("seamark"), dict) else {})
         for choice in document.get("choices") or ():
             if choice.get("index", 0) == 0:
-                texts += [str(text) for place, text in texts_in(choice) if text and place not in REASONING]
+                texts += [str(text) for name, text in texts_in(choice) if text and name not in REASONING]
                 finish = choice.get("finish_reason") or finish
     return KeptReply(text="".join(texts), finish=finish, facts=facts) if documents else NOTHING
 

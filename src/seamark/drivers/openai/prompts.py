@@ -151,7 +151,7 @@ def read_tokenizer(path: str) -> Any:
 def ids_of(tokenizer: Any) -> Ids:
     """Return prompts of all tokens of a tokenizer but its special ones."""
     special = set(tokenizer.get_added_tokens_decoder())
-    ids = [each for each in range(tokenizer.get_vocab_size(with_added_tokens=False)) if each not in special]
+    ids = [token for token in range(tokenizer.get_vocab_size(with_added_tokens=False)) if token not in special]
     return Ids(vocabulary=np.array(ids, dtype=np.int32))
 
 
@@ -168,8 +168,8 @@ def texts_of(tokenizer: Any, *, whole: bool) -> Texts:
     marked = [name[1:] for name, _ in names if name[:1] in ("Ġ", "▁") and name[1:].isascii() and name[1:].isalpha()]
     best = Texts(words=())
     for start in ("", " "):
-        words = [each for each in dict.fromkeys([*WORDS, *marked[:TRIED_WORDS]]) if count(start + each) == 1]
-        words = [each for each in words if count(f"{start}{each} {each}") == 2][:MOST_WORDS]
+        words = [word for word in dict.fromkeys([*WORDS, *marked[:TRIED_WORDS]]) if count(start + word) == 1]
+        words = [word for word in words if count(f"{start}{word} {word}") == 2][:MOST_WORDS]
         if len(words) > len(best.words):
             best = Texts(words=words, start=start)
     if len(best.words) < FEWEST_WORDS:

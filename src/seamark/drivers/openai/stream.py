@@ -281,7 +281,7 @@ class StreamDecoder(HttpDecoder):
             if len(lines) == 1:
                 self._event(lines[0])
             else:
-                self._read(DATA + b"\n".join(_value(each) for each in lines))
+                self._read(DATA + b"\n".join(_value(data_line) for data_line in lines))
         elif line.startswith(b"event:") and _value(line) == b"error":
             self._wrong(Failure.SERVER_ERROR)
         elif line.startswith((b"error:", b"{", b"<")):  # the last two: a document in place of events

@@ -118,7 +118,7 @@ class HttpReplyCheck:
         if (
             not right
             or len(sizes) != len(outputs)
-            or set(sizes) != {one.name for one in self._requests.model.outputs}
+            or set(sizes) != {output.name for output in self._requests.model.outputs}
         ):
             raise ValueError(f"outputs that were not asked for: {header[:200]!r}")
         return sum(sizes.values())

@@ -84,7 +84,7 @@ class MilvusCollection:
             self._client.load_collection(SEARCHED, replica_number=self._settings.get("replicas", 1))
             segments = self._loaded(len(vectors))
         self.facts["segments"] = len(segments)
-        self.facts["indexed_vectors"] = sum(one.num_rows for one in segments if one.index_name)
+        self.facts["indexed_vectors"] = sum(segment.num_rows for segment in segments if segment.index_name)
 
     def search(self, queries: Vectors, k: int) -> Ids:
         """Return the ids (q, k), -1 for a missing one, by the same requests as a load's except for their size."""
@@ -117,15 +117,16 @@ class MilvusCollection:
         plain = self._settings["index"] == "flat"
 
         def segments() -> list[Any]:
-            found = {one.segment_id: one for one in self._client.list_loaded_segments(SEARCHED)}
+            found = {segment.segment_id: segment for segment in self._client.list_loaded_segments(SEARCHED)}
             return [
-                one
-                for one in found.values()
-                if one.state_name == "Sealed" and (plain or one.index_name or one.num_rows < FEWEST_INDEXED)
+                segment
+                for segment in found.values()
+                if segment.state_name == "Sealed"
+                and (plain or segment.index_name or segment.num_rows < FEWEST_INDEXED)
             ]
 
         def rows() -> tuple[bool, int]:
-            ready = sum(one.num_rows for one in segments())
+            ready = sum(segment.num_rows for segment in segments())
             return ready == count, ready
 
         _await(rows, f"load {count} vectors with their index")
