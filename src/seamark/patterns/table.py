@@ -296,7 +296,10 @@ def load_settings_of(service: Service) -> tuple[Setting, ...]:
     if service.judge is not None:
         defaults["keep_replies"] = True
     settings = kinds[service.load]
-    return tuple(replace(each, default=defaults[each.name]) if each.name in defaults else each for each in settings)
+    return tuple(
+        replace(setting, default=defaults[setting.name]) if setting.name in defaults else setting
+        for setting in settings
+    )
 
 
 def kind_of(name: str) -> PatternKind:
@@ -328,7 +331,7 @@ def pattern_of(load: LoadProfile) -> Pattern | None:
     Warm-up and duration are the length of a ramp, and of steps without lengths.
     """
     kind = kind_of(load.pattern)
-    settings = {**load.parameters, **{each.name: getattr(load, each.name) for each in COMMON_SETTINGS}}
+    settings = {**load.parameters, **{setting.name: getattr(load, setting.name) for setting in COMMON_SETTINGS}}
     if missing := [name for name in kind.needs if settings.get(name) is None]:
         raise ValueError(f"pattern '{load.pattern}' needs {', '.join(missing)}")
     return kind.make(settings, load.length_s)

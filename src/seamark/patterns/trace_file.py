@@ -140,7 +140,7 @@ class _JsonRows:
         row = self._object(line)
         blocks, name = row.get("hash_ids"), row.get("class")
         blocks = [] if blocks is None else blocks
-        if not isinstance(blocks, list) or not all(type(each) is int for each in blocks):
+        if not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
             raise ValueError("'hash_ids' is not a list of whole numbers")
         if not isinstance(name, (str, type(None))):
             raise ValueError(f"'class' is {json.dumps(name)[:40]}, not text")
