@@ -85,7 +85,7 @@ def apart(moments: Sequence[Moment]) -> list[Moment]:
             forward=moment.forward,
         )
         for moment in moments
-        for payloads in ([[each] for each in moment.payloads] or [[]])
+        for payloads in ([[payload] for payload in moment.payloads] or [[]])
     ]
 
 
