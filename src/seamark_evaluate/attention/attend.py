@@ -156,7 +156,7 @@ def _chosen(
     if kernel == "masked":
         read = _bytes(keys, values, total)
     else:
-        oracle = any(isinstance(each, TopK | TopP) for each in method.maskers)
+        oracle = any(isinstance(masker, TopK | TopP) for masker in method.maskers)
         keys_read = groups * total if oracle else int((needed | looked_at).sum())
         read = (keys_read * keys.shape[-1] + int(needed.sum()) * values.shape[-1]) * keys.element_size()
         read += _signature_bytes(method, keys)

@@ -107,7 +107,9 @@ def read_method(document: Any, where: str) -> Method:
     """Return the method of a document (a mapping of JSON or YAML). `where` begins each line of an error, as
     `config/methods/streaming.yaml` or `attention`. Raises UserError with every mistake."""
     if mistakes := list(method_mistakes(document)):
-        raise UserError(*(f"{where}: {each.place}{': ' if each.path else ''}{each.text}" for each in mistakes))
+        raise UserError(
+            *(f"{where}: {mistake.place}{': ' if mistake.path else ''}{mistake.text}" for mistake in mistakes)
+        )
     return Method(
         name=document["name"],
         maskers=tuple(_masker(entry) for entry in document["maskers"]),
@@ -121,8 +123,10 @@ def with_weights_at(document: Mapping[str, Any], place: Callable[[str], str]) ->
     maskers = document.get("maskers")
     if not isinstance(maskers, list | tuple):
         return document
-    named = [isinstance(each, Mapping) and each.get("weights") for each in maskers]
-    whole = [{**each, "weights": place(name)} if name else each for each, name in zip(maskers, named, strict=True)]
+    named = [isinstance(masker, Mapping) and masker.get("weights") for masker in maskers]
+    whole = [
+        {**masker, "weights": place(name)} if name else masker for masker, name in zip(maskers, named, strict=True)
+    ]
     return {**document, "maskers": whole}
 
 
@@ -169,7 +173,7 @@ def _masker_mistakes(entry: Any, path: tuple[str | int, ...]) -> Iterator[Method
         yield MethodMistake(path=(*path, "masker"), text=f"no masker is called {name!r}.{guess}")
         return
     form = MASKERS[name]
-    own = [each.name for each in fields(form) if each.name != "budget"]
+    own = [field.name for field in fields(form) if field.name != "budget"]
     allowed = (*(("keys", "fraction") if _has_budget(form) else ()), *own)
     yield from _unknown(entry, ("masker", *allowed), path)
     if _has_budget(form) and ("keys" in entry) == ("fraction" in entry):
@@ -200,7 +204,7 @@ def _unknown(
 
 
 def _has_budget(form: type[Masker]) -> bool:
-    return any(each.name == "budget" for each in fields(form))
+    return any(field.name == "budget" for field in fields(form))
 
 
 def _masker(entry: Mapping[str, Any]) -> Masker:
@@ -209,8 +213,8 @@ def _masker(entry: Mapping[str, Any]) -> Masker:
         key: entry[key]
         if key in ("weights", "weights_sha256", "bits", "tables", "page", "seed")
         else float(entry[key])
-        for each in fields(form)
-        if (key := each.name) in entry
+        for field in fields(form)
+        if (key := field.name) in entry
     }
     if _has_budget(form):
         fraction = entry.get("fraction")

@@ -38,7 +38,7 @@ def command(where: StudyOptions, folder: Path, form: str) -> None:
     if not asked:
         raise UserError(f"{name}: it asks no questions: no workload has a 'task'.")
     trials = [EvaluatedTrial.of(trial, study.folder(name)) for trial in asked]
-    whole = [each for each in trials if each.whole]
+    whole = [trial for trial in trials if trial.whole]
     if not whole:
         raise UserError(
             f"{name}: no trial has an answer to every question. `bench submit -c {study.scenario_path}` asks them."
@@ -48,7 +48,7 @@ def command(where: StudyOptions, folder: Path, form: str) -> None:
     else:
         written = write_tree(trials, folder)
         names = folders_of(asked)
-        write_summary({str(names[each.id]): each for each in trials}, folder)
+        write_summary({str(names[trial.id]): trial for trial in trials}, folder)
     what = "file" if form == "harness" else "task"
     left = f", {counted(len(trials) - len(whole), 'trial')} left out" if len(whole) < len(trials) else ""
     click.echo(f"{folder}: {counted(len(written), what)} of {counted(len(whole), 'trial')}{left}")

@@ -52,8 +52,8 @@ class _File(_Keys):
     references: tuple[str, ...]
 
 
-SUBSET_KEYS = tuple(each.name for each in fields(_Keys))
-FILE_KEYS = tuple(each.name for each in fields(_File))
+SUBSET_KEYS = tuple(field.name for field in fields(_Keys))
+FILE_KEYS = tuple(field.name for field in fields(_File))
 
 
 def read_benchmark(path: Path) -> Benchmark:
@@ -174,12 +174,12 @@ def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | N
     """
     before = mistakes.count
     entries = {key: tree.value[key] for key in (*SUBSET_KEYS, "settings") if key in tree.value}
-    for key, own in item.items():
+    for key, entry in item.items():
         joined = key in ("source", "columns", "settings") and key in entries
-        joined = joined and not (key == "source" and isinstance(own.value, dict) and set(KINDS) & set(own.value))
-        if joined and isinstance(own.value, dict) and isinstance(entries[key].value, dict):
-            own = replace(own, value={**entries[key].value, **own.value})
-        entries[key] = own
+        joined = joined and not (key == "source" and isinstance(entry.value, dict) and set(KINDS) & set(entry.value))
+        if joined and isinstance(entry.value, dict) and isinstance(entries[key].value, dict):
+            entry = replace(entry, value={**entries[key].value, **entry.value})
+        entries[key] = entry
     settings_at = entries.pop("settings", None)
     keys: Any = decode(replace(item, value=_only(entries, SUBSET_KEYS)), _Keys, mistakes)
     if keys is WRONG or mistakes.count > before:

@@ -23,13 +23,13 @@ class MethodForm(Form):
         """Return the method in a mapping, or None after noting every mistake in it."""
         document = item.plain
         before = mistakes.count
-        for each in method_mistakes(document):
-            mistakes.add(item.at(each.path), each.text)
+        for mistake in method_mistakes(document):
+            mistakes.add(item.at(mistake.path), mistake.text)
         if mistakes.count > before:
             return None
         written = read_method(document, item.where).document
         maskers = [
-            _with_digest(each, item.at(("maskers", at)), mistakes) for at, each in enumerate(written["maskers"])
+            _with_digest(masker, item.at(("maskers", at)), mistakes) for at, masker in enumerate(written["maskers"])
         ]
         return {**written, "maskers": maskers} if mistakes.count == before else None
 
@@ -42,7 +42,7 @@ class MethodForm(Form):
 
     def text(self, document: Document) -> str:
         """Return the maskers with their parameters."""
-        maskers = [_shown(each) for each in document["maskers"]]
+        maskers = [_shown(masker) for masker in document["maskers"]]
         return " + ".join(maskers) or "every key"
 
     def qualities(self, document: Document) -> tuple[str, ...]:

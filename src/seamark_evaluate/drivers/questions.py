@@ -67,9 +67,10 @@ class Questions(OpenAi):
         self.kinds = ("question",)
         self.work_count = len(self._asked)
         numbers = {
-            cluster: number for number, cluster in enumerate(dict.fromkeys(each.cluster for each in self._asked))
+            cluster: number
+            for number, cluster in enumerate(dict.fromkeys(question.cluster for question in self._asked))
         }
-        self.work_groups = [numbers[each.cluster] for each in self._asked]
+        self.work_groups = [numbers[question.cluster] for question in self._asked]
 
     @cached_property
     def _asked(self) -> Sequence[Question]:
@@ -234,7 +235,7 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
         for item, reply in zip(items, kept, strict=True)
     ]
     scores = {name: [row.get(name) for row in rows] for name in subset.qualities}
-    figures = {name: [_figure(reply, place) for reply in kept] for name, place in FIGURES.items()}
+    figures = {name: [_figure(reply, field) for reply in kept] for name, field in FIGURES.items()}
     figures["context_was_cut"] = [None if cut is None else float(cut > 0) for cut in figures["context_tokens_cut"]]
     halved = [_is_halved(reply, target.settings) for reply in kept]
     if any(halved):
@@ -244,10 +245,11 @@ def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Jud
     named = dict.fromkeys(name for item in items for name in asked[item].facts)
     facts = {name: [_plain(asked[item].facts.get(name)) for item in items] for name in named}
     least: list[str | float | None] = [_least_density(reply) for reply in kept]
-    if any(each is not None for each in least):
+    if any(density is not None for density in least):
         facts["least_layer_density"] = least
     return Judged(
-        scores=scores | {name: each for name, each in figures.items() if any(value is not None for value in each)},
+        scores=scores
+        | {name: column for name, column in figures.items() if any(value is not None for value in column)},
         ids=ids,
         asked=ids,
         clusters=[asked[item].cluster for item in items],
@@ -272,7 +274,7 @@ def _is_halved(reply: KeptReply, settings: Mapping[str, service.Value]) -> float
 def _least_density(reply: KeptReply) -> float | None:
     """Return the density of the layer that read the least of what it might have, in question or answer."""
     by_phase = reply.facts.get("density")
-    every = [each for layers in by_phase.values() for each in layers] if isinstance(by_phase, dict) else []
+    every = [density for layers in by_phase.values() for density in layers] if isinstance(by_phase, dict) else []
     return min(every, default=None)
 
 

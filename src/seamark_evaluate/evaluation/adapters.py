@@ -27,7 +27,7 @@ def service_of(adapter: AdapterConfig, services: Mapping[str, Service], device_k
     name = recipe(adapter.adapter_name)
     if name not in services or not _answers(services[name]):
         sound = sound_services(services)
-        able = [each for each in (*ADAPTERS, *sound) if (own := sound.get(recipe(each))) and _answers(own)]
+        able = [key for key in (*ADAPTERS, *sound) if (own := sound.get(recipe(key))) and _answers(own)]
         guess = did_you_mean(adapter.adapter_name, able) or f" Known: {', '.join(able)}."
         raise UserError(f"adapter_config: '{adapter.adapter_name}' is no adapter.{guess}")
     return services[name]
@@ -78,4 +78,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _own(service: Service) -> str:
-    return ", ".join(each.name for each in service.settings if each.role == "deployment" and each.name not in NEEDED)
+    return ", ".join(
+        setting.name for setting in service.settings if setting.role == "deployment" and setting.name not in NEEDED
+    )

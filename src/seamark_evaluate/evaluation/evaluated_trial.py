@@ -102,7 +102,7 @@ class EvaluatedTrial(TrialView):
             "trial_id": self.trial.trial_id,
             "questions": answers.answers,
             "contexts": answers.clusters,
-            "scores": {name: encode(each) for name, each in answers.scores.items()},
+            "scores": {name: encode(score) for name, score in answers.scores.items()},
             **({"published": dict(answers.published)} if answers.published else {}),
             **{name: encode(value) for name in figures if (value := getattr(metrics, name)) is not None},
         }

@@ -67,7 +67,7 @@ class BenchmarkExecutor:
     ) -> None:
         if not gpu_ids:
             raise UserError("gpu_ids: an empty list. Name at least one device.")
-        if wrong := [each for each in gpu_ids if type(each) is not int or each < 0]:
+        if wrong := [gpu for gpu in gpu_ids if type(gpu) is not int or gpu < 0]:
             raise UserError(f"gpu_ids: {wrong[0]!r} is no number of a device: 0, 1, 2, ...")
         if len(set(gpu_ids)) < len(gpu_ids):
             raise UserError(f"gpu_ids: {list(gpu_ids)} names a device twice. Remove one.")
@@ -166,7 +166,7 @@ class BenchmarkExecutor:
         """Return the stubs of a matrix without running anything. Raises UserError with its mistakes."""
         if not benchmark_configs:
             raise UserError("benchmark_configs: an empty list. Name at least one.")
-        tasks = [task for each in benchmark_configs for task in tasks_in(each)]
+        tasks = [task for config in benchmark_configs for task in tasks_in(config)]
         return stubs_of(
             model_names,
             sparse_attention_configs,
@@ -301,7 +301,9 @@ def running_on(
     `serving` are pairs of a device and a deployment, several of one device where lanes share it."""
     found: dict[int, dict[str, None]] = {}
     for device, deployment in serving:
-        running = [titles[each.trial] for each in states if (each.deployment, each.state) == (deployment, "running")]
+        running = [
+            titles[state.trial] for state in states if (state.deployment, state.state) == (deployment, "running")
+        ]
         found.setdefault(device, {}).update(dict.fromkeys(running or [f"server {deployment}"]))
     return {device: ", ".join(names) for device, names in found.items()}
 

@@ -24,16 +24,16 @@ def write_harness_files(trials: Sequence[EvaluatedTrial], base: Path) -> list[Pa
 
     Raises UserError where two trials would share a file, OSError for a full disk.
     """
-    folders = folders_of(each.trial for each in trials)
+    folders = folders_of(trial.trial for trial in trials)
     groups: dict[Path, list[EvaluatedTrial]] = {}
-    for each in trials:
-        if each.whole:
-            groups.setdefault(base / folders[each.id].parent, []).append(each)
+    for trial in trials:
+        if trial.whole:
+            groups.setdefault(base / folders[trial.id].parent, []).append(trial)
     written = []
     for folder, members in groups.items():
-        samples = {folders[each.id].name: list(answer_rows(each)) for each in members}
-        for each, (name, rows) in zip(members, samples.items(), strict=True):
-            lines = [json.dumps(_sample(at, row, _score_names(each))) for at, row in enumerate(rows)]
+        samples = {folders[trial.id].name: list(answer_rows(trial)) for trial in members}
+        for trial, (name, rows) in zip(members, samples.items(), strict=True):
+            lines = [json.dumps(_sample(at, row, _score_names(trial))) for at, row in enumerate(rows)]
             written.append(folder / f"samples_{name}.jsonl")
             write_text(written[-1], "".join(f"{line}\n" for line in lines))
         written.append(folder / "results.json")
@@ -48,9 +48,9 @@ def _results(trials: Mapping[str, EvaluatedTrial], samples: Mapping[str, Sequenc
     first = named[0][1].trial
     settings = first.settings
     return {
-        "results": {name: {"alias": name, **_scores(each)} for name, each in named},
-        "configs": {name: {"task": setting_name(each.trial, "task")} for name, each in named},
-        "versions": {name: (each.answers.quality_version if each.answers else "") for name, each in named},
+        "results": {name: {"alias": name, **_scores(trial)} for name, trial in named},
+        "configs": {name: {"task": setting_name(trial.trial, "task")} for name, trial in named},
+        "versions": {name: (trial.answers.quality_version if trial.answers else "") for name, trial in named},
         "n-samples": {name: {"original": len(samples[name]), "effective": len(samples[name])} for name, _ in named},
         "config": {"model": first.service, "model_args": f"pretrained={settings.get('model')}"},
         "date": datetime.now(UTC).timestamp(),

@@ -127,7 +127,7 @@ def tasks_in(config: BenchmarkConfig) -> list[tuple[str, str | None]]:
         raise UserError(f"benchmark_configs: '{name}' has an empty list of subsets. Give None for all of them.")
     wanted = [name] if config.subsets is None else [f"{name}/{subset}" for subset in config.subsets]
     folders = [config_folder(Path.cwd(), "benchmarks"), SHIPPED / "config" / "benchmarks"]
-    found = [task for each in wanted for task in tasks_of(each, folders)]
+    found = [task for label in wanted for task in tasks_of(label, folders)]
     return [(benchmark, subset or None) for benchmark, _, subset in (task.partition("/") for task in found)]
 
 

@@ -64,8 +64,8 @@ def reader_test(users: Study | None) -> PluginTest:
         title="Answers of the known reader",
         rows=None
         if answers is None
-        else [vars(each) | {"verdict": "right" if each.all_known else "wrong"} for each in answers],
-        right=all(each.all_known for each in answers or ()),
+        else [vars(answer) | {"verdict": "right" if answer.all_known else "wrong"} for answer in answers],
+        right=all(answer.all_known for answer in answers or ()),
         not_run="Known reader: not asked. It needs the environment 'evaluation':"
         " bench prepare -c config/scenarios/sparse_attention_local.yaml",
     )
@@ -91,8 +91,8 @@ def reader_self_test(users: Study | None = None) -> list[KnownAnswers] | None:
         run_preparation("stage", service.driver, Target(settings=settings[0], data=folder), 1, python)
         serves = ("--model", folder / KNOWN_READER, "--device", "cpu", "--threads", 1)
         with ephemeral_server("seamark_evaluate.server.serve", *serves, python=python) as port:
-            found = [_asked(service, each, folder, port) for each in settings]
-    return sorted(found, key=lambda each: METHODS.index(each.method))
+            found = [_asked(service, trial_settings, folder, port) for trial_settings in settings]
+    return sorted(found, key=lambda answer: METHODS.index(answer.method))
 
 
 def _asked(service: Service, settings: Mapping[str, Value], folder: Path, port: int) -> KnownAnswers:
@@ -107,12 +107,12 @@ def _asked(service: Service, settings: Mapping[str, Value], folder: Path, port: 
     )
     with tempfile.TemporaryDirectory(dir=folder) as parts:
         outcome = run_load(job, None, Path(parts) / "parts")
-        replies = dict(each for path in outcome.replies for each in read_replies(path))
+        replies = dict(pair for path in outcome.replies for pair in read_replies(path))
     method = read_method(json.loads(str(settings["method"])), "method")
     asked = asked_of(settings)
     right = [_is_right(replies.get(item, b""), question.references) for item, question in enumerate(asked)]
     known = [expected_right(question.facts, method, "question") for question in asked]
-    same = sum(one == other for one, other in zip(right, known, strict=True))
+    same = sum(actual == expected for actual, expected in zip(right, known, strict=True))
     return KnownAnswers(method=method.name, questions=len(asked), right=sum(right), as_known=same)
 
 

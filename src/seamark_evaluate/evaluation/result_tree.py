@@ -121,8 +121,8 @@ def write_tree(trials: Sequence[EvaluatedTrial], base: Path) -> list[Path]:
     Trials that are not whole yet take part in the names, so that these stay when they are. Raises UserError
     where two trials would share a folder, OSError for a full disk.
     """
-    folders = folders_of(each.trial for each in trials)
-    return write_whole({base / folders[each.id]: each for each in trials})
+    folders = folders_of(trial.trial for trial in trials)
+    return write_whole({base / folders[trial.id]: trial for trial in trials})
 
 
 def write_whole(trials: Mapping[Path, EvaluatedTrial]) -> list[Path]:

@@ -72,7 +72,7 @@ class Questions:
             return None
         if not ids or max(ids) >= len(asked) or any(asked[item][0] != text for item, text in ids.items()):
             return None
-        return sha256("".join("".join(each) for each in sorted(asked[item] for item in ids)).encode()).hexdigest()
+        return sha256("".join("".join(pair) for pair in sorted(asked[item] for item in ids)).encode()).hexdigest()
 
 
 QUESTIONS = Questions()
@@ -91,6 +91,9 @@ def _keys(path: Path, task: str) -> Sequence[tuple[str, str]]:
     """Return the id of each question of a file, and a digest of its references and facts. The file is read once:
     changed data are another file."""
     return [
-        (item_id(task, each), sha256(json.dumps([encode(each.references), encode(each.facts)]).encode()).hexdigest())
-        for each in read_questions(path)
+        (
+            item_id(task, question),
+            sha256(json.dumps([encode(question.references), encode(question.facts)]).encode()).hexdigest(),
+        )
+        for question in read_questions(path)
     ]

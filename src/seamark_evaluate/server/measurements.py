@@ -67,7 +67,7 @@ class Measurements:
     def counted_if_done(self) -> Iterator[None]:
         """Take what one forward pass has counted and sampled back where it fails: what it was for is computed again,
         in smaller parts, from its first layer."""
-        counts = {phase: ([*each.kept], [*each.allowed]) for phase, each in self._phases.items()}
+        counts = {phase: ([*tally.kept], [*tally.allowed]) for phase, tally in self._phases.items()}
         before = self.kv_bytes_read, len(self.sampled), self._positions_sampled, self.layers_counted
         try:
             yield
@@ -92,7 +92,7 @@ class Measurements:
             found[f"{phase}_keys_kept"] = sum(self._phases[phase].kept)
             found[f"{phase}_keys_allowed"] = sum(self._phases[phase].allowed)
         if self.errors:
-            found["output_errors"] = mean([mean(each) for each in self.errors.values()])
+            found["output_errors"] = mean([mean(layer) for layer in self.errors.values()])
             found["output_errors_sampled"] = 1
         return found
 

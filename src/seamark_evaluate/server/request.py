@@ -138,7 +138,7 @@ def _texts(fields: Mapping[str, Any]) -> dict[str, Any]:
         prompt = prompt[0]
     if isinstance(prompt, str):
         return {"question": prompt, "answer_prefix": prefix}
-    if not isinstance(prompt, list) or not all(type(each) is int for each in prompt):
+    if not isinstance(prompt, list) or not all(type(token) is int for token in prompt):
         raise wrong("prompt: not one text or one list of token ids.")
     if prefix or fields.get("chat_template"):
         raise wrong("prompt: token ids have no answer_prefix and no chat_template. Give a text.")

@@ -28,12 +28,12 @@ class TextStream:
         new = self._decoding.step(self._backend, token) or ""
         self._decoded += len(new)
         self._held += new
-        found = [at for each in self._stop if (at := self._held.find(each)) >= 0]
+        found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
         if found:
             self.is_stopped = True
             text, self._held = self._held[: min(found)], ""
             return text
-        keep = max((_begun(self._held, each) for each in self._stop), default=0)
+        keep = max((_begun(self._held, stop) for stop in self._stop), default=0)
         text, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return text
 

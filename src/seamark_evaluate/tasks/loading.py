@@ -94,9 +94,9 @@ def category_of(error: BaseException) -> str:
     while cause is not None and cause not in causes:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if any(isinstance(each, _network_errors()) or getattr(each, "errno", None) in UNREACHABLE for each in causes):
+    if any(isinstance(fault, _network_errors()) or getattr(fault, "errno", None) in UNREACHABLE for fault in causes):
         return "network_error"
-    if any(isinstance(each, OSError) and each.errno not in NO_FILE for each in causes):
+    if any(isinstance(fault, OSError) and fault.errno not in NO_FILE for fault in causes):
         return "filesystem_error"
     return "dataset_error"
 
@@ -111,7 +111,7 @@ def _network_errors() -> tuple[type[BaseException], ...]:
         socket.gaierror,
         ssl.SSLError,
         URLError,
-        *(each for each in found if each is not None),
+        *(kind for kind in found if kind is not None),
     )
 
 

@@ -184,7 +184,7 @@ def _references(task: str, row: Row, column: str, number: int) -> tuple[str, ...
             value = json.loads(value)
         except json.JSONDecodeError:
             value = [value]
-    found = tuple(str(each) for each in (value if isinstance(value, (list, tuple)) else [value]) if each is not None)
+    found = tuple(str(item) for item in (value if isinstance(value, (list, tuple)) else [value]) if item is not None)
     if not found:
         raise UserError(f"{task}: row {number + 1}: '{column}' has no reference to score an answer against.")
     return found
@@ -192,7 +192,7 @@ def _references(task: str, row: Row, column: str, number: int) -> tuple[str, ...
 
 def _fact(value: Any) -> Value:
     if isinstance(value, (list, tuple)):
-        return tuple(str(each) for each in value)
+        return tuple(str(item) for item in value)
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 

@@ -31,7 +31,7 @@ def task_of_document(document: Mapping[str, Any]) -> tuple[Benchmark, Subset]:
 def _renamed(value: Any, old: str, new: str) -> Any:
     """Return a document with the names of Seamark's own functions as they are recorded, or as they are now."""
     if isinstance(value, dict):
-        return {key: _renamed(each, old, new) for key, each in value.items()}
+        return {key: _renamed(part, old, new) for key, part in value.items()}
     return new + value.removeprefix(old) if isinstance(value, str) and value.startswith(old) else value
 
 

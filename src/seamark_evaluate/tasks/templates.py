@@ -28,4 +28,4 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
     Raises KeyError with the name of a place that has no value.
     """
-    return _PLACE.sub(lambda place: values[place.group(1)], template)
+    return _PLACE.sub(lambda match: values[match.group(1)], template)

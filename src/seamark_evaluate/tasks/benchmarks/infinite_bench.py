@@ -60,7 +60,7 @@ def kv_retrieval(random: Random, number: int, *, length_words: int) -> Iterator[
 
 def with_options(row: Row) -> Iterator[Row]:
     """Yield a row of longbook_choice_eng or code_debug with its options as columns; references: text and letter."""
-    options = [str(each) for each in row["options"]]
+    options = [str(option) for option in row["options"]]
     answer = row["answer"] if isinstance(row["answer"], str) else row["answer"][0]
     named = {f"OPTION_{letter}": text for letter, text in zip(_LETTERS, options, strict=True)}
     yield {**row, **named, "answer": (answer, _LETTERS[options.index(answer)])}

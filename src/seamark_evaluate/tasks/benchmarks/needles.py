@@ -36,16 +36,16 @@ def rows(
     asked = random.sample(needle_keys(keys), len(depths))
     values = random.sample(needle_values(keys), len(depths))
     places = _places(sorted(depths), length_words)
-    for place, key, value in zip(places, asked, values, strict=True):
-        words[place : place + 2] = [key, value]
-    for place, key, value in zip(places, asked, values, strict=True):
+    for position, key, value in zip(places, asked, values, strict=True):
+        words[position : position + 2] = [key, value]
+    for position, key, value in zip(places, asked, values, strict=True):
         yield {
             "context": " ".join(words),
             "question": key,
             "references": (value,),
             "cluster": f"context {number}",
-            "depth_ratio": place / max(length_words - 2, 1),
-            "needle_position": place,
+            "depth_ratio": position / max(length_words - 2, 1),
+            "needle_position": position,
             "length_words": length_words,
         }
 

@@ -106,10 +106,10 @@ def _tracked(random: Random, lines: int, chains: int, hops: int, letters: int) -
             f"VAR {chain[0]} = {value}",
             *(f"VAR {b} = VAR {a} " for a, b in pairwise(chain)),
         ]
-        for moved, (place, step) in enumerate(
+        for moved, (position, step) in enumerate(
             zip(sorted(random.sample(range(len(text)), hops + 1)), steps, strict=True)
         ):
-            text.insert(place + moved, step)
+            text.insert(position + moved, step)
     return {"context": "\n".join(text), "query": query, "num_v": str(hops + 1), "references": tuple(starts[0])}
 
 
@@ -166,6 +166,6 @@ def _placed(random: Random, straws: list[str], needles: Sequence[str], haystack:
     else:
         places = sorted(random.sample(range(max(len(straws), len(needles))), len(needles)))
     placed, straw = [], iter(straws)
-    for before, place, needle in zip([0, *places], places, needles, strict=False):
-        placed += [*islice(straw, place - before), needle]
+    for before, position, needle in zip([0, *places], places, needles, strict=False):
+        placed += [*islice(straw, position - before), needle]
     return [*placed, *straw]

@@ -44,7 +44,7 @@ def _listed(random: Random, words: int, common: int, often: int, seldom: int) ->
     named = coined_words(random, words)
     entries = named[:common] * often + named[common:] * seldom
     random.shuffle(entries)
-    return " ".join(f"{place + 1}. {word}" for place, word in enumerate(entries)), named[:common]
+    return " ".join(f"{index + 1}. {word}" for index, word in enumerate(entries)), named[:common]
 
 
 def frequent_words(

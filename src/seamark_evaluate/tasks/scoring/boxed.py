@@ -49,7 +49,7 @@ def _boxed(answer: str) -> str | None:
         found = _DIGITS.search(boxes[-1])
         return plain_digits(found.group()) if found else None
     lines = (found for line in reversed(answer.split("\n")) if (found := _SHORT.search(line)))
-    return next((plain_digits(found.group()) for found in lines), None)
+    return next((plain_digits(match.group()) for match in lines), None)
 
 
 def _boxed_or_stated(answer: str) -> str | None:

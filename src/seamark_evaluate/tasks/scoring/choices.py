@@ -11,7 +11,7 @@ _LETTERS = "ABCD"
 _NUMBER = re.compile(r"\d+")
 _PARAGRAPH = re.compile(r"(?:Paragraph |段落)(\d+)")
 _SAYS = (re.compile(r"The correct answer is \(([A-D])\)"), re.compile(r"The correct answer is ([A-D])"))
-_LAST_OF_FOUR, _LAST_OF_TEN = (re.compile(rf"\b[{each}]\b(?!.*\b[{each}]\b)") for each in ("A-D", "A-J"))
+_LAST_OF_FOUR, _LAST_OF_TEN = (re.compile(rf"\b[{span}]\b(?!.*\b[{span}]\b)") for span in ("A-D", "A-J"))
 _BEFORE_LETTER = ("answer is:", "answer:", "answer is", "option is")
 _BEFORE_ERROR = ("answer is:", "is:", "answer:")
 _ZERO_SCROLLS = (
@@ -27,7 +27,7 @@ def classification(answer: str, reference: str, classes: Sequence[str]) -> float
     Classes inside of the right one do not count, as every answer that names `Description of a person` also has
     `person`. Published quirk: they are removed while the list is walked, so the one after a removed class stays.
     """
-    named = [each for each in classes if each in answer]
+    named = [label for label in classes if label in answer]
     place = 0
     while place < len(named):
         if named[place] in reference and named[place] != reference:
@@ -82,7 +82,7 @@ def book_choice(answer: str, references: Sequence[str]) -> float:
     plain = _blanked(plain, "\n\"'.,?!{}")
     for prefix in _BEFORE_LETTER:
         if (start := plain.find(prefix)) >= 0:
-            return float(any(plain[start + len(prefix) + 1 :].startswith(each) for each in references))
+            return float(any(plain[start + len(prefix) + 1 :].startswith(reference) for reference in references))
     for word in plain.split():
         if word in _LETTERS:
             return float(word in references)
@@ -146,7 +146,7 @@ def order(answer: str, reference: str) -> float:
     given, right = _NUMBER.findall(answer), _NUMBER.findall(reference)
     if len(right) < 2 or sorted(given) != sorted(right) or len(set(right)) < len(right):
         return 0.0
-    rank = {number: place for place, number in enumerate(right)}
+    rank = {number: index for index, number in enumerate(right)}
     ranks = [rank[number] for number in given]
     pairs = [(a, b) for i, a in enumerate(ranks) for b in ranks[i + 1 :]]
     return sum(a < b for a, b in pairs) / len(pairs)

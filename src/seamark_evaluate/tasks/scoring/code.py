@@ -15,7 +15,7 @@ def code_similarity(answer: str, reference: str) -> float:
     rounded to hundredths; a line with a `#` or `//` anywhere, such as a URL, is skipped.
     """
     lines = answer.lstrip("\n").split("\n")
-    line = next((each for each in lines if not any(mark in each for mark in _MARKS)), "")
+    line = next((row for row in lines if not any(mark in row for mark in _MARKS)), "")
     if line == reference:
         return 1.0
     if not line or not reference:

@@ -16,7 +16,7 @@ _CALL_MARKS = "\n.`'\":"
 def string_match_all(answer: str, references: Sequence[str]) -> float:
     """Return the share of the references that occur in the answer, in any case and inside of words too (RULER)."""
     text = _printable(answer)
-    return sum(each.lower() in text for each in references) / len(references)
+    return sum(reference.lower() in text for reference in references) / len(references)
 
 
 def string_match_part(answer: str, references: Sequence[str]) -> float:
@@ -24,7 +24,7 @@ def string_match_part(answer: str, references: Sequence[str]) -> float:
     answering).
     """
     text = _printable(answer)
-    return float(any(each.lower() in text for each in references))
+    return float(any(reference.lower() in text for reference in references))
 
 
 def first_number(answer: str, references: Sequence[str]) -> float:
@@ -37,21 +37,21 @@ def whole_word(answer: str, references: Sequence[str]) -> float:
     """Return 1 if a reference is a word of the answer, between blanks and punctuation (InfiniteBench,
     kv_retrieval).
     """
-    return float(any(each in _words(answer, _WORD_MARKS) for each in references))
+    return float(any(reference in _words(answer, _WORD_MARKS) for reference in references))
 
 
 def speaker(answer: str, references: Sequence[str]) -> float:
     """Return 1 if a reference occurs in the answer, in any case and inside of words too (InfiniteBench,
     longdialogue_qa_eng)."""
     text = answer.strip().upper()
-    return float(any(each.upper() in text for each in references))
+    return float(any(reference.upper() in text for reference in references))
 
 
 def last_number(answer: str, references: Sequence[str]) -> float:
     """Return 1 if the last word is the number (InfiniteBench, code_run). A full stop within a number cuts it."""
     words = _words(answer.strip(), _CALL_MARKS)
     try:
-        return float(bool(words) and int(words[-1]) in [int(each) for each in references])
+        return float(bool(words) and int(words[-1]) in [int(reference) for reference in references])
     except ValueError:
         return 0.0
 
@@ -72,7 +72,7 @@ def found_number(answer: str, references: Sequence[str]) -> float:
 
 def counted_prefix(answer: str, references: Sequence[str]) -> float:
     """Return the share of right intermediate values before the first wrong one (InfiniteBench, math_calc)."""
-    given = [plain_digits(each) for each in re.findall("[0-9]+", answer)]
+    given = [plain_digits(number) for number in re.findall("[0-9]+", answer)]
     right = 0
     for value, reference in zip(given, references, strict=False):
         if value != plain_digits(reference):
@@ -89,7 +89,7 @@ def exact_word(answer: str, references: Sequence[str]) -> float:
 
 def accuracy(answer: str, references: Sequence[str]) -> float:
     """Return 1 if the answer is a reference, apart from blanks around it and its case."""
-    return float(answer.strip().lower() in [each.strip().lower() for each in references])
+    return float(answer.strip().lower() in [reference.strip().lower() for reference in references])
 
 
 def plain_digits(digits: str) -> str:

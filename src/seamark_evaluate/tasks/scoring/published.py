@@ -25,7 +25,7 @@ def published_figures(
         return _by_masks(scores)
     if scorer == "rouge_geometric":
         means = [_mean(scores.get(name, ())) for name in ROUGES]
-        known = [each for each in means if each is not None]
+        known = [mean for mean in means if mean is not None]
         return {"geometric_mean": prod(known) ** (1 / len(ROUGES))} if len(known) == len(ROUGES) else {}
     if task.startswith("longbench/") and task.endswith("_e"):
         return _by_length(scores.get("score", ()), facts.get("length", ()))
@@ -51,7 +51,7 @@ def _by_length(scores: Column, lengths: Column) -> Mapping[str, float]:
     for score, length in zip(scores, lengths, strict=False):
         if score is not None and length is not None:
             ranges[next(name for name, end in LENGTHS if end is None or float(length) < end)].append(score)
-    return {name: fmean(own) for name, own in ranges.items() if own}
+    return {name: fmean(group) for name, group in ranges.items() if group}
 
 
 def _mean(column: Column) -> float | None:

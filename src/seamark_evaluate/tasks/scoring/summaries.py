@@ -56,7 +56,7 @@ def _rouge(answer: str, reference: str, statistic: str) -> dict[str, float]:
         [scores] = Rouge().get_scores([answer], [reference])
     except _EMPTY:
         return {"rouge-1": 0.0, "rouge-2": 0.0, "rouge-l": 0.0}
-    return {name: float(each[statistic]) for name, each in scores.items()}
+    return {name: float(score[statistic]) for name, score in scores.items()}
 
 
 @cache

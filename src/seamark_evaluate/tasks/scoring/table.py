@@ -104,8 +104,10 @@ def _scores(name: str, question: Question, answer: str) -> Scores:
         classes = question.facts["all_classes"]
         if not isinstance(classes, tuple):
             raise KeyError("all_classes")
-        return {"score": max(scorer.classes(answer, each, classes) for each in references)}
+        return {"score": max(scorer.classes(answer, reference, classes) for reference in references)}
     if scorer.several is not None:
-        return max((scorer.several(answer, each) for each in references), key=lambda found: found["score"] or 0.0)
+        return max(
+            (scorer.several(answer, reference) for reference in references), key=lambda scores: scores["score"] or 0.0
+        )
     assert scorer.best is not None
-    return {"score": max(scorer.best(answer, each) for each in references)}
+    return {"score": max(scorer.best(answer, reference) for reference in references)}

@@ -75,9 +75,9 @@ def _jieba() -> Any:
 
 
 def _chinese_words(text: str) -> list[str]:
-    return [word for each in cut(text) if (word := normalised_chinese(each))]
+    return [word for piece in cut(text) if (word := normalised_chinese(piece))]
 
 
 def _plain(text: str) -> str:
     """Letters without accents. The published scorer uses Unidecode, which also transcribes other alphabets."""
-    return "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
