@@ -126,7 +126,7 @@ def _objectives(texts: tuple[str, ...]) -> tuple[Any, ...]:
     from seamark.config.expression import slo_parts
     from seamark.model.scenario import Slo
 
-    found: list[Slo] = []
+    slos: list[Slo] = []
     mistakes = []
     for text in texts:
         try:
@@ -134,12 +134,12 @@ def _objectives(texts: tuple[str, ...]) -> tuple[Any, ...]:
         except ValueError as error:
             mistakes.append(f"--slo: {error}.")
             continue
-        if any(each.metric == metric for each in found):
+        if any(slo.metric == metric for slo in slos):
             mistakes.append(f"--slo '{text}': {metric} has a limit already. Remove one.")
-        found.append(Slo(metric=metric, op="<=" if op == "<=" else ">=", limit=limit))
+        slos.append(Slo(metric=metric, op="<=" if op == "<=" else ">=", limit=limit))
     if mistakes:
         raise UserError(*mistakes)
-    return tuple(found)
+    return tuple(slos)
 
 
 def _score(scenario: str, site: str | None, form: str) -> int:
@@ -150,8 +150,8 @@ def _score(scenario: str, site: str | None, form: str) -> int:
     from seamark.storage.codec import encode
 
     results = results_named(Path.cwd(), scenario, site)
-    found = score_of(results.plan, results.folder)
-    if found is None:
+    score = score_of(results.plan, results.folder)
+    if score is None:
         raise UserError(f"--score {scenario}: it has no 'prediction'. `bench capacity --verify FILE` writes one.")
-    click.echo(json.dumps(encode(found), indent=1) if form == "json" else "\n".join(score_lines(found)))
+    click.echo(json.dumps(encode(score), indent=1) if form == "json" else "\n".join(score_lines(score)))
     return 0

@@ -38,9 +38,9 @@ def command(names: tuple[str, ...], file: Path, servers: int | None, seed: int, 
 
     output_file(file, "-o", "models.fit.json")
     results = [results_named(Path.cwd(), name, site) for name in names]
-    for each in results:
-        require_unread(file, "-o", *each.folder.inputs())
-    inputs = fit_inputs((each.plan, each.folder) for each in results)
-    found = fitted_models(inputs, servers=servers, seed=seed)
-    write(file, found)
-    click.echo("\n".join([*fitted_lines(found), f"Models: {file}"]))
+    for result in results:
+        require_unread(file, "-o", *result.folder.inputs())
+    inputs = fit_inputs((result.plan, result.folder) for result in results)
+    models = fitted_models(inputs, servers=servers, seed=seed)
+    write(file, models)
+    click.echo("\n".join([*fitted_lines(models), f"Models: {file}"]))

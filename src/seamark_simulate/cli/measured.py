@@ -76,8 +76,8 @@ def measured(
     if asked.servers is None:
         called: ModelServers = StandaloneServers(asked.model_server or MODEL_SERVER)
     else:
-        found = read_model_servers(asked.servers, work.models, work.used)
-        called = SlotServers(served_models(Path.cwd(), found, asked.servers))
+        servers = read_model_servers(asked.servers, work.models, work.used)
+        called = SlotServers(served_models(Path.cwd(), servers, asked.servers))
     console = terminal(stderr=True)
     with (
         ended_by_signals(": all servers that were started have ended, no log was written."),

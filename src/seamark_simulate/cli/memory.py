@@ -70,7 +70,7 @@ def command(asked: MemoryOptions, as_json: bool) -> None:
     folder = read_model(asked.model)
     found = refusals(folder.architecture, folder.weights, server, gpus=layout.gpus)
     if found:
-        raise UserError(*(f"{asked.model}: {each.kind}: {each.why}. {_remedy(each)}." for each in found))
+        raise UserError(*(f"{asked.model}: {refusal.kind}: {refusal.why}. {_remedy(refusal)}." for refusal in found))
     memory = estimate_memory(folder.architecture, folder.weights, server)
     if as_json:
         print_json(architecture=encode(folder.architecture), memory=encode(memory), asked=encode(server))
