@@ -91,11 +91,11 @@ def read_models(path: Path) -> FittedModels:
         for kind in ("stations", "replicas"):
             for item in tree.value[kind].value if kind in tree.value else ():
                 _check_numbers(item, mistakes)
-        for each, item in zip(
+        for model, item in zip(
             written.stations, tree.value["stations"].value if written.stations else (), strict=True
         ):
-            if each.family in ONE_VARIATION and _variation(each) != ONE_VARIATION[each.family]:
-                text = f"{each.family} times have a variation of {ONE_VARIATION[each.family]}. Remove it, or write"
+            if model.family in ONE_VARIATION and _variation(model) != ONE_VARIATION[model.family]:
+                text = f"{model.family} times have a variation of {ONE_VARIATION[model.family]}. Remove it, or write"
                 at = item.at(("parameters", "variation"))
                 mistakes.add(at, f"{text} 'family: gamma' or 'lognormal', or 'constant' for 0.")
         if not (written.stations or written.replicas):
@@ -108,17 +108,17 @@ def read_models(path: Path) -> FittedModels:
 
 def _check_numbers(item: Item, mistakes: Mistakes) -> None:
     """Note every number of a model below the least one that it can be."""
-    for name, each in item.items():
+    for name, entry in item.items():
         least = 0.0 if (name.endswith("_s") and name != "mean_s") or name == "variation" else 1e-9
         if name == "parameters":
-            _check_numbers(each, mistakes)
-        elif isinstance(each.value, (int, float)) and each.value < least:
-            mistakes.add(each, f"{each.value:g} is too small. Write a number above 0.")
+            _check_numbers(entry, mistakes)
+        elif isinstance(entry.value, (int, float)) and entry.value < least:
+            mistakes.add(entry, f"{entry.value:g} is too small. Write a number above 0.")
 
 
 def model_named(models: FittedModels, name: str | None, path: str) -> Model:
     """Return the model of a name, or the only one. Raises UserError for another name, and without one for several."""
-    every = {each.name: each for each in models.models}
+    every = {model.name: model for model in models.models}
     if len(every) < len(models.models):
         raise UserError(f"{path} has several models of one name. Give each a name of its own.")
     known = ", ".join(every) or "none"

@@ -47,15 +47,15 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
     needed = OF_PATTERNS[pattern]
     entries = (entry["pattern"] for entry in workload.include if "pattern" in entry)
     levels = {pattern, *map(str, workload.levels.get("pattern", ())), *map(str, entries)}
-    read = {name for each in levels for name in OF_PATTERNS[each]}
+    read = {name for level in levels for name in OF_PATTERNS[level]}
     wrong = False
-    for name in dict.fromkeys(each for names in OF_PATTERNS.values() for each in names):
+    for name in dict.fromkeys(setting for names in OF_PATTERNS.values() for setting in names):
         if name in needed and values[name] is None:
             wrong = True
             yield "pattern", f"the pattern '{pattern}' needs '{name}'. Add it, or choose another pattern."
         elif name not in read and values[name] is not None:
             wrong = True
-            users = " or ".join(each for each, names in OF_PATTERNS.items() if name in names)
+            users = " or ".join(user for user, names in OF_PATTERNS.items() if name in names)
             yield name, f"has no effect with the pattern '{pattern}'. Remove it, or set 'pattern' to {users}."
     paths = [str(values[name]) for name in ("model_file", "requests_file") if values[name] is not None]
     if wrong or any(path not in workload.contents for path in paths):

@@ -126,16 +126,16 @@ def _layout(tree: Item, mistakes: Mistakes) -> Layout | None:
     kinds = {
         name: GpuKind(
             name=name,
-            memory_gb=each.memory_gb,
-            pcie_gb_per_s=each.pcie_gb_per_s,
-            speed=each.speed,
-            speeds=each.speeds or {},
+            memory_gb=kind.memory_gb,
+            pcie_gb_per_s=kind.pcie_gb_per_s,
+            speed=kind.speed,
+            speeds=kind.speeds or {},
         )
-        for name, each in keys.gpu_kinds.items()
+        for name, kind in keys.gpu_kinds.items()
     }
     failures = keys.failures
     layout = Layout(
-        hosts=tuple(host for each in keys.hosts for host in _hosts(each, kinds)),
+        hosts=tuple(host for entry in keys.hosts for host in _hosts(entry, kinds)),
         windows=keys.windows,
         span_hosts=keys.span_hosts,
         several_models=keys.several_models,
@@ -145,7 +145,7 @@ def _layout(tree: Item, mistakes: Mistakes) -> Layout | None:
         failures=None
         if failures is None
         else Failures(mtbf_s=failures.mtbf_s, repair_s=failures.repair_s, attempts=failures.attempts),
-        changes=tuple(Change(at_s=each.at_s, remove=each.remove, add=each.add) for each in keys.changes),
+        changes=tuple(Change(at_s=change.at_s, remove=change.remove, add=change.add) for change in keys.changes),
     )
     _check_changes(tree, layout, mistakes)
     return layout
@@ -154,11 +154,11 @@ def _layout(tree: Item, mistakes: Mistakes) -> Layout | None:
 def _numbers(item: Item, key: str) -> Iterator[tuple[Item, str]]:
     """Yield each number with the key that it belongs to."""
     if isinstance(item.value, dict):
-        for name, each in item.items():
-            yield from _numbers(each, name)
+        for name, entry in item.items():
+            yield from _numbers(entry, name)
     elif isinstance(item.value, list):
-        for each in item.value:
-            yield from _numbers(each, key)
+        for entry in item.value:
+            yield from _numbers(entry, key)
     elif type(item.value) in (int, float) and isfinite(item.value):
         yield item, key
 

@@ -98,7 +98,7 @@ def _if_model(folder: Path) -> Path | None:
 
 
 def _expanded(path: str, environment: Mapping[str, str]) -> str:
-    return re.sub(r"\$\{?(\w+)\}?", lambda found: environment.get(found[1], found[0]), path)
+    return re.sub(r"\$\{?(\w+)\}?", lambda match: environment.get(match[1], match[0]), path)
 
 
 def _cached(name: str, environment: Mapping[str, str]) -> Path | None:
@@ -199,4 +199,4 @@ def _tensors(header: Mapping[str, object]) -> Iterator[tuple[str, str, int, int]
 
 def _counts(value: object) -> list[int] | None:
     """Return a list of whole numbers from 0, None for anything else."""
-    return value if isinstance(value, list) and all(type(each) is int and each >= 0 for each in value) else None
+    return value if isinstance(value, list) and all(type(count) is int and count >= 0 for count in value) else None

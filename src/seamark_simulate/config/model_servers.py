@@ -35,10 +35,10 @@ def read_model_servers(path: Path, models: Collection[str], used: Collection[str
     and models in use without a server."""
     mistakes = Mistakes()
     tree = load_document(path, mistakes)
-    found = None if tree is None else _file(tree, models, used, mistakes)
+    servers = None if tree is None else _file(tree, models, used, mistakes)
     mistakes.raise_any()
-    assert found is not None
-    return found
+    assert servers is not None
+    return servers
 
 
 def _file(tree: Item, models: Collection[str], used: Collection[str], mistakes: Mistakes) -> ModelServerFile | None:
@@ -75,10 +75,10 @@ def _server(item: Item, mistakes: Mistakes) -> ModelServer | None:
     settings: dict[str, Value] = {}
     written = item.value.get("settings")
     if written is not None and written.value is not None and is_mapping(written, mistakes):
-        for name, each in written.items():
-            if isinstance(each.value, (list, dict)):
-                mistakes.add(each, f"expected one value, but it is {each.shown}.")
-            settings[name] = each.value
+        for name, setting in written.items():
+            if isinstance(setting.value, (list, dict)):
+                mistakes.add(setting, f"expected one value, but it is {setting.shown}.")
+            settings[name] = setting.value
     if service is WRONG or mistakes.count > before:
         return None
     return ModelServer(service=service, settings=settings, where=item.where)

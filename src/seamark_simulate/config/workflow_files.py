@@ -73,8 +73,8 @@ def read_system(path: Path) -> System:
 
 def _whole(models: Mapping[str, Model | None], workflows: Mapping[str, Workflow | None]) -> System:
     return System(
-        models={key: each for key, each in models.items() if each is not None},
-        workflows={key: each for key, each in workflows.items() if each is not None},
+        models={key: model for key, model in models.items() if model is not None},
+        workflows={key: workflow for key, workflow in workflows.items() if workflow is not None},
     )
 
 
@@ -225,15 +225,15 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
     item = _own_keys(item, ("name", "nodes", "edges"), mistakes)
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
-    for each in _parts(item, "nodes", mistakes, needed=True):
-        keys: Any = decode(_own_keys(each, hints(_NodeKeys), mistakes), _NodeKeys, mistakes)
+    for node in _parts(item, "nodes", mistakes, needed=True):
+        keys: Any = decode(_own_keys(node, hints(_NodeKeys), mistakes), _NodeKeys, mistakes)
         if keys is WRONG:
             continue
         if keys.id in nodes:
-            mistakes.add(each.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
-        check_id(keys.id, each.value["id"], mistakes)
+            mistakes.add(node.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
+        check_id(keys.id, node.value["id"], mistakes)
         if models and keys.model not in models:
-            _unknown(each.value["model"], "model", keys.model, models, mistakes)
+            _unknown(node.value["model"], "model", keys.model, models, mistakes)
         nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in hints(_NodeKeys)})
     if mistakes.count > before:
         return None  # an edge to a node that was not read is no mistake of its own
@@ -245,17 +245,17 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
 
 def _parts(item: Item, key: str, mistakes: Mistakes, *, needed: bool = False) -> list[Item]:
     """Return the parts of a list."""
-    found = item.value.get(key)
-    if found is None or (found.value is None and not needed):
+    part = item.value.get(key)
+    if part is None or (part.value is None and not needed):
         if needed:
             mistakes.add(item, f"the key '{key}' is missing.")
         return []
-    if not isinstance(found.value, list):
-        mistakes.add(found, f"expected a list, but it is {found.shown}. Write lines that begin with '-'.")
+    if not isinstance(part.value, list):
+        mistakes.add(part, f"expected a list, but it is {part.shown}. Write lines that begin with '-'.")
         return []
-    if needed and not found.value:
-        mistakes.add(found, "the list is empty. Write one entry or more.")
-    return list(found.value)
+    if needed and not part.value:
+        mistakes.add(part, "the list is empty. Write one entry or more.")
+    return list(part.value)
 
 
 def _unknown(at: Item, noun: str, name: str, known: Iterable[str], mistakes: Mistakes) -> None:
@@ -267,26 +267,26 @@ def _unknown(at: Item, noun: str, name: str, known: Iterable[str], mistakes: Mis
 def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> list[Edge]:
     edges: dict[tuple[str, str], Edge] = {}
     places: dict[tuple[str, str], Item] = {}
-    for each in _parts(item, "edges", mistakes):
-        if not is_mapping(each, mistakes):
+    for entry in _parts(item, "edges", mistakes):
+        if not is_mapping(entry, mistakes):
             continue
-        _own_keys(each, ("from", "to", "bytes"), mistakes)
-        size = decode(each.value["bytes"], int, mistakes) if "bytes" in each.value else 0
+        _own_keys(entry, ("from", "to", "bytes"), mistakes)
+        size = decode(entry.value["bytes"], int, mistakes) if "bytes" in entry.value else 0
         if size is WRONG:
             continue
         if size < 0:
-            mistakes.add(each.value["bytes"], f"{size} is too small. Give 0 or more.")
-        ends = [_end(each, key, nodes, mistakes) for key in ("from", "to")]
+            mistakes.add(entry.value["bytes"], f"{size} is too small. Give 0 or more.")
+        ends = [_end(entry, key, nodes, mistakes) for key in ("from", "to")]
         if None in ends:
             continue
         source, target = (str(end) for end in ends)
         if source == target:
-            mistakes.add(each, f"an edge from '{source}' to itself: the node would wait for its own end. Remove it.")
+            mistakes.add(entry, f"an edge from '{source}' to itself: the node would wait for its own end. Remove it.")
         elif (source, target) in edges:
-            mistakes.add(each, f"the edge from '{source}' to '{target}' is there already. Remove one.")
+            mistakes.add(entry, f"the edge from '{source}' to '{target}' is there already. Remove one.")
         else:
             edges[source, target] = Edge(source=source, target=target, data_bytes=size)
-            places[source, target] = each
+            places[source, target] = entry
     circle = cycle_of([(edge.source, edge.target) for edge in edges.values()])
     if circle:
         way = " -> ".join(circle)
@@ -313,7 +313,7 @@ class _RequestRows:
 
     def __init__(self, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> None:
         self._workflows, self._mistakes = workflows, mistakes
-        self._nodes = {key: {node.id: node for node in each.nodes} for key, each in workflows.items() if each}
+        self._nodes = {key: {node.id: node for node in flow.nodes} for key, flow in workflows.items() if flow}
         self._first_time: Item | None = None
         self._zone: timedelta | None = None
         self.found: dict[str, tuple[_RequestKeys, Mapping[str, Any]]] = {}
@@ -395,8 +395,8 @@ class _RequestRows:
 
 def _requests(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> Requests | None:
     tree = _own_keys(tree, ("requests",), mistakes)
-    for each in _parts(tree, "requests", mistakes, needed=not rows.taken):
-        rows.take(each)
+    for row in _parts(tree, "requests", mistakes, needed=not rows.taken):
+        rows.take(row)
     if mistakes.noted:
         return None
     least = min(rows.times.values(), default=None)
@@ -422,11 +422,11 @@ def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistak
         entry = item.value.get(key)
         if entry is None or entry.value is None or not is_mapping(entry, mistakes):
             continue
-        for name, each in entry.items():
+        for name, node in entry.items():
             if name not in nodes:
-                _unknown(each, "node of this workflow", name, nodes, mistakes)
-            elif key == "node_configs" and each.value is not None and is_mapping(each, mistakes):
-                known_keys(each, nodes[name].config_options or each.value, mistakes)
+                _unknown(node, "node of this workflow", name, nodes, mistakes)
+            elif key == "node_configs" and node.value is not None and is_mapping(node, mistakes):
+                known_keys(node, nodes[name].config_options or node.value, mistakes)
         if key == "node_execution_times":
             _check_numbers(entry, mistakes)
 

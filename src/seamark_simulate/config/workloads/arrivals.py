@@ -31,16 +31,16 @@ def read_requests(path: Path) -> RecordedRequests:
     try:
         with path.open("rb") as file:
             head = file.read(4)
-        found = _of_samples(path) if is_samples(head) else _of_trace(path)
+        requests = _of_samples(path) if is_samples(head) else _of_trace(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}.") from None
     except (ValueError, pa.ArrowException, KeyError) as error:
         raise UserError(f"{path}: no samples.parquet and no trace: {' '.join(str(error).split())[:160]}.") from None
-    if not len(found.arrival_s):
+    if not len(requests.arrival_s):
         raise UserError(f"{path}: has no request.")
-    if len(found.arrival_s) > MOST_REQUESTS:
+    if len(requests.arrival_s) > MOST_REQUESTS:
         raise UserError(f"{path}: more than {MOST_REQUESTS:,} requests.")
-    return found
+    return requests
 
 
 def _of_samples(path: Path) -> RecordedRequests:
@@ -55,10 +55,10 @@ def _of_samples(path: Path) -> RecordedRequests:
 
 def _of_trace(path: Path) -> RecordedRequests:
     rows = list(recorded_rows(str(path)))
-    prompts = [each.prompt_tokens for each in rows if each.prompt_tokens is not None]
-    replies = [each.output_tokens for each in rows if each.output_tokens is not None]
+    prompts = [row.prompt_tokens for row in rows if row.prompt_tokens is not None]
+    replies = [row.output_tokens for row in rows if row.output_tokens is not None]
     return RecordedRequests(
-        arrival_s=np.asarray([each.at_s for each in rows], np.float64),
+        arrival_s=np.asarray([row.at_s for row in rows], np.float64),
         prompt_tokens=np.asarray(prompts, np.int64) if len(prompts) == len(rows) else None,
         reply_tokens=np.asarray(replies, np.int64) if len(replies) == len(rows) else None,
     )

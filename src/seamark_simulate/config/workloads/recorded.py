@@ -44,7 +44,7 @@ def task_models(counts: Iterable[int]) -> dict[str, Model]:
 
 def job_workflows(models: Iterable[Model]) -> dict[str, Workflow]:
     """Return for each model a workflow of one node, `job`; its id is that of the model."""
-    return {each.id: Workflow(id=each.id, nodes=(WorkflowNode(id=JOB, model=each.id),)) for each in models}
+    return {model.id: Workflow(id=model.id, nodes=(WorkflowNode(id=JOB, model=model.id),)) for model in models}
 
 
 JOB = "job"

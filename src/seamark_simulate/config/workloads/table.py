@@ -59,7 +59,7 @@ def format_of(path: Path) -> RequestsFormat | None:
     except (OSError, ValueError):
         return None
     head = head.removeprefix(BOM_UTF8)
-    return next((each for each in FORMATS if each.recognises(head)), None)
+    return next((form for form in FORMATS if form.recognises(head)), None)
 
 
 def read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
@@ -86,23 +86,23 @@ def _holds(path: Path) -> str | None:
 
 def _read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
     mistakes = Mistakes()
-    found = format_of(requests_path)
-    if found is None:
+    form = format_of(requests_path)
+    if form is None:
         if system_path is None:
             read_text(requests_path, mistakes, LARGEST_BYTES)
             mistakes.raise_any()
             raise UserError(f"{shown(requests_path)}: requests to workflows need the file of these: {REMEDY}.")
         system, requests, notes = read_files(system_path, requests_path)
         return RecordedWorkload(system=system, requests=requests, notes=notes)
-    if found.models == "refused" and system_path is not None:
+    if form.models == "refused" and system_path is not None:
         raise UserError(
-            f"{shown(system_path)}: {shown(requests_path)} is a {found.name}, which has its own tasks. Leave the file"
+            f"{shown(system_path)}: {shown(requests_path)} is a {form.name}, which has its own tasks. Leave the file"
             " of models out (--config of `bench simulate`, or system_file)."
         )
-    if found.models == "needed" and system_path is None:
-        raise UserError(f"{shown(requests_path)}: a {found.name} has no models: {REMEDY}.")
+    if form.models == "needed" and system_path is None:
+        raise UserError(f"{shown(requests_path)}: a {form.name} has no models: {REMEDY}.")
     given = None if system_path is None else read_system(system_path)
-    workload = found.read(requests_path, given, mistakes)
+    workload = form.read(requests_path, given, mistakes)
     mistakes.raise_any()
     assert workload is not None, "a file without mistakes is read"
     return workload

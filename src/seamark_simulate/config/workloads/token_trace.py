@@ -61,7 +61,7 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
         return None
     first_s = requests[0].at_s or 0.0
     if first_s:
-        requests = [_earlier(each, first_s) for each in requests]
+        requests = [_earlier(request, first_s) for request in requests]
     return RecordedWorkload(system=system, requests=Requests(requests=tuple(requests)))
 
 

@@ -41,7 +41,7 @@ def read_wfcommons(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
         check_id(name, tree.value["name"], mistakes)
     workflow = _part(tree, "workflow", mistakes)
     tasks = _tasks(workflow, "specification", mistakes)
-    ran = {_text(each, "id", mistakes): each for each in _tasks(workflow, "execution", mistakes)}
+    ran = {_text(run, "id", mistakes): run for run in _tasks(workflow, "execution", mistakes)}
     if mistakes.count > before:
         return None
     places: dict[str, Item] = {}
@@ -67,11 +67,11 @@ def _part(tree: Item | None, key: str, mistakes: Mistakes) -> Item | None:
     """Return a mapping below a mapping, None after noting a mistake."""
     if tree is None:
         return None
-    found: Item | None = tree.value.get(key)
-    if found is None:
+    part: Item | None = tree.value.get(key)
+    if part is None:
         mistakes.add(tree, f"the key '{key}' is missing: this is no whole WfCommons instance.")
         return None
-    return found if is_mapping(found, mistakes) else None
+    return part if is_mapping(part, mistakes) else None
 
 
 def _tasks(workflow: Item | None, key: str, mistakes: Mistakes) -> list[Item]:
@@ -82,7 +82,7 @@ def _tasks(workflow: Item | None, key: str, mistakes: Mistakes) -> list[Item]:
     if tasks is None or not isinstance(tasks.value, list) or not tasks.value:
         mistakes.add(part if tasks is None else tasks, "'tasks' must be a list of one task or more.")
         return []
-    return [each for each in tasks.value if is_mapping(each, mistakes)]
+    return [task for task in tasks.value if is_mapping(task, mistakes)]
 
 
 def _text(task: Item, key: str, mistakes: Mistakes) -> str:
