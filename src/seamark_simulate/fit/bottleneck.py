@@ -37,15 +37,15 @@ def bottleneck(
     The objective is that which is missed by the largest factor. A limit of the service without which it would be met
     breaks first; without such a limit it is the part of the work without which the value is smallest.
     """
-    values = {each.name: _value_s(service, load, replicas, each, seed) for each in objectives}
-    missed = [each for each in objectives if values[each.name] > each.limit_s]
+    values = {objective.name: _value_s(service, load, replicas, objective, seed) for objective in objectives}
+    missed = [objective for objective in objectives if values[objective.name] > objective.limit_s]
     if not missed:
         return None
-    worst = max(missed, key=lambda each: values[each.name] / each.limit_s)
+    worst = max(missed, key=lambda objective: values[objective.name] / objective.limit_s)
     value_s = values[worst.name]
 
     def least(others: Mapping[str, ServiceModel]) -> tuple[float, str]:
-        found = [(_value_s(each, load, replicas, worst, seed), name) for name, each in others.items()]
+        found = [(_value_s(other, load, replicas, worst, seed), name) for name, other in others.items()]
         return min(found, default=(value_s, SERVICE))
 
     without_s, part = least(service.without_limits(load))
@@ -67,4 +67,4 @@ def bottleneck(
 def _value_s(service: ServiceModel, load: PlannedLoad, replicas: int, objective: Objective, seed: int) -> float:
     """Return the median of a statistic over some trials."""
     trials = (service.trial(load, replicas, number, seed, FIXED) for number in range(TRIALS))
-    return float(np.median([objective.value_s(each.times_s[objective.of]) for each in trials]))
+    return float(np.median([objective.value_s(trial.times_s[objective.of]) for trial in trials]))

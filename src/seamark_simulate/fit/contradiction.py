@@ -31,12 +31,12 @@ def contradictions(station: FittedStation, trials: Sequence[StationTrial]) -> tu
     unlike ones come of one end that was seen late), and whether the longest is too long by a mean time. Holm's method
     at LEVEL over all.
     """
-    found: list[tuple[float, str]] = []
+    tests: list[tuple[float, str]] = []
     for trial in trials:
         times_s = service_times(trial, station.servers, station.overhead_s)
         times_s = times_s[times_s > 0]
-        found += _tests(station, trial.id, times_s)
-    return _holm(found)
+        tests += _tests(station, trial.id, times_s)
+    return _holm(tests)
 
 
 def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]
     (Kolmogorov and Smirnov), each divided by its median, which the spread of trials explains. Holm's method at LEVEL
     over all.
     """
-    found: list[tuple[float, str]] = []
+    tests: list[tuple[float, str]] = []
     for trial in trials:
         replies = replayed(fitted.replica, trial, fitted.overhead_s)
         seen, said = trial.sent_s >= trial.warmup_s, replies.arrival_s - fitted.overhead_s >= trial.warmup_s
@@ -60,12 +60,12 @@ def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]
         for name, (measured_s, said_s) in pairs.items():
             if min(len(measured_s), len(said_s)) < FEWEST:
                 continue
-            one, other = (each / float(np.median(each)) for each in (measured_s, said_s))
+            one, other = (times_s / float(np.median(times_s)) for times_s in (measured_s, said_s))
             near = np.where(np.abs(one - 1) < NEAR, 1.0, one), np.where(np.abs(other - 1) < NEAR, 1.0, other)
             tested = stats.ks_2samp(*near)
             text = f"{trial.id}: {name} are spread otherwise than in its replay (distance {tested.statistic:.2f})"
-            found.append((float(tested.pvalue), text if tested.statistic > REPLAY_DISTANCE else ""))
-    return _holm(found)
+            tests.append((float(tested.pvalue), text if tested.statistic > REPLAY_DISTANCE else ""))
+    return _holm(tests)
 
 
 def _holm(found: Sequence[tuple[float, str]]) -> tuple[str, ...]:

@@ -58,18 +58,18 @@ def judge(
 ) -> Judged:
     """Simulate trials of a load, each with parameters and a seed of its own, and count those that meet all
     objectives. Fewer trials where the probability is surely below `needed`."""
-    values: dict[str, list[float]] = {each.name: [] for each in objectives}
+    values: dict[str, list[float]] = {objective.name: [] for objective in objectives}
     met = 0
     for number in range(trials):
         times_s = service.trial(load, replicas, number, seed, fixed).times_s
-        found = {each.name: each.value_s(times_s[each.of]) for each in objectives}
-        met += all(found[each.name] <= each.limit_s for each in objectives)
+        found = {objective.name: objective.value_s(times_s[objective.of]) for objective in objectives}
+        met += all(found[objective.name] <= objective.limit_s for objective in objectives)
         for name, value in found.items():
             values[name].append(value)
         if number + 1 == LOOK and Odds(met=met, trials=LOOK).interval(HOPELESS)[1] < needed:
             break
     odds = Odds(met=met, trials=len(next(iter(values.values()))))
-    return Judged(replicas=replicas, odds=odds, values_s={name: np.array(each) for name, each in values.items()})
+    return Judged(replicas=replicas, odds=odds, values_s={name: np.array(row) for name, row in values.items()})
 
 
 def fewest_replicas(

@@ -36,12 +36,12 @@ class PlannedLoad:
     def arrivals(self, seed: int) -> Floats:
         """Return the arrivals of a seed in seconds, shape (requests,). Loads of one seed differ only by their rate:
         all gaps are longer or shorter alike."""
-        found = []
+        blocks = []
         for block in Poisson(rate_rps=self.rate_rps).blocks(np.random.default_rng([seed, 0])):
-            found.append(block[block < self.until_s])
-            if len(found[-1]) < len(block):
+            blocks.append(block[block < self.until_s])
+            if len(blocks[-1]) < len(block):
                 break
-        return np.concatenate(found)
+        return np.concatenate(blocks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def objective_of(slo: Slo, times: tuple[str, ...]) -> Objective:
     if slo.metric.removesuffix("_s") in times:
         name, statistic = slo.metric.removesuffix("_s"), "p99"
     if name not in times or slo.op != "<=" or statistic not in (*QUANTILES, "mean", "max"):
-        allowed = ", ".join(f"{each}_p99_s" for each in times)
+        allowed = ", ".join(f"{time}_p99_s" for time in times)
         raise ValueError(
             f"'{slo.metric} {slo.op} {slo.limit:g}' cannot be planned for: allowed are upper limits on"
             f" {allowed}, and the same with p50, p90, p95, p999, mean or max"
@@ -96,5 +96,5 @@ def objective_of(slo: Slo, times: tuple[str, ...]) -> Objective:
 def duration_for(objectives: tuple[Objective, ...], rate_rps: float, least_s: float) -> float:
     """Return how long a load of a rate must last for the percentiles of all objectives, at least `least_s`; in whole
     seconds."""
-    needed = max(each.requests_needed for each in objectives)
+    needed = max(objective.requests_needed for objective in objectives)
     return float(max(least_s, np.ceil(ROOM * needed / rate_rps)))

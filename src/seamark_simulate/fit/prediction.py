@@ -46,16 +46,16 @@ def predict_station(
     A simulated trial has service times of its own, and a mean of its own as repeats of a treatment have.
     """
     random = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for draw in station.draws:
-        own = draw.service.scaled(own_speed(station.between, len(station.trials), random))
-        served = serve(Station(servers=min(station.servers, len(arrival_s)), service=own.draw), arrival_s, random)
+        service = draw.service.scaled(own_speed(station.between, len(station.trials), random))
+        served = serve(Station(servers=min(station.servers, len(arrival_s)), service=service.draw), arrival_s, random)
         for name, value in figures_of(arrival_s, served.end_s + draw.overhead_s, warmup_s, until_s).items():
-            found.setdefault(name, []).append(value)
+            values.setdefault(name, []).append(value)
     utilisation = station.utilisation(int((arrival_s >= warmup_s).sum()) / (until_s - warmup_s))
     loads = InputRange(low=station.loads[0], high=station.loads[1])
     return Prediction(
-        figures=_summarised(found),
+        figures=_summarised(values),
         extrapolated=() if loads.holds(utilisation) else ("utilisation",),
         overload=utilisation >= 1.0,
     )
@@ -67,18 +67,18 @@ def predict_replica(fitted: FittedReplica, trial: ReplicaTrial, seed: int = 0) -
     A replayed trial has a speed of its own, as repeats of a treatment have.
     """
     random = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for draw in fitted.draws:
         cost = scaled(draw.cost, own_speed(fitted.between, len(fitted.trials), random))
         for name, value in replayed_figures(fitted.limits.replica(cost), trial, draw.overhead_s).items():
-            found.setdefault(name, []).append(value)
-    figures = _summarised(found)
+            values.setdefault(name, []).append(value)
+    figures = _summarised(values)
     return Prediction(
         figures=figures,
         extrapolated=tuple(
             name
-            for name, own in ranges_of([trial]).items()
-            if name not in fitted.ranges or not fitted.ranges[name].holds(own.low)
+            for name, span in ranges_of([trial]).items()
+            if name not in fitted.ranges or not fitted.ranges[name].holds(span.low)
         ),
         overload=trial.concurrency is None and figures["throughput_rps"].value < KEPT_UP * trial.rate_rps,
     )

@@ -84,9 +84,9 @@ def fit_replica(
     if whole := next((trial.id for trial in trials if trial.figures.get("tpot_mean_s", 1.0) <= 0), None):
         raise ValueError(f"{whole}: its replies came in one piece, so their tokens have no times")
     rows = [step_sums(trial) for trial in trials]
-    if not any((each[:, OVERHEAD] == 0).any() for each in rows):
+    if not any((table[:, OVERHEAD] == 0).any() for table in rows):
         raise ValueError("no reply has two tokens or more, so there is no step to fit")
-    sums = [_triangle(each) for each in rows]
+    sums = [_triangle(table) for table in rows]
     rough = _solved(sums)
     ratios = np.array([_ratio(trial, limits, rough) for trial in trials])
     speed = float(np.exp(np.median(ratios)))
@@ -120,7 +120,7 @@ def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, InputRange]:
         "prompt_tokens": [float(trial.prompt_tokens.mean()) for trial in trials],
         "reply_tokens": [float(trial.reply_tokens.mean()) for trial in trials],
     }
-    return {name: InputRange(low=min(found), high=max(found)) for name, found in values.items() if found}
+    return {name: InputRange(low=min(column), high=max(column)) for name, column in values.items() if column}
 
 
 def _triangle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,9 +133,9 @@ def _solved(sums: Sequence[NDArray[np.float64]]) -> ReplicaDraw:
     values, known = rows[:, :-1], rows[:, -1]
     scale = np.sqrt((values**2).sum(axis=0))
     scale[scale == 0] = 1.0
-    found = dict(zip(COLUMNS, (nnls(values / scale, known)[0] / scale).tolist(), strict=True))
-    overhead_s = found.pop("overhead_s")
-    return ReplicaDraw(cost=StepCost(**found), overhead_s=overhead_s)
+    costs = dict(zip(COLUMNS, (nnls(values / scale, known)[0] / scale).tolist(), strict=True))
+    overhead_s = costs.pop("overhead_s")
+    return ReplicaDraw(cost=StepCost(**costs), overhead_s=overhead_s)
 
 
 def _ratio(trial: ReplicaTrial, limits: ReplicaLimits, draw: ReplicaDraw) -> float:

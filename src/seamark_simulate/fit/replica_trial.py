@@ -86,7 +86,7 @@ def replica_figures(
     if not counted.any():
         return {}
     ended = int(((last_s >= warmup_s) & (last_s < until_s)).sum())
-    found = {"throughput_rps": ended / (until_s - warmup_s)}
+    figures = {"throughput_rps": ended / (until_s - warmup_s)}
     further = counted & (further_tokens > 0)
     groups = {
         "": (last_s - due_s)[counted],
@@ -95,11 +95,11 @@ def replica_figures(
     }
     for name, times_s in groups.items():
         if len(times_s):
-            found[f"{name}mean_s"] = float(times_s.mean())
-            found[f"{name}p50_s"] = float(np.median(times_s))
+            figures[f"{name}mean_s"] = float(times_s.mean())
+            figures[f"{name}p50_s"] = float(np.median(times_s))
         if len(times_s) >= FEWEST_FOR_P99:
-            found[f"{name}p99_s"] = float(np.quantile(times_s, 0.99))
-    return found
+            figures[f"{name}p99_s"] = float(np.quantile(times_s, 0.99))
+    return figures
 
 
 def replayed(replica: LlmReplica, trial: ReplicaTrial, overhead_s: float) -> LlmReplies:

@@ -77,19 +77,19 @@ def held_out(
     if len(names) < 3:
         raise ValueError("a score needs three treatments or more: one is left out, and two say how load matters")
     places = {id(trial): number for number, trial in enumerate(trials)}
-    found: list[HeldOut] = []
+    predictions: list[HeldOut] = []
     for name in names:
-        fitted = fit([each for each in trials if each.treatment != name])
-        own = [each for each in trials if each.treatment == name]
-        spreads = _spreads(own)
-        for number, trial in enumerate(own):
+        fitted = fit([trial for trial in trials if trial.treatment != name])
+        repeats = [trial for trial in trials if trial.treatment == name]
+        spreads = _spreads(repeats)
+        for number, trial in enumerate(repeats):
             predicted = predict(fitted, trial, number)
             place: Place = "overload" if predicted.overload else "beyond" if predicted.extrapolated else "inside"
             for figure, measured in trial.figures.items():
                 said = predicted.figures.get(figure)
                 if said is None or not measured:
                     continue
-                found.append(
+                predictions.append(
                     HeldOut(
                         number=places[id(trial)],
                         place=place,
@@ -99,18 +99,18 @@ def held_out(
                         spread=spreads.get(figure),
                     )
                 )
-    return tuple(found)
+    return tuple(predictions)
 
 
 def scored(found: Sequence[HeldOut]) -> tuple[Scored, ...]:
     """Return the errors by place and figure."""
     places: tuple[Place, ...] = ("inside", "beyond", "overload")
-    figures = list(dict.fromkeys(each.figure for each in found))
+    figures = list(dict.fromkeys(prediction.figure for prediction in found))
     rows = [(place, figure) for place in places for figure in figures]
     return tuple(
-        _summed([each for each in found if (each.place, each.figure) == row])
+        _summed([prediction for prediction in found if (prediction.place, prediction.figure) == row])
         for row in rows
-        if any((each.place, each.figure) == row for each in found)
+        if any((prediction.place, prediction.figure) == row for prediction in found)
     )
 
 
@@ -121,7 +121,7 @@ def _spreads(trials: Sequence[StationTrial | ReplicaTrial]) -> dict[str, float]:
     rows = [trial.figures for trial in trials]
     common = [name for name in rows[0] if all(name in row for row in rows)]
     values = {name: np.array([row[name] for row in rows]) for name in common}
-    return {name: float(each.std(ddof=1) / each.mean()) for name, each in values.items()}
+    return {name: float(column.std(ddof=1) / column.mean()) for name, column in values.items()}
 
 
 def _summed(rows: Sequence[HeldOut]) -> Scored:

@@ -107,7 +107,7 @@ def fit_station(
         loads=(min(rates), max(rates)),
         trials=tuple(trial.id for trial in trials),
         requests=sum(int(trial.counted.sum()) for trial in trials),
-        out_of_order=sum(each[best.at].out_of_order for each in seen),
+        out_of_order=sum(row[best.at].out_of_order for row in seen),
         aic=best.aic,
     )
 
@@ -127,11 +127,11 @@ def _first(trial: StationTrial) -> StationTrial:
 
 def _servers(trials: Sequence[StationTrial], overheads_s: Sequence[float]) -> int:
     """Return the number of servers of the least AIC."""
-    tried = {count: _best([_seen(each, count, overheads_s) for each in trials], FAMILIES) for count in SERVERS}
-    found = {count: choice.aic for count, choice in tried.items() if choice is not None}
-    if not found:
+    tried = {count: _best([_seen(trial, count, overheads_s) for trial in trials], FAMILIES) for count in SERVERS}
+    aics = {count: choice.aic for count, choice in tried.items() if choice is not None}
+    if not aics:
         raise _disorder()
-    return min(found, key=found.__getitem__)
+    return min(aics, key=aics.__getitem__)
 
 
 def _disorder() -> ValueError:
@@ -139,12 +139,12 @@ def _disorder() -> ValueError:
 
 
 def _seen(trial: StationTrial, servers: int, overheads_s: Sequence[float]) -> tuple[_Seen, ...]:
-    found = []
+    seen = []
     for overhead_s in overheads_s:
         every_s = service_times(trial, servers, overhead_s)
         times_s = _positive(every_s)
-        found.append(_Seen(sums=Sums.of(times_s), out_of_order=len(every_s) - len(times_s)))
-    return tuple(found)
+        seen.append(_Seen(sums=Sums.of(times_s), out_of_order=len(every_s) - len(times_s)))
+    return tuple(seen)
 
 
 def _best(seen: Sequence[Sequence[_Seen]], families: Sequence[Family]) -> _Choice | None:
@@ -152,8 +152,8 @@ def _best(seen: Sequence[Sequence[_Seen]], families: Sequence[Family]) -> _Choic
     order."""
     best: _Choice | None = None
     for at, trials in enumerate(zip(*seen, strict=True)):
-        sums = reduce(Sums.plus, (each.sums for each in trials))
-        disordered = sum(each.out_of_order for each in trials)
+        sums = reduce(Sums.plus, (trial.sums for trial in trials))
+        disordered = sum(trial.out_of_order for trial in trials)
         if disordered > OUT_OF_ORDER * (sums.count + disordered):
             continue
         for family in families:
@@ -188,8 +188,8 @@ def _draw(
 def _between(times_s: Sequence[Floats]) -> float:
     """Return the standard deviation between trials of the log mean, less what sampling explains (DerSimonian and
     Laird 1986), 0 at least."""
-    logs = np.array([np.log(each.mean()) for each in times_s])
-    weights = np.array([len(each) * each.mean() ** 2 / max(float(each.var()), 1e-18) for each in times_s])
+    logs = np.array([np.log(row.mean()) for row in times_s])
+    weights = np.array([len(row) * row.mean() ** 2 / max(float(row.var()), 1e-18) for row in times_s])
     mean = float((weights * logs).sum() / weights.sum())
     excess = float((weights * (logs - mean) ** 2).sum()) - (len(logs) - 1)
     scale = float(weights.sum() - (weights**2).sum() / weights.sum())

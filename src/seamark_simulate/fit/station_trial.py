@@ -71,9 +71,9 @@ def _every_service_time(trial: StationTrial, servers: int, overhead_s: float) ->
         before_s = np.concatenate([[float("-inf")], np.maximum.accumulate(ended_s)[:-1]])
         return np.asarray(ended_s - np.maximum(trial.arrival_s, before_s))
     free_s = [float("-inf")] * servers
-    found = []
+    times_s = []
     for arrival_s, end_s in zip(trial.arrival_s.tolist(), (trial.end_s - overhead_s).tolist(), strict=True):
         start_s = max(arrival_s, free_s[0])
-        found.append(end_s - start_s)
+        times_s.append(end_s - start_s)
         heapreplace(free_s, max(end_s, free_s[0]))
-    return np.asarray(found)
+    return np.asarray(times_s)

@@ -38,10 +38,10 @@ def _replies(trial: ReplicaTrial) -> Rows:
     begun = first_s[order]
 
     def between(times_s: Floats, sums: Floats) -> Floats:
-        low, high = (np.searchsorted(times_s, each[chosen], side="right") for each in (first_s, last_s))
+        low, high = (np.searchsorted(times_s, bound_s[chosen], side="right") for bound_s in (first_s, last_s))
         return np.asarray(sums[high] - sums[low])
 
-    decoded, kept = (np.concatenate([[0.0], np.cumsum(each)]) for each in (weights, held))
+    decoded, kept = (np.concatenate([[0.0], np.cumsum(column)]) for column in (weights, held))
     prompt_tokens = between(begun, prompts)
     columns = (
         further[chosen].astype(float),
