@@ -106,16 +106,20 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
             mistakes += error.lines
         except UnsizedError as error:
             notes.append(f"{deployment.service}: the memory of its GPUs is not checked: {error}.")
-    known = {each.kind: each.measured_bytes for each in servers if each.kv_tokens is not None}
-    servers = [replace(each, asked=replace(each.asked, measured_bytes=known.get(each.kind))) for each in servers]
-    for each in servers:
-        mistakes += () if each.has_trials else each.lines(scenario, study.services)
-        if idle := idle_gpus(each.asked.layout, each.gpus):
-            notes.append(f"{each.service.name} {each.model}: gpus_idle: {idle} of {each.gpus} GPUs are not used.")
+    known = {server.kind: server.measured_bytes for server in servers if server.kv_tokens is not None}
+    servers = [
+        replace(server, asked=replace(server.asked, measured_bytes=known.get(server.kind))) for server in servers
+    ]
+    for server in servers:
+        mistakes += () if server.has_trials else server.lines(scenario, study.services)
+        if idle := idle_gpus(server.asked.layout, server.gpus):
+            notes.append(
+                f"{server.service.name} {server.model}: gpus_idle: {idle} of {server.gpus} GPUs are not used."
+            )
     mistakes, notes = list(dict.fromkeys(mistakes)), list(dict.fromkeys(notes))
     if mistakes and scenario.capacity_check == "stop":
         raise UserError(*mistakes)
-    return GpuMemoryCheck(servers=tuple(dict.fromkeys(each.sized for each in servers)), notes=(*mistakes, *notes))
+    return GpuMemoryCheck(servers=tuple(dict.fromkeys(server.sized for server in servers)), notes=(*mistakes, *notes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +162,16 @@ class _Server:
     def lines(self, scenario: Scenario, services: Mapping[str, Service]) -> Iterator[str]:
         """Yield a line for each reason against the server, with place, class and remedy."""
         sizes = self.folder.architecture, self.folder.weights, self.asked
-        found = partial(refusals, *sizes, gpus=self.gpus, node_gpus=self.node_gpus)
+        refused = partial(refusals, *sizes, gpus=self.gpus, node_gpus=self.node_gpus)
         has_pipeline = self.declared.pipeline_parallel is not None
-        for each, over_nodes in zip(found(has_pipeline=has_pipeline), found(has_pipeline=True), strict=True):
-            wanted = [_words(change, self.declared, self.node_gpus) for change in each.changes]
-            if not any("gpus" in change for change in each.changes):
+        for refusal, over_nodes in zip(refused(has_pipeline=has_pipeline), refused(has_pipeline=True), strict=True):
+            wanted = [_words(change, self.declared, self.node_gpus) for change in refusal.changes]
+            if not any("gpus" in change for change in refusal.changes):
                 wanted += _elsewhere(over_nodes, services, self.node_gpus)
-            remedy = f"Use {' or '.join(wanted)}" if wanted else each.otherwise
-            place = _place(scenario, self.declared, PLACE[each.kind], self.service.name)
+            remedy = f"Use {' or '.join(wanted)}" if wanted else refusal.otherwise
+            place = _place(scenario, self.declared, PLACE[refusal.kind], self.service.name)
             yield (
-                f"{place}: {each.kind}: {self.service.name} {self.model}: {each.why}. {remedy};"
+                f"{place}: {refusal.kind}: {self.service.name} {self.model}: {refusal.why}. {remedy};"
                 " 'capacity_check: note' measures anyway."
             )
 
@@ -181,7 +185,7 @@ class _Starts:
 
     def with_others(self, others: "_Starts") -> "_Starts":
         """Return both together; of two counts the smaller one."""
-        counts = [each for each in (self.kv_tokens, others.kv_tokens) if each is not None]
+        counts = [count for count in (self.kv_tokens, others.kv_tokens) if count is not None]
         return _Starts(has_trials=self.has_trials or others.has_trials, kv_tokens=min(counts, default=None))
 
 
@@ -191,7 +195,7 @@ def _starts(study: Study) -> Mapping[object, tuple[Deployment, _Starts]]:
     trials = study.plan.by_deployment()
     servers: dict[object, tuple[Deployment, _Starts]] = {}
     for deployment in study.plan.deployments:
-        is_measured = any(folder.trial(each.id).record.exists() for each in trials[deployment.id])
+        is_measured = any(folder.trial(trial.id).record.exists() for trial in trials[deployment.id])
         for server in deployment.served:
             if study.services[server.service].gpu_memory is None:
                 continue
@@ -299,8 +303,8 @@ def _elsewhere(refusal: Refusal, services: Mapping[str, Service], node_gpus: int
     for name, service in sorted(sound_services(services).items()):
         declared = service.gpu_memory
         if declared is not None and declared.pipeline_parallel is not None:
-            layouts = [each for each in refusal.changes if "gpus" in each]
-            return [f"'service: {name}', {_words(each, declared, node_gpus)}" for each in layouts]
+            layouts = [change for change in refusal.changes if "gpus" in change]
+            return [f"'service: {name}', {_words(layout, declared, node_gpus)}" for layout in layouts]
     return []
 
 
@@ -319,5 +323,5 @@ def _place(scenario: Scenario, declared: GpuMemory, quantity: str, service: str)
         if service in {load.service for load in workload.loads.values()}
         for path in (f"workloads[{index}]", "workload")
     ]
-    tails = [f"{each}.{_setting(declared, quantity)}" for each in (*workloads, "defaults")]
+    tails = [f"{path}.{_setting(declared, quantity)}" for path in (*workloads, "defaults")]
     return next(scenario.lines[path] for path in (*tails, *workloads, "") if path in scenario.lines)
