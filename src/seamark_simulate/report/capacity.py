@@ -63,8 +63,8 @@ def plan_lines(plan: CapacityPlan) -> list[str]:
 
 
 def _table(plan: CapacityPlan) -> list[str]:
-    known = [each for each in plan.layouts if each.chosen is not None]
-    rows = [_row(plan, layout, each) for layout in known for each in layout.judged]
+    known = [layout for layout in plan.layouts if layout.chosen is not None]
+    rows = [_row(plan, layout, record) for layout in known for record in layout.judged]
     lines = aligned([HEADS, *rows]) if rows else []
     for text, names in _others(plan.layouts).items():
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -98,12 +98,12 @@ def _named(layout: PlannedLayout) -> str:
 
 def _others(layouts: Sequence[PlannedLayout]) -> dict[str, list[str]]:
     """Return the layouts that were not judged, by the reason; those without enough memory by its class."""
-    found: dict[str, list[str]] = {}
-    for each in layouts:
-        if each.chosen is not None:
-            if each.status == "misses" and each.why:
-                found.setdefault(each.why, []).append(_named(each))
+    names: dict[str, list[str]] = {}
+    for layout in layouts:
+        if layout.chosen is not None:
+            if layout.status == "misses" and layout.why:
+                names.setdefault(layout.why, []).append(_named(layout))
             continue
-        text = f"{STATUS[each.status]}: {each.why}"
-        found.setdefault(text, []).append(_named(each))
-    return found
+        text = f"{STATUS[layout.status]}: {layout.why}"
+        names.setdefault(text, []).append(_named(layout))
+    return names

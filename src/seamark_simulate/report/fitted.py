@@ -31,7 +31,7 @@ def fitted_lines(found: FittedModels) -> list[str]:
         lines.append(
             f"Start of {start.name}: {number(start.mean_s)} s over {counted(start.starts, 'start')}{spread}."
         )
-    for why, count in Counter(str(each.why) for each in found.left_out).items():
+    for why, count in Counter(str(trial.why) for trial in found.left_out).items():
         lines.append(f"Left out: {counted(count, 'trial')}: {why}.")
     lines += [f"Not fitted: {why}" for why in found.not_fitted]
     return lines
@@ -39,16 +39,16 @@ def fitted_lines(found: FittedModels) -> list[str]:
 
 def model_lines(model: StationModel | ReplicaModel) -> list[str]:
     """Return the paragraph of one model, with what contradicts it and its scores."""
-    own = _station_lines(model) if isinstance(model, StationModel) else _replica_lines(model)
-    return [*own, *_judged_lines(model)]
+    lines = _station_lines(model) if isinstance(model, StationModel) else _replica_lines(model)
+    return [*lines, *_judged_lines(model)]
 
 
 def _station_lines(model: StationModel) -> list[str]:
-    found, (low, high) = model.parameters, model.loads
+    times, (low, high) = model.parameters, model.loads
     lines = [
         f"{model.name}: {counted(model.servers, 'server')}, one queue; {model.family} service times of"
-        f" {with_unit(found.mean_s * 1e3, 'ms')} (variation {found.variation:.2f}),"
-        f" {with_unit(found.overhead_s * 1e3, 'ms')} outside of the server",
+        f" {with_unit(times.mean_s * 1e3, 'ms')} (variation {times.variation:.2f}),"
+        f" {with_unit(times.overhead_s * 1e3, 'ms')} outside of the server",
         f"  from {counted(len(model.sources), 'trial')} with {model.requests:,} requests at utilisation {low:.2f} to"
         f" {high:.2f}; repeats differ by {in_percent(model.between, 1)}",
     ]
@@ -58,19 +58,19 @@ def _station_lines(model: StationModel) -> list[str]:
 
 
 def _replica_lines(model: ReplicaModel) -> list[str]:
-    found = model.parameters
+    costs = model.parameters
     ranges = ", ".join(
-        f"{number(each.low)} to {number(each.high)} {INPUTS[name]}"
-        if each.low < each.high
-        else f"{number(each.low)} {INPUTS[name]}"
-        for name, each in model.ranges.items()
+        f"{number(span.low)} to {number(span.high)} {INPUTS[name]}"
+        if span.low < span.high
+        else f"{number(span.low)} {INPUTS[name]}"
+        for name, span in model.ranges.items()
     )
     return [
-        f"{model.name}: a replica with steps of {with_unit(found.base_s * 1e3, 'ms')}, and"
-        f" {number(found.prompt_token_s * 1e6)} µs for each token of a prompt,"
-        f" {number(found.sequence_s * 1e6)} µs for each reply that goes on,"
-        f" {number(found.kv_token_s * 1e6)} µs for each token held;"
-        f" {with_unit(found.overhead_s * 1e3, 'ms')} outside of it",
+        f"{model.name}: a replica with steps of {with_unit(costs.base_s * 1e3, 'ms')}, and"
+        f" {number(costs.prompt_token_s * 1e6)} µs for each token of a prompt,"
+        f" {number(costs.sequence_s * 1e6)} µs for each reply that goes on,"
+        f" {number(costs.kv_token_s * 1e6)} µs for each token held;"
+        f" {with_unit(costs.overhead_s * 1e3, 'ms')} outside of it",
         f"  from {counted(len(model.sources), 'trial')} with {model.requests:,} requests: {ranges};"
         f" trials differ from it by {in_percent(model.between, 1)}",
     ]
@@ -87,12 +87,12 @@ def _judged_lines(model: StationModel | ReplicaModel) -> list[str]:
     if model.why_no_score:
         return [*lines, f"  No score: {model.why_no_score}."]
     rows = [HEADS]
-    for each in model.scores:
-        spreads = "-" if each.in_spreads is None else number(each.in_spreads)
-        median, largest = (in_percent(error, 1) for error in (each.median_error, each.largest_error))
-        errors = (median, largest, spreads, in_percent(each.inside_interval))
+    for score in model.scores:
+        spreads = "-" if score.in_spreads is None else number(score.in_spreads)
+        median, largest = (in_percent(error, 1) for error in (score.median_error, score.largest_error))
+        errors = (median, largest, spreads, in_percent(score.inside_interval))
         rows.append(
-            (PLACES[each.place], each.figure.removesuffix("_rps").removesuffix("_s"), str(each.trials), *errors)
+            (PLACES[score.place], score.figure.removesuffix("_rps").removesuffix("_s"), str(score.trials), *errors)
         )
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
     return [

@@ -29,21 +29,22 @@ class PolicyMatrix:
 
 def policy_matrices(found: Comparisons | None, workload: str) -> list[PolicyMatrix]:
     """Return a matrix for each metric by which policies of a workload are compared, those of the family first."""
-    own = [each for each in found.comparisons if each.factor == POLICY] if found is not None else []
-    own = [each for each in own if each.workload == workload]
-    own.sort(key=lambda each: not each.in_family)
+    pairs = [pair for pair in found.comparisons if pair.factor == POLICY] if found is not None else []
+    pairs = [pair for pair in pairs if pair.workload == workload]
+    pairs.sort(key=lambda pair: not pair.in_family)
     return [
-        _matrix([each for each in own if each.metric == name]) for name in dict.fromkeys(each.metric for each in own)
+        _matrix([pair for pair in pairs if pair.metric == name])
+        for name in dict.fromkeys(pair.metric for pair in pairs)
     ]
 
 
 def _matrix(own: Sequence[Compared]) -> PolicyMatrix:
     cells: dict[str, dict[str, Compared]] = {}
     medians: dict[str, float | None] = {}
-    for each in own:
-        column = levels_text(each.fixed)
-        medians.setdefault(column, each.base.median)
-        cells.setdefault(level(each.new.level, POLICY), {})[column] = each
+    for pair in own:
+        column = levels_text(pair.fixed)
+        medians.setdefault(column, pair.base.median)
+        cells.setdefault(level(pair.new.level, POLICY), {})[column] = pair
     first = own[0]
     return PolicyMatrix(
         metric=first.metric,

@@ -64,25 +64,25 @@ def fits_of(folder: ScenarioFolder, plan: Plan) -> tuple[list[FitShown], list[st
     mistakes: list[str] = []
     for path in sorted(folder.root.glob(FITS)):
         try:
-            found = read(path, FittedModels)
+            fitted = read(path, FittedModels)
         except (OSError, ValueError):
             mistakes.append(f"`{path.name}` is no file of `bench fit`, or is damaged: fit again, or remove it.")
             continue
-        for model in found.models:
-            own = [each for each in model.sources if each.scenario == plan.scenario]
-            changed = tuple(each.trial for each in own if known.get(each.trial) != each.config_hash)
+        for model in fitted.models:
+            sources = [source for source in model.sources if source.scenario == plan.scenario]
+            changed = tuple(source.trial for source in sources if known.get(source.trial) != source.config_hash)
             pairs = tuple(
                 Pair(
-                    what=each.trial,
-                    place=each.place,
-                    figure=each.figure,
-                    measured=each.measured,
-                    predicted=each.predicted,
-                    low=each.low,
-                    high=each.high,
+                    what=prediction.trial,
+                    place=prediction.place,
+                    figure=prediction.figure,
+                    measured=prediction.measured,
+                    predicted=prediction.predicted,
+                    low=prediction.low,
+                    high=prediction.high,
                 )
-                for each in model.held_out
-                if each.measured > 0
+                for prediction in model.held_out
+                if prediction.measured > 0
             )
             shown.append(FitShown(file=path.name, model=model, pairs=pairs, changed=changed))
     return shown, mistakes
@@ -101,12 +101,12 @@ def twins(rows: Sequence[SummaryRow]) -> list[tuple[SummaryRow, SummaryRow]]:
     """
     simulated = [row for row in rows if row.virtual_clock and row.repetitions]
     measured = [row for row in rows if row.repetitions and not row.virtual_clock]
-    found = []
+    pairs = []
     for row in simulated:
-        own = [other for other in measured if is_twin(row, other)]
-        if len(own) == 1 and sum(is_twin(other, own[0]) for other in simulated) == 1:
-            found.append((row, own[0]))
-    return found
+        alike = [other for other in measured if is_twin(row, other)]
+        if len(alike) == 1 and sum(is_twin(other, alike[0]) for other in simulated) == 1:
+            pairs.append((row, alike[0]))
+    return pairs
 
 
 def is_twin(one: SummaryRow, other: SummaryRow) -> bool:
@@ -118,9 +118,9 @@ def is_twin(one: SummaryRow, other: SummaryRow) -> bool:
 
 def _pairs(simulated: SummaryRow, measured: SummaryRow) -> Iterator[Pair]:
     what = label_of(measured, [name for name in measured.factors if name != ORIGIN]) or measured.workload
-    for figure, one, other in _figures(simulated, measured):
-        if one is not None and other is not None and other > 0:
-            yield Pair(what=what, place="twin", figure=figure, measured=other, predicted=one)
+    for figure, predicted, other in _figures(simulated, measured):
+        if predicted is not None and other is not None and other > 0:
+            yield Pair(what=what, place="twin", figure=figure, measured=other, predicted=predicted)
 
 
 def _figures(one: SummaryRow, other: SummaryRow) -> Iterator[tuple[str, float | None, float | None]]:

@@ -84,22 +84,22 @@ def has_schedules(results: Results, treatments: Sequence[SummaryRow]) -> bool:
 
 def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedules:
     """Read the schedules of a workload. Damaged and missing files are left out and counted in a note."""
-    able = [each for each in treatments if has_schedules(results, [each])]
+    able = [treatment for treatment in treatments if has_schedules(results, [treatment])]
     compares, varying = compared_factor(able), _varying(treatments)
     others = [name for name in varying if name != compares]
     groups: dict[str, list[SummaryRow]] = {}
     for treatment in able:
         groups.setdefault(label_of(treatment, others), []).append(treatment)
-    ordered = [(group, each) for group, own in groups.items() for each in own]
+    ordered = [(group, treatment) for group, members in groups.items() for treatment in members]
     shown: list[ShownSchedule] = []
     figures, trials = [], []
     budget, unread = MOST_EXECUTIONS, 0
     for group, treatment in ordered[:MOST_TREATMENTS]:
-        beside = [each.view.trial.repetition for each in shown if each.group == group]
-        found: ExecutionRows | None = None
-        own: list[ScheduleFigures] = []
+        beside = [schedule.view.trial.repetition for schedule in shown if schedule.group == group]
+        first_rows: ExecutionRows | None = None
+        repeats: list[ScheduleFigures] = []
         for view, metrics in by_makespan(results.trials_of(treatment), first=beside[0] if beside else None):
-            if found is not None and metrics.executions > budget:
+            if first_rows is not None and metrics.executions > budget:
                 continue
             try:
                 rows = read_rows(view.folder.executions)
@@ -109,18 +109,18 @@ def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedule
             budget -= metrics.executions
             if not len(rows.model):
                 continue
-            own.append(schedule_figures(metrics, rows))
-            if found is None:
-                found = rows
+            repeats.append(schedule_figures(metrics, rows))
+            if first_rows is None:
+                first_rows = rows
                 curve = level(treatment.factors.get(compares), compares) if compares else ""
                 label = label_of(treatment, varying) or treatment.workload
                 shown.append(
                     ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, view=view, rows=rows)
                 )
-        if own:
-            medians = {name: median(getattr(each, name) for each in own) for name in vars(own[0])}
+        if repeats:
+            medians = {name: median(getattr(repeat, name) for repeat in repeats) for name in vars(repeats[0])}
             figures.append(ScheduleFigures(**medians))
-            trials.append(len(own))
+            trials.append(len(repeats))
     notes = []
     if unread:
         notes.append(f"Left out: executions.parquet of {counted(unread, 'trial')} is missing or damaged.")
@@ -147,10 +147,10 @@ def by_makespan(views: Sequence[TrialView], first: int | None = None) -> list[tu
     """Return good trials of one treatment with the figures of their schedules: the repetition `first`, if it is
     there, then that of the (lower) median makespan, then those nearest to it."""
     good = [(view, view.good.schedule) for view in views if view.good and view.good.schedule]
-    good.sort(key=lambda one: (one[1].makespan_s, one[0].trial.repetition))
+    good.sort(key=lambda pair: (pair[1].makespan_s, pair[0].trial.repetition))
     middle = (len(good) - 1) // 2
     far = {view.id: (view.trial.repetition != first, abs(at - middle), at) for at, (view, _) in enumerate(good)}
-    return sorted(good, key=lambda one: far[one[0].id])
+    return sorted(good, key=lambda pair: far[pair[0].id])
 
 
 def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:

@@ -56,8 +56,8 @@ def gantt_pictures(shown: Sequence[ShownSchedule], workload: str, stem: str, fol
     models = models_of(shown)
     groups = figures_of(shown)
     pictures = []
-    for place, group in enumerate(groups, 1):
-        name = f"{stem}-gantt" + (f"-{place}" if len(groups) > 1 else "")
+    for number, group in enumerate(groups, 1):
+        name = f"{stem}-gantt" + (f"-{number}" if len(groups) > 1 else "")
         pictures.append(_picture(charts_of(group, models), models, workload, name, folder))
     return pictures
 
@@ -65,9 +65,9 @@ def gantt_pictures(shown: Sequence[ShownSchedule], workload: str, stem: str, fol
 def models_of(shown: Sequence[ShownSchedule]) -> tuple[str, ...]:
     """Return the models that have a colour, those of most executions, by name; all others are one."""
     counts: Counter[str] = Counter()
-    for each in shown:
-        own = np.bincount(each.rows.model, minlength=len(each.rows.models)).tolist()
-        counts.update(dict(zip(each.rows.models, own, strict=True)))
+    for schedule in shown:
+        executions = np.bincount(schedule.rows.model, minlength=len(schedule.rows.models)).tolist()
+        counts.update(dict(zip(schedule.rows.models, executions, strict=True)))
     most = sorted(counts, key=lambda name: (-counts[name], name))
     if len(most) > MOST_MODELS:
         return (*sorted(most[:MOST_MODELS]), OTHERS)
@@ -76,28 +76,28 @@ def models_of(shown: Sequence[ShownSchedule]) -> tuple[str, ...]:
 
 def figures_of(shown: Sequence[ShownSchedule]) -> list[list[ShownSchedule]]:
     """Split schedules into figures that are not too high; a group of several begins a figure."""
-    sizes = Counter(each.group for each in shown)
+    sizes = Counter(schedule.group for schedule in shown)
     groups: list[list[ShownSchedule]] = []
     rows = 0
-    for each in shown:
-        own = min(each.rows.gpus, MOST_ROWS)
-        is_full = not groups or len(groups[-1]) == MOST_PANELS or rows + own > ROWS_OF_FIGURE
-        if is_full or (groups[-1][-1].group != each.group and max(sizes.values()) >= LARGE_GROUP):
+    for schedule in shown:
+        height = min(schedule.rows.gpus, MOST_ROWS)
+        is_full = not groups or len(groups[-1]) == MOST_PANELS or rows + height > ROWS_OF_FIGURE
+        if is_full or (groups[-1][-1].group != schedule.group and max(sizes.values()) >= LARGE_GROUP):
             groups.append([])
             rows = 0
-        groups[-1].append(each)
-        rows += own
+        groups[-1].append(schedule)
+        rows += height
     return groups
 
 
 def charts_of(shown: Sequence[ShownSchedule], models: Sequence[str]) -> list[Chart]:
     """Return the charts of one figure. Where it has more than MOST_BARS, charts with more than their share of them
     are summed up; so are those of more GPUs than there are rows."""
-    bars = [shared_kinds(bars_of(each.rows), each.rows.models, models) for each in shown]
+    bars = [shared_kinds(bars_of(schedule.rows), schedule.rows.models, models) for schedule in shown]
     most = MOST_BARS / len(bars) if sum(map(len, bars)) > MOST_BARS else MOST_BARS
     return [
-        Chart(schedule=each, bars=own, is_summed=len(own) > most or each.rows.gpus > MOST_ROWS)
-        for each, own in zip(shown, bars, strict=True)
+        Chart(schedule=schedule, bars=chart_bars, is_summed=len(chart_bars) > most or schedule.rows.gpus > MOST_ROWS)
+        for schedule, chart_bars in zip(shown, bars, strict=True)
     ]
 
 
@@ -109,7 +109,7 @@ def shared_kinds(bars: Bars, own: Sequence[str], models: Sequence[str]) -> Bars:
 
 
 def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name: str, folder: Path) -> Picture:
-    colours = [OTHER_COLOUR if model == OTHERS else COLOURS[place] for place, model in enumerate(models)]
+    colours = [OTHER_COLOUR if model == OTHERS else COLOURS[number] for number, model in enumerate(models)]
     heights = [0.52 + chart.rows * (0.24 if chart.rows <= 8 else 0.17) for chart in charts]
     spans_s = [chart.schedule.rows.makespan_s for chart in charts]
     longest_s = max(spans_s) or 1.0
@@ -167,8 +167,8 @@ def _caption(charts: Sequence[Chart], workload: str) -> str:
 
 def _label_rows(axis: Axes, chart: Chart) -> None:
     gpus, rows = chart.schedule.rows.gpus, chart.rows
-    first = [place * gpus // rows for place in range(rows)]
-    last = [each - 1 for each in [*first[1:], gpus]]
+    first = [row * gpus // rows for row in range(rows)]
+    last = [gpu - 1 for gpu in [*first[1:], gpus]]
     every = 1 if rows <= 16 else 2 if rows <= 24 else 4
     labels = [f"GPU {a}" if a == b else f"{a:,}–{b:,}" for a, b in zip(first, last, strict=True)]
     axis.set_yticks(range(0, rows, every), labels[::every])
@@ -202,7 +202,7 @@ def rectangles(low: NDArray[Any], high: NDArray[Any], begin: NDArray[Any], end: 
 def _draw_shares(axis: Axes, chart: Chart, colours: Sequence[str]) -> None:
     rows = chart.schedule.rows
     every = [*colours, *(look["facecolor"] for _, look in LOOKS)]
-    found = occupation_of(
+    occupation = occupation_of(
         chart.bars,
         gpus=rows.gpus,
         kinds=len(every),
@@ -210,7 +210,7 @@ def _draw_shares(axis: Axes, chart: Chart, colours: Sequence[str]) -> None:
         slices=SLICES,
         most_rows=MOST_ROWS,
     )
-    image = strips(found.shares, np.asarray([to_rgb(colour) for colour in every]))
+    image = strips(occupation.shares, np.asarray([to_rgb(colour) for colour in every]))
     extent = (0.0, rows.makespan_s, chart.rows - 0.5, -0.5)
     axis.imshow(image, extent=extent, aspect="auto", interpolation="none", zorder=1)
 

@@ -34,11 +34,11 @@ PANELS = ((USE, "time of the GPUs (%)"), (FETCHED, "loads and switches"), (WAITS
 
 def gpu_time_picture(found: Schedules, workload: str, stem: str, folder: Path) -> Picture:
     """Draw the figures of all treatments side by side."""
-    labels = [each.label for each in found.shown]
+    labels = [schedule.label for schedule in found.shown]
     with drawing(8.4, 1.35 + 0.3 * len(labels)) as figure:
         axes = figure.subplots(1, len(PANELS), sharey=True, width_ratios=(4, 3, 4))
         for axis, (parts, title) in zip(axes, PANELS, strict=True):
-            _draw(axis, [each for each in parts if is_shown(each[0], found.figures)], found.figures)
+            _draw(axis, [part for part in parts if is_shown(part[0], found.figures)], found.figures)
             axis.set_xlabel(title)
             axis.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), fontsize=7, ncols=1 + (parts is USE))
         axes[0].set_yticks(range(len(labels)), [_wrapped(label) for label in labels])
@@ -58,13 +58,13 @@ def gpu_time_picture(found: Schedules, workload: str, stem: str, folder: Path) -
 
 def is_shown(field: str, figures: Sequence[ScheduleFigures]) -> bool:
     """Return whether a part is shown: transfers only where there are any."""
-    return field != "transfer_ratio" or any(each.transfer_ratio for each in figures)
+    return field != "transfer_ratio" or any(schedule.transfer_ratio for schedule in figures)
 
 
 def _draw(axis: Axes, parts: Sequence[Part], figures: Sequence[ScheduleFigures]) -> None:
     left = np.zeros(len(figures))
     for field, label, factor, look in parts:
-        width = factor * np.asarray([getattr(each, field) for each in figures], np.float64)
+        width = factor * np.asarray([getattr(schedule, field) for schedule in figures], np.float64)
         axis.barh(range(len(figures)), width, 0.66, left, label=label, lw=0.4, **{"edgecolor": "white", **look})
         left += width
     axis.set_xlim(0, float(left.max(initial=0.0)) * 1.04 or 1.0)

@@ -21,8 +21,8 @@ def policy_picture(matrix: PolicyMatrix, workload: str, margin: float, stem: str
     """Draw the ratio of each policy to the baseline with its interval; None without any ratio."""
     columns = matrix.columns[:MOST_COLUMNS]
     policies = list(matrix.cells)
-    shown = [each for own in matrix.cells.values() for column, each in own.items() if column in columns]
-    ratios = [each.ratio for each in shown if each.ratio is not None]
+    shown = [cell for row in matrix.cells.values() for column, cell in row.items() if column in columns]
+    ratios = [cell.ratio for cell in shown if cell.ratio is not None]
     if not ratios:
         return None
     lines = max(column.count(",") for column in columns) + 1
@@ -34,7 +34,7 @@ def policy_picture(matrix: PolicyMatrix, workload: str, margin: float, stem: str
         axes[0].set_yticks(range(len(policies)), policies)
         axes[0].set_ylim(len(policies) - 0.5, -0.5)
         figure.supxlabel(f"{matrix.metric} in ratio to {matrix.base}", fontsize=8.5)
-        for verdict in dict.fromkeys(each.verdict for each in shown):
+        for verdict in dict.fromkeys(cell.verdict for cell in shown):
             marker, colour = LOOKS[verdict]
             axes[0].plot([], [], ls="-", lw=1.8, marker=marker, color=colour, label=verdict or NO_VERDICT)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=5)
@@ -53,13 +53,13 @@ def policy_picture(matrix: PolicyMatrix, workload: str, margin: float, stem: str
 def _draw(axis: Axes, own: Sequence[Compared | None], margin: float) -> None:
     axis.axvspan(1 / (1 + margin), 1 + margin, color=SHADE, zorder=0)
     axis.axvline(1.0, color=INK, lw=1.0, zorder=1)
-    for place, each in enumerate(own):
-        if each is None or each.ratio is None:
+    for row, cell in enumerate(own):
+        if cell is None or cell.ratio is None:
             continue
-        marker, colour = LOOKS[each.verdict]
-        low, high = (each.ratio.value if end is None else end for end in (each.ratio.low, each.ratio.high))
-        axis.hlines(place, low, high, color=colour, lw=1.8, zorder=2)
-        axis.plot([each.ratio.value], [place], marker=marker, color=colour, ms=6, zorder=3)
+        marker, colour = LOOKS[cell.verdict]
+        low, high = (cell.ratio.value if end is None else end for end in (cell.ratio.low, cell.ratio.high))
+        axis.hlines(row, low, high, color=colour, lw=1.8, zorder=2)
+        axis.plot([cell.ratio.value], [row], marker=marker, color=colour, ms=6, zorder=3)
     axis.xaxis.set_major_locator(MaxNLocator(4))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.grid(axis="y", visible=False)

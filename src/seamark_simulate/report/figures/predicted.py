@@ -27,9 +27,9 @@ def predicted_picture(pairs: Sequence[Pair], name: str, title: str, folder: Path
     rows = -(-len(figures) // columns)
     with drawing(max(4.6, 2.3 * columns), 2.5 * rows + 0.4) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
-        for axis, own in zip(axes.flat, figures, strict=False):
-            _draw(axis, [pair for pair in pairs if pair.figure == own])
-            axis.set_title(figure_words(own))
+        for axis, metric in zip(axes.flat, figures, strict=False):
+            _draw(axis, [pair for pair in pairs if pair.figure == metric])
+            axis.set_title(figure_words(metric))
         for axis in list(axes.flat)[len(figures) :]:
             axis.set_axis_off()
         for row in axes:
@@ -61,7 +61,7 @@ def figure_words(figure: str) -> str:
 
 
 def _draw(axis: Axes, own: Sequence[Pair]) -> None:
-    values = [each for pair in own for each in (pair.measured, pair.predicted, pair.low, pair.high) if each]
+    values = [value for pair in own for value in (pair.measured, pair.predicted, pair.low, pair.high) if value]
     low, high = min(values), max(values)
     is_wide = low > 0 and high / low > 8
     if is_wide:

@@ -17,10 +17,10 @@ def policy_blocks(
     results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
 ) -> list[Block]:
     """Return a figure and a table for each metric by which the policies of a workload are compared."""
-    found = results.summary.comparisons
+    comparisons = results.summary.comparisons
     blocks: list[Block] = []
-    for matrix in policy_matrices(found, workload)[:MOST_METRICS]:
-        assert found is not None
-        picture = policy_picture(matrix, workload, found.margin, stem, folder)
-        blocks += [*([picture] if picture else []), policy_table(matrix, workload, found.family)]
+    for matrix in policy_matrices(comparisons, workload)[:MOST_METRICS]:
+        assert comparisons is not None
+        picture = policy_picture(matrix, workload, comparisons.margin, stem, folder)
+        blocks += [*([picture] if picture else []), policy_table(matrix, workload, comparisons.family)]
     return blocks

@@ -26,8 +26,8 @@ def prediction_blocks(results: Results, folder: Path) -> list[Block]:
             _table(pairs, "Simulated and measured", "treatment"),
         ]
     shown, mistakes = fits_of(results.folder, results.plan)
-    for place, each in enumerate(shown, 1):
-        blocks += _fit_blocks(each, f"fit-{place}-{slug(each.model.name)}", folder)
+    for position, fit in enumerate(shown, 1):
+        blocks += _fit_blocks(fit, f"fit-{position}-{slug(fit.model.name)}", folder)
     return [*blocks, *(Text(text=text, kind="warning") for text in mistakes)]
 
 

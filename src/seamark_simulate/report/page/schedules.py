@@ -17,14 +17,14 @@ def schedule_blocks(
     results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
 ) -> list[Block]:
     """Return figures and table of a workload's schedules; only the reason where none can be read."""
-    found = schedules_of(results, treatments)
-    notes = [Text(text=text, kind="note") for text in found.notes]
-    if not found.shown:
+    schedules = schedules_of(results, treatments)
+    notes = [Text(text=text, kind="note") for text in schedules.notes]
+    if not schedules.shown:
         return [*notes]
     return [
-        *gantt_pictures(found.shown, workload, stem, folder),
-        *course_pictures(found, workload, stem, folder),
-        gpu_time_picture(found, workload, stem, folder),
-        gpu_time_table(found, treatments, f"{workload}: time of the GPUs and waits"),
+        *gantt_pictures(schedules.shown, workload, stem, folder),
+        *course_pictures(schedules, workload, stem, folder),
+        gpu_time_picture(schedules, workload, stem, folder),
+        gpu_time_table(schedules, treatments, f"{workload}: time of the GPUs and waits"),
         *notes,
     ]

@@ -40,10 +40,10 @@ NUMBERS: tuple[tuple[str, str, str], ...] = (
 
 def gpu_time_table(found: Schedules, treatments: Sequence[SummaryRow], caption: str) -> Table:
     """Return a row for each treatment that is shown."""
-    rows = [each.treatment for each in found.shown]
+    rows = [schedule.treatment for schedule in found.shown]
 
     def of(name: str, title: str, unit: str, shown: Callable[[float], str]) -> Column:
-        cells = [known(shown(getattr(each, name))) for each in found.figures]
+        cells = [known(shown(getattr(schedule, name))) for schedule in found.figures]
         return figures(title, cells, unit)
 
     columns = (
