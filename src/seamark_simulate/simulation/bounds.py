@@ -43,7 +43,7 @@ def lower_bounds(work: Workload, machine: Machine) -> Bounds:
     return Bounds(
         path_s=_longest_path_s(work, duration_s.tolist()),
         work_s=float(np.max(at_s + _after_arrivals(arrival_s, duration_s * need) / machine.gpus, initial=0.0)),
-        windows_s=float(max((np.max(at_s + each, initial=0.0) for each in windows), default=0.0)),
+        windows_s=float(max((np.max(at_s + window, initial=0.0) for window in windows), default=0.0)),
     )
 
 

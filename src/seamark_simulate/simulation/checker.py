@@ -37,7 +37,9 @@ class Conflict:
     @property
     def text(self) -> str:
         """One line about it."""
-        first, second = (f"{each.request_id}/{each.node_id}" for each in (self.execution1, self.execution2))
+        first, second = (
+            f"{execution.request_id}/{execution.node_id}" for execution in (self.execution1, self.execution2)
+        )
         return (
             f"GPU {self.gpu_id}: {first} and {second} overlap from {self.overlap_start:g} s to {self.overlap_end:g} s"
         )
@@ -105,15 +107,15 @@ def conflicts(rows: Iterable[Row]) -> list[Conflict]:
     for row in rows:
         for gpu in set(row.gpu_ids):
             by_gpu.setdefault(gpu, []).append(row)
-    found = []
+    pairs = []
     for gpu, held in sorted(by_gpu.items()):
         running: list[Row] = []
         for row in sorted(held, key=lambda row: (row.taken_s, row.end_s)):
-            running = [each for each in running if each.end_s - row.taken_s > TOLERANCE_S]
+            running = [execution for execution in running if execution.end_s - row.taken_s > TOLERANCE_S]
             for other in running:
                 end_s = min(other.end_s, row.end_s)
                 if end_s - row.taken_s > TOLERANCE_S:
-                    found.append(
+                    pairs.append(
                         Conflict(
                             gpu_id=gpu,
                             execution1=_named(other),
@@ -123,7 +125,7 @@ def conflicts(rows: Iterable[Row]) -> list[Conflict]:
                         )
                     )
             running.append(row)
-    return found
+    return pairs
 
 
 def _named(row: Row) -> Named:
@@ -157,7 +159,7 @@ def check_rules(
     summary = summary if isinstance(summary, dict) else {}
     known = {request.id: request for request in requests}
     note = result.problems.append
-    models = {name: {node.id: node.model for node in each.nodes} for name, each in system.workflows.items()}
+    models = {name: {node.id: node.model for node in workflow.nodes} for name, workflow in system.workflows.items()}
     before: dict[tuple[str, str], list[str]] = {}
     for workflow in system.workflows.values():
         for edge in workflow.edges:

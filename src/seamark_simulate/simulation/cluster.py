@@ -98,11 +98,11 @@ class Cluster:
 
     def places(self, model: int, count: int) -> list[int]:
         """Return the places of free GPUs for a node."""
-        found, left = [], window_starts(self.free, count)
+        places, left = [], window_starts(self.free, count)
         while left:
-            found.append(lowest(left))
+            places.append(lowest(left))
             left &= left - 1
-        return found
+        return places
 
     def windows(self, model: int, count: int, free_s: Sequence[float]) -> Sequence[int]:
         """Return all places for a node, free or not."""
@@ -141,10 +141,10 @@ class Cluster:
             free_of[held] ^= bit
             resident[gpu] = model
             return held
-        for each in range(gpu, gpu + count):
-            bit = 1 << each
-            free_of[resident[each]] ^= bit
-            resident[each] = model
+        for number in range(gpu, gpu + count):
+            bit = 1 << number
+            free_of[resident[number]] ^= bit
+            resident[number] = model
         self.free ^= ((1 << count) - 1) << gpu
         return held
 

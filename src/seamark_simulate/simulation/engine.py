@@ -78,8 +78,8 @@ class View:
         self.in_order: Dispatch | None = None
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
-        self.run_s: Callable[[int, int], float] = lambda node, place: work.estimate_s[node]
-        self.input_s: Callable[[int, int, float, Planned | None], float] = lambda node, place, at_s, planned: 0.0
+        self.run_s: Callable[[int, int], float] = lambda node, gpu: work.estimate_s[node]
+        self.input_s: Callable[[int, int, float, Planned | None], float] = lambda node, gpu, at_s, planned: 0.0
         self.path_data_s: Callable[[int, int], float] = lambda source, target: 0.0
         self.running: Callable[[], Sequence[Running]] = tuple
         self.preempt: Callable[[int], None] | None = None

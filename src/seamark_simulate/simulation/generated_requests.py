@@ -38,8 +38,8 @@ def generated_requests(system: System, load: GeneratedLoad, seed: int) -> tuple[
         generated_workflow(f"{load.shape}_{number}", load.shape, load.nodes, models, [seed, SHAPE, number])
         for number in range(1, load.count + 1)
     ]
-    whole = System(models=system.models, workflows={each.id: each for each in made})
-    return whole, _requests([each.id for each in made], at_s)
+    whole = System(models=system.models, workflows={workflow.id: workflow for workflow in made})
+    return whole, _requests([workflow.id for workflow in made], at_s)
 
 
 def _requests(workflows: Sequence[str], at_s: Sequence[float | None]) -> Requests:

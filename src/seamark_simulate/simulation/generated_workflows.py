@@ -43,7 +43,7 @@ def _edges(shape: Shape, ids: Sequence[str], random: np.random.Generator) -> lis
     if shape == "fan" or len(others) < 2:
         return [(first, other) for other in others]
     *middle, last = others
-    return [*((first, each) for each in middle), *((each, last) for each in middle)]
+    return [*((first, node) for node in middle), *((node, last) for node in middle)]
 
 
 def _between_layers(ids: Sequence[str], random: np.random.Generator) -> list[tuple[str, str]]:
@@ -60,5 +60,5 @@ def _between_layers(ids: Sequence[str], random: np.random.Generator) -> list[tup
         for node in layer:
             sure = int(random.integers(len(before)))
             further = random.random(len(before)) < FURTHER_EDGE
-            edges += [(each, node) for place, each in enumerate(before) if place == sure or further[place]]
+            edges += [(source, node) for number, source in enumerate(before) if number == sure or further[number]]
     return edges

@@ -204,19 +204,19 @@ def estimate_memory(model: ModelArchitecture, weights: WeightSizes, asked: Serve
     """Return the memory of a GPU under the server, whether it fits or not."""
     layout, compute_bytes = asked.layout, model.compute_bytes(asked.dtype)
     granted = int(asked.gpu_gb * GIB * asked.gpu_memory_utilization)
-    each = -(-weights.loaded_bytes(model, compute_bytes) // layout.replica_gpus)
+    weights_bytes = -(-weights.loaded_bytes(model, compute_bytes) // layout.replica_gpus)
     activation = activation_bytes(model)
     non_torch = round((NON_TORCH_ALONE_GIB if layout.tensor_parallel == 1 else NON_TORCH_GIB) * GIB)
     if asked.measured_bytes is not None:
         activation, non_torch = asked.measured_bytes, 0
-    room = granted - each - activation - non_torch
+    room = granted - weights_bytes - activation - non_torch
     token_bytes = kv_token_bytes(model, layout, compute_bytes)
     longest = asked.max_model_len or model.longest_tokens or UNKNOWN_LONGEST
     tokens = kv_tokens(room, token_bytes)
     requests = tokens // (-(-longest // BLOCK_TOKENS) * BLOCK_TOKENS)
     return MemoryEstimate(
         granted_bytes=granted,
-        weights_bytes=each,
+        weights_bytes=weights_bytes,
         activation_bytes=activation,
         non_torch_bytes=non_torch,
         room_bytes=room,
@@ -250,22 +250,22 @@ def refusals(
     pipeline stages over several only where the server can (`has_pipeline`).
     """
     layout = asked.layout
-    found = []
+    against = []
     if layout.gpus > gpus:
         why = f"{_product(layout)} needs {layout.gpus} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}"
-        found.append(Refusal(kind="gpus_missing", why=why, changes=({"gpus": layout.gpus},)))
+        against.append(Refusal(kind="gpus_missing", why=why, changes=({"gpus": layout.gpus},)))
     if not _shares_heads(model, layout.tensor_parallel):
         heads = f"{model.attention_heads} attention heads and {model.kv_heads} of keys and values"
         why = f"{layout.tensor_parallel} tensor-parallel GPUs cannot share {heads} evenly"
         divisor = _next_divisor(model, layout)
-        found.append(Refusal(kind="heads_not_divided", why=why, changes=({"tensor_parallel": divisor},)))
+        against.append(Refusal(kind="heads_not_divided", why=why, changes=({"tensor_parallel": divisor},)))
     if layout.pipeline_parallel > model.layers:
         why = f"{layout.pipeline_parallel} pipeline stages are more than the {model.layers} layers of the model"
-        found.append(Refusal(kind="too_many_stages", why=why, changes=({"pipeline_parallel": model.layers},)))
+        against.append(Refusal(kind="too_many_stages", why=why, changes=({"pipeline_parallel": model.layers},)))
     longest = model.longest_tokens
     if longest is not None and asked.max_model_len is not None and asked.max_model_len > longest:
         why = f"{asked.max_model_len} tokens are more than the {longest} of the model"
-        found.append(Refusal(kind="too_long_for_model", why=why, changes=({"max_model_len": longest},)))
+        against.append(Refusal(kind="too_long_for_model", why=why, changes=({"max_model_len": longest},)))
         asked = replace(asked, max_model_len=longest)
     divided = replace(
         layout,
@@ -273,7 +273,7 @@ def refusals(
         pipeline_parallel=min(layout.pipeline_parallel, model.layers),
     )
     short = _short(model, weights, replace(asked, layout=divided), node_gpus, has_pipeline)
-    return (*found, short) if short else tuple(found)
+    return (*against, short) if short else tuple(against)
 
 
 def idle_gpus(layout: Layout, gpus: int) -> int:

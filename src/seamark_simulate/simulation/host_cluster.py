@@ -95,17 +95,17 @@ class HostCluster:
         return self._windows(mask, count, free_s)
 
     def _windows(self, mask: int, count: int, free_s: Sequence[float] | None = None) -> list[int]:
-        found: list[int] = []
+        windows: list[int] = []
         for domain in self._domains:
             if self._layout.windows == "consecutive":
-                found += _gpus(window_starts(mask & domain, count))
+                windows += _gpus(window_starts(mask & domain, count))
             else:
                 gpus = list(_gpus(mask & domain))
                 if free_s is not None:
                     gpus.sort(key=lambda gpu: (free_s[gpu], gpu))
                 if len(gpus) >= count:
-                    found.append(self._number(tuple(sorted(gpus[:count]))))
-        return found
+                    windows.append(self._number(tuple(sorted(gpus[:count]))))
+        return windows
 
     def _number(self, gpus: tuple[int, ...]) -> int:
         if gpus not in self._numbers:

@@ -94,7 +94,7 @@ class Layout:
     @cached_property
     def host_of(self) -> tuple[int, ...]:
         """Place of the host of each GPU."""
-        return tuple(place for place, host in enumerate(self.hosts) for _ in range(host.gpus))
+        return tuple(number for number, host in enumerate(self.hosts) for _ in range(host.gpus))
 
     @property
     def has_equal_gpus(self) -> bool:
@@ -143,7 +143,7 @@ class Layout:
     def mean_transfer_s(self) -> float:
         """Mean time of 1 GB between two different GPUs, over all pairs; 0 on a machine of one GPU."""
         pairs = self.gpus * (self.gpus - 1)
-        first = [self.host_of.index(place) for place in range(len(self.hosts))]
+        first = [self.host_of.index(number) for number in range(len(self.hosts))]
         whole_s = 0.0
         for source, host in zip(first, self.hosts, strict=True):
             for target, other in zip(first, self.hosts, strict=True):

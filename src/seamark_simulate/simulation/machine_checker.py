@@ -35,14 +35,14 @@ def check_machine(
         note(f"summary: gpus is {gpus}, but the machine has {layout.gpus}")
         return
     numbers = [
-        each
+        number
         for host in layout.hosts
-        for each in (
+        for number in (
             *(host.gpus, host.nvlink_gb_per_s, host.network_gb_per_s, host.disk_gb_per_s),
             *(host.kind.pcie_gb_per_s, host.kind.speed, *host.kind.speeds.values()),
         )
     ]
-    if any(each is not None and each <= 0 for each in numbers):
+    if any(number is not None and number <= 0 for number in numbers):
         note("summary: machine: a bandwidth, a speed or a number of GPUs is not above 0")
         return
     named = [*(row.gpu_ids for row in rows), *(change.gpus for change in changes)]
@@ -60,8 +60,8 @@ def check_machine(
 
 def _absences(changes: Iterable[GpuChange], layout: Layout) -> list[list[tuple[float, float]]]:
     """Return for each GPU the times between which it is not there."""
-    found: list[list[tuple[float, float]]] = [[] for _ in range(layout.gpus)]
-    reasons: list[set[str]] = [set() for _ in found]
+    absences: list[list[tuple[float, float]]] = [[] for _ in range(layout.gpus)]
+    reasons: list[set[str]] = [set() for _ in absences]
     since_s = [0.0] * layout.gpus
     ends = {"added": "removed", "repaired": "failed"}
     for change in changes:
@@ -70,14 +70,14 @@ def _absences(changes: Iterable[GpuChange], layout: Layout) -> list[list[tuple[f
             if change.what in ends:
                 reasons[gpu].discard(ends[change.what])
                 if not was_there and not reasons[gpu]:
-                    found[gpu].append((since_s[gpu], change.at_s))
+                    absences[gpu].append((since_s[gpu], change.at_s))
             else:
                 reasons[gpu].add(change.what)
                 since_s[gpu] = change.at_s if was_there else since_s[gpu]
     for gpu, left in enumerate(reasons):
         if left:
-            found[gpu].append((since_s[gpu], inf))
-    return found
+            absences[gpu].append((since_s[gpu], inf))
+    return absences
 
 
 def _check_gpus(
@@ -104,13 +104,15 @@ def _check_residents(
 ) -> None:
     """Follow the models of each GPU, the least recently used first, in the order of the log."""
     held: list[list[str]] = [[] for _ in range(layout.gpus)]
-    leaving = sorted((each for each in changes if each.what in ("removed", "failed")), key=lambda each: -each.at_s)
+    leaving = sorted(
+        (change for change in changes if change.what in ("removed", "failed")), key=lambda change: -change.at_s
+    )
     coming = [[change.at_s for change in leaving if gpu in change.gpus] for gpu in range(layout.gpus)]
     left_at_s = [-1.0] * layout.gpus
     ending: list[Row] = []
     for row in rows:
         # what was not fetched whole is not there after the end; a GPU that leaves is empty when it is back
-        for ended in [each for each in ending if each.end_s <= row.taken_s + TOLERANCE_S]:
+        for ended in [other for other in ending if other.end_s <= row.taken_s + TOLERANCE_S]:
             ending.remove(ended)
             for gpu in ended.gpu_ids:
                 held[gpu] = [name for name in held[gpu] if name != ended.model]

@@ -57,8 +57,8 @@ class ModelArchitecture:
         Layers that cannot be divided go to the stages before the last, one each from the back (vLLM,
         `get_pp_indices`): the last one has the output head.
         """
-        each, rest = divmod(self.layers, stages)
-        return tuple(each + (stages - 1 - rest <= stage < stages - 1) for stage in range(stages))
+        layers, rest = divmod(self.layers, stages)
+        return tuple(layers + (stages - 1 - rest <= stage < stages - 1) for stage in range(stages))
 
 
 def architecture_of(config: Mapping[str, object]) -> ModelArchitecture:
@@ -72,7 +72,7 @@ def architecture_of(config: Mapping[str, object]) -> ModelArchitecture:
     multi_query = text.get("multi_query") is True and not any(name in text for name in KV_HEADS)
     kv_heads = 1 if multi_query else _count(text, KV_HEADS) or heads
     names = config.get("architectures")
-    named = [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
+    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     latent, rotary = _count(text, ("kv_lora_rank",)), _count(text, ("qk_rope_head_dim",))
     return ModelArchitecture(
         name=named[0] if named else str(config.get("model_type", "unknown")),
@@ -83,7 +83,7 @@ def architecture_of(config: Mapping[str, object]) -> ModelArchitecture:
         latent_dim=latent + rotary if latent and rotary else None,
         longest_tokens=_longest_tokens(config, text),
         quantised=any(
-            each.get(key) for each in (config, text) for key in ("quantization_config", "compression_config")
+            section.get(key) for section in (config, text) for key in ("quantization_config", "compression_config")
         ),
         experts=_count(text, EXPERTS) or 0,
         multimodal="vision_config" in config,

@@ -145,12 +145,12 @@ class RunState:
 
     def expected_end_s(self) -> list[float]:
         """Return by GPU when its node should end by estimated times, 0 for a free one, inf for one that is gone."""
-        found = [0.0 if self._cluster.up >> gpu & 1 else inf for gpu in range(self._machine.gpus)]
+        ends_s = [0.0 if self._cluster.up >> gpu & 1 else inf for gpu in range(self._machine.gpus)]
         for execution in self.running:
             row = self._executions[execution]
             for gpu in self._cluster.gpus_of(row.place, row.start.count):
-                found[gpu] = max(found[gpu], row.expected_end_s)
-        return found
+                ends_s[gpu] = max(ends_s[gpu], row.expected_end_s)
+        return ends_s
 
     def executions(self) -> Sequence[Running]:
         """Return what runs, in the order of starts."""
@@ -249,13 +249,13 @@ class RunState:
             self.view.ready.append(node)
 
     def _descendants(self, node: int) -> set[int]:
-        found, ahead = set[int](), [node]
+        descendants, ahead = set[int](), [node]
         while ahead:
             node = ahead.pop()
-            after = {node + distance for distance in self._work.successors[node]} - found
-            found |= after
+            after = {node + distance for distance in self._work.successors[node]} - descendants
+            descendants |= after
             ahead += after
-        return found
+        return descendants
 
     def waits_for_gpus(self) -> bool:
         """Return whether a node is ready that GPUs can run which are expected back, though nothing else happens."""
@@ -310,7 +310,7 @@ def _mean_estimates(work: Workload, layout: Layout) -> "array[float]":
     for model in work.models:
         gpus = [gpu for gpu in range(layout.gpus) if layout.host(gpu).kind.holds(model)]
         slower.append(sum(1 / layout.speed(model.id, (gpu,)) for gpu in gpus) / len(gpus) if gpus else 1.0)
-    return array("d", (each * slower[model] for each, model in zip(work.estimate_s, work.model, strict=True)))
+    return array("d", (time_s * slower[model] for time_s, model in zip(work.estimate_s, work.model, strict=True)))
 
 
 def _whole(values: Iterable[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

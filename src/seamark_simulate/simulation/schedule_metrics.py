@@ -52,7 +52,7 @@ def metrics_of(ran: Executions) -> ScheduleMetrics:
 
 def _outcomes(ran: Executions) -> Outcomes | None:
     """Return what was not done; None where all was."""
-    short = [number for number, each in enumerate(ran.outcome or ()) if each != COMPLETED]
+    short = [number for number, outcome in enumerate(ran.outcome or ()) if outcome != COMPLETED]
     if not short and not ran.incomplete:
         return None
     assert ran.outcome is not None

@@ -178,10 +178,10 @@ def _by_load(
     everyone = range(servers)
     for number, (at_s, length_s) in enumerate(rows):
         candidates = everyone if pairs is None else pairs[number]
-        for each in candidates:
-            while ends_s[each] and ends_s[each][0] <= at_s:
-                ends_s[each].popleft()
-        chosen = min(candidates, key=lambda each: len(ends_s[each]))
+        for candidate in candidates:
+            while ends_s[candidate] and ends_s[candidate][0] <= at_s:
+                ends_s[candidate].popleft()
+        chosen = min(candidates, key=lambda candidate: len(ends_s[candidate]))
         begin_s = max(at_s, ends_s[chosen][-1]) if ends_s[chosen] else at_s
         ends_s[chosen].append(begin_s + length_s)
         server.append(chosen)

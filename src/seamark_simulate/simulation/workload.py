@@ -89,7 +89,7 @@ class Workload:
 def template_of(workflow: Workflow, models: Sequence[Model]) -> Template:
     """Return a workflow in numbers; `models` gives the numbers of models."""
     numbers = {model.id: number for number, model in enumerate(models)}
-    places = {node.id: place for place, node in enumerate(workflow.nodes)}
+    places = {node.id: number for number, node in enumerate(workflow.nodes)}
     successors: list[list[int]] = [[] for _ in places]
     waits_for = [0] * len(places)
     inputs: list[list[tuple[int, int]]] = [[] for _ in places]
@@ -107,7 +107,7 @@ def template_of(workflow: Workflow, models: Sequence[Model]) -> Template:
         times=tuple(map(model_time, chosen)),
         successors=tuple(map(tuple, successors)),
         waits_for=tuple(waits_for),
-        roots=tuple(place for place, count in enumerate(waits_for) if not count),
+        roots=tuple(number for number, count in enumerate(waits_for) if not count),
         inputs=tuple(map(tuple, inputs)) if any(inputs) else (),
     )
 

@@ -35,7 +35,7 @@ def serve_closed_loop(
         nonlocal sent
         chosen = [number % len(prompts) for number in range(sent, sent + count)]
         none = [0] * count
-        run.add([at_s] * count, [prompts[each] for each in chosen], [replies[each] for each in chosen], none, none)
+        run.add([at_s] * count, [prompts[row] for row in chosen], [replies[row] for row in chosen], none, none)
         sent += count
 
     send(0.0, concurrency)

@@ -132,11 +132,11 @@ def _by_load(
     for number, (arrives_s, *row) in enumerate(zip(arrival_s.tolist(), *columns, strict=True)):
         at_s = max(at_s, arrives_s)
         candidates = everyone if pairs is None else pairs[number]
-        for each in candidates:
-            runs[each].advance(at_s)
-        if min(runs[each].load_at(at_s) for each in candidates) >= most:
+        for candidate in candidates:
+            runs[candidate].advance(at_s)
+        if min(runs[candidate].load_at(at_s) for candidate in candidates) >= most:
             at_s = min(run.next_end_s(at_s) for run in runs)
-        chosen = min(candidates, key=lambda each: runs[each].load_at(at_s))
+        chosen = min(candidates, key=lambda candidate: runs[candidate].load_at(at_s))
         runs[chosen].add([at_s], *([value] for value in row))
         where.append(chosen)
     return np.asarray(where, np.int64)

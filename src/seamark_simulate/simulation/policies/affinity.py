@@ -68,18 +68,18 @@ def greedy(view: View) -> Dispatch:
         ready.clear()
         while queue and cluster.free:
             pairs = [
-                (score(place, gpu), place, gpu)
-                for place in range(min(DEPTH, len(queue)))
-                for gpu in cluster.places(model[queue[place]], need[queue[place]])
+                (score(position, gpu), position, gpu)
+                for position in range(min(DEPTH, len(queue)))
+                for gpu in cluster.places(model[queue[position]], need[queue[position]])
             ]
             if not pairs:
                 return
-            _, place, gpu = min(pairs)
-            node = queue.pop(place)
+            _, position, gpu = min(pairs)
+            node = queue.pop(position)
             del since_s[node]
             fetch_s = cluster.fetch_to_s(model[node], gpu)
-            for each in cluster.gpus_of(gpu, need[node]):
-                used_s[each] += fetch_s + view.run_s(node, gpu)
+            for member in cluster.gpus_of(gpu, need[node]):
+                used_s[member] += fetch_s + view.run_s(node, gpu)
             start(node, gpu)
 
     return dispatch
@@ -103,7 +103,7 @@ def static_placement(view: View) -> Dispatch:
         if many == 1:
             return cluster.place_among(number, 1, masks[number])
         fixed = aligned[number]
-        return next((place for place in cluster.places(number, many) if not fixed or place in fixed), -1)
+        return next((gpu for gpu in cluster.places(number, many) if not fixed or gpu in fixed), -1)
 
     def dispatch() -> None:
         nonlocal count, up
@@ -135,14 +135,14 @@ def static_placement(view: View) -> Dispatch:
 def _dealt_masks(view: View) -> dict[int, int]:
     """Return the masks of the GPUs of each model of one GPU, dealt in turn among those that are there; all that it
     fits, where it fits none of its own."""
-    ones = [number for number, each in enumerate(view.models) if each.gpus_required == 1]
+    ones = [number for number, model in enumerate(view.models) if model.gpus_required == 1]
     gpus = [gpu for gpu in range(view.cluster.gpus) if view.cluster.up >> gpu & 1] or [0]
-    found = {}
-    for place, number in enumerate(ones):
-        dealt = set(gpus[place % len(gpus) :: len(ones)] if len(ones) < len(gpus) else gpus[place % len(gpus) :][:1])
+    masks = {}
+    for turn, number in enumerate(ones):
+        dealt = set(gpus[turn % len(gpus) :: len(ones)] if len(ones) < len(gpus) else gpus[turn % len(gpus) :][:1])
         fits = list(view.cluster.windows(number, 1, ()))
-        found[number] = sum(1 << gpu for gpu in (dealt.intersection(fits) or fits))
-    return found
+        masks[number] = sum(1 << gpu for gpu in (dealt.intersection(fits) or fits))
+    return masks
 
 
 def _aligned(view: View) -> dict[int, set[int]]:
@@ -150,10 +150,10 @@ def _aligned(view: View) -> dict[int, set[int]]:
     free_s = [0.0] * view.cluster.gpus
     return {
         number: {
-            place
-            for place in view.cluster.windows(number, each.gpus_required, free_s)
-            if place < view.cluster.gpus and place % each.gpus_required == 0
+            window
+            for window in view.cluster.windows(number, model.gpus_required, free_s)
+            if window < view.cluster.gpus and window % model.gpus_required == 0
         }
-        for number, each in enumerate(view.models)
-        if each.gpus_required > 1
+        for number, model in enumerate(view.models)
+        if model.gpus_required > 1
     }

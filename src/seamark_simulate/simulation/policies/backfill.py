@@ -32,9 +32,9 @@ def easy(view: View) -> Dispatch:
             return
         reserved, begin_s = _reservation(view, queue[0])
         kept = [queue[0]]
-        for place, node in enumerate(queue[1:], 1):
+        for position, node in enumerate(queue[1:], 1):
             if not cluster.free:
-                kept.extend(queue[place:])
+                kept.extend(queue[position:])
                 break
             gpu = cluster.place(model[node], need[node])
             if gpu >= 0 and _end_s(view, node, gpu) > begin_s and cluster.mask_of(gpu, need[node]) & reserved:
@@ -65,7 +65,7 @@ def _reservation(view: View, node: int) -> tuple[int, float]:
     """Return the mask of the window for a node that should be free first, and when; of equals the lowest."""
     cluster, free_s, count = view.cluster, _free_from_s(view), view.need[node]
     windows = cluster.windows(view.model[node], count, free_s)
-    begins = [(max(map(free_s.__getitem__, cluster.gpus_of(place, count))), place) for place in windows]
+    begins = [(max(map(free_s.__getitem__, cluster.gpus_of(window, count))), window) for window in windows]
     if not begins:
         return 0, inf
     begin_s, place = min(begins)
@@ -196,12 +196,12 @@ def conservative(view: View) -> Dispatch:
         held = _held(view, reserved)
         kept: list[int] = []
         waiting = len(queue)
-        for place, node in enumerate(queue):
+        for position, node in enumerate(queue):
             if len(kept) >= DEPTH or not cluster.free:
-                kept.extend(queue[place:])
+                kept.extend(queue[position:])
                 break
-            if (own := reserved.get(node)) is not None:
-                held.release(*own.interval)
+            if (reservation := reserved.get(node)) is not None:
+                held.release(*reservation.interval)
             gpu = _start_now(view, node, held)
             if gpu >= 0:
                 held.hold(cluster.mask_of(gpu, need[node]), view.now_s, _end_s(view, node, gpu))

@@ -18,32 +18,32 @@ class TaskGraph:
     @cached_property
     def after(self) -> list[list[int]]:
         """Successors of each task."""
-        found: list[list[int]] = [[] for _ in self.cost_s]
+        successors: list[list[int]] = [[] for _ in self.cost_s]
         for source, target in self.transfer_s:
-            found[source].append(target)
-        return found
+            successors[source].append(target)
+        return successors
 
     @cached_property
     def before(self) -> list[list[int]]:
         """Predecessors of each task."""
-        found: list[list[int]] = [[] for _ in self.cost_s]
+        predecessors: list[list[int]] = [[] for _ in self.cost_s]
         for source, target in self.transfer_s:
-            found[target].append(source)
-        return found
+            predecessors[target].append(source)
+        return predecessors
 
     @cached_property
     def order(self) -> list[int]:
         """Tasks in a topological order. Raises ValueError for a cycle."""
         left = [len(before) for before in self.before]
-        found = [task for task, count in enumerate(left) if not count]
-        for task in found:
+        order = [task for task, count in enumerate(left) if not count]
+        for task in order:
             for target in self.after[task]:
                 left[target] -= 1
                 if not left[target]:
-                    found.append(target)
-        if len(found) < len(left):
+                    order.append(target)
+        if len(order) < len(left):
             raise ValueError("the task graph has a cycle")
-        return found
+        return order
 
     def mean_s(self, task: int) -> float:
         """Return the mean time of a task over the processors."""
@@ -76,7 +76,9 @@ def downward_ranks(graph: TaskGraph) -> list[float]:
     """Return by task the longest path above it, without itself (eq. 13)."""
     ranks = [0.0] * len(graph.cost_s)
     for task in graph.order:
-        above = (ranks[each] + graph.mean_s(each) + graph.transfer_s[each, task] for each in graph.before[task])
+        above = (
+            ranks[source] + graph.mean_s(source) + graph.transfer_s[source, task] for source in graph.before[task]
+        )
         ranks[task] = max(above, default=0.0)
     return ranks
 
@@ -86,7 +88,7 @@ def heft(graph: TaskGraph, transfers: float = 1.0) -> list[Slot]:
     others. Of equal ranks the earlier task goes first, of equal ends the lower processor. `transfers` is that of the
     ranks."""
     ranks, plan = upward_ranks(graph, transfers), _Plan(graph)
-    places = {task: place for place, task in enumerate(graph.order)}
+    places = {task: position for position, task in enumerate(graph.order)}
     for task in sorted(graph.order, key=lambda task: (-ranks[task], places[task])):
         plan.add(task, range(len(graph.cost_s[task])))
     return plan.slots()
@@ -133,8 +135,8 @@ class _Plan:
 
     def add(self, task: int, processors: Sequence[int]) -> None:
         """Plan a task on the processor where it ends first."""
-        found = [self._earliest(task, processor) for processor in processors]
-        slot = min(found, key=lambda slot: (slot.end_s, slot.processor))
+        slots = [self._earliest(task, processor) for processor in processors]
+        slot = min(slots, key=lambda slot: (slot.end_s, slot.processor))
         self.slot[task] = slot
         insort(self.busy.setdefault(slot.processor, []), (slot.start_s, slot.end_s))
 

@@ -73,31 +73,31 @@ def _by_whole_path(view: View, path_s: Mapping[int, float]) -> list[int]:
             left[node + distance] += 1
     ready = [(-path_s[node], node) for node, count in left.items() if not count]
     heapify(ready)
-    found = []
+    order = []
     while ready:
         node = heappop(ready)[1]
-        found.append(node)
+        order.append(node)
         for child in (node + distance for distance in view.successors[node]):
             to_s = above_s[node] + view.estimate_s[node] + view.path_data_s(node, child)
             above_s[child] = max(above_s[child], to_s)
             left[child] -= 1
             if not left[child]:
                 heappush(ready, (-above_s[child] - path_s[child], child))
-    return found
+    return order
 
 
 def _critical_nodes(view: View, path_s: dict[int, float]) -> set[int]:
     """Return the nodes of one longest path of a request."""
     node = min(path_s, key=lambda node: (-path_s[node], node))
-    found = {node}
+    critical = {node}
     while view.successors[node]:
         below_s = {
             node + distance: view.path_data_s(node, node + distance) + path_s[node + distance]
             for distance in view.successors[node]
         }
         node = min(below_s, key=lambda child: (-below_s[child], child))
-        found.add(node)
-    return found
+        critical.add(node)
+    return critical
 
 
 class _ClusterPlan:
@@ -141,8 +141,8 @@ class _ClusterPlan:
             gpus = cluster.gpus_of(place, count)
             self._take(node, gpus, self._begin_s(node, place, gpus, ready_s), place)
             self.gpu[node] = gpus[0]
-            for each in gpus:
-                self.orders[each].append(node)
+            for gpu in gpus:
+                self.orders[gpu].append(node)
 
     def know(self, requests: Sequence[int]) -> None:
         """Keep the predecessors of the nodes of requests."""
@@ -155,7 +155,7 @@ class _ClusterPlan:
         """Return when the predecessors of a node should have ended, at the earliest now."""
         if node not in self.before:
             return self.view.now_s
-        return max(self.end_s.get(each, 0.0) for each in self.before[node])
+        return max(self.end_s.get(predecessor, 0.0) for predecessor in self.before[node])
 
     def runs(self, node: int) -> bool:
         """Return whether a node runs."""
@@ -189,8 +189,8 @@ class _ClusterPlan:
         """Take GPUs for a node that begins at some time."""
         view = self.view
         self.end_s[node] = end_s = begin_s + view.run_s(node, place)
-        for each in gpus:
-            self.free_s[each], self.model[each] = end_s, view.model[node]
+        for gpu in gpus:
+            self.free_s[gpu], self.model[gpu] = end_s, view.model[node]
 
     def first_free(self, nodes: Sequence[int]) -> int:
         """Return the GPU that is free first; a slower one counts as free as much later as it takes longer for some
@@ -227,7 +227,7 @@ class _ClusterPlan:
 
         def plan_new() -> None:
             requests = list(dict.fromkeys(map(request_of, view.ready)))
-            arrived = [each for each in requests if each not in planned]
+            arrived = [request for request in requests if request not in planned]
             if arrived:  # the first nodes of a request become ready when it arrives
                 planned.update(arrived)
                 self.know(arrived)
@@ -255,10 +255,10 @@ class _ClusterPlan:
                 place, count = self.place[node], view.need[node]
                 window = cluster.gpus_of(place, count)
                 mask = cluster.mask_of(place, count)
-                if cluster.free & mask == mask and all(orders[each][0] == node for each in window):
-                    for each in window:
-                        orders[each].popleft()
-                        self.last[each], self.freed_s[each] = node, self.end_s[node]
+                if cluster.free & mask == mask and all(orders[member][0] == node for member in window):
+                    for member in window:
+                        orders[member].popleft()
+                        self.last[member], self.freed_s[member] = node, self.end_s[node]
                     ready.remove(node)
                     del self.place[node]
                     self.started.add(node)

@@ -76,17 +76,17 @@ def by_key_with_preemption(view: View, key: Callable[[int], float], priority: Ca
 
 def _lowest_first(view: View, priority: Callable[[int], float]) -> list[tuple[float, Running]]:
     """Return what runs with its priority, in the order in which it is ended for others."""
-    running = [(priority(each.node), each) for each in view.running()]
+    running = [(priority(run.node), run) for run in view.running()]
     return sorted(running, key=lambda pair: (pair[0], -pair[1].taken_s, -pair[1].execution))
 
 
 def _victims(view: View, node: int, mine: float, lowest_first: Sequence[tuple[float, Running]]) -> list[Running]:
     """Return the executions to end for a node of priority `mine`, none where those of lower priority do not make room
     for it."""
-    cluster, lower = view.cluster, [each for own, each in lowest_first if own < mine]
+    cluster, lower = view.cluster, [run for priority, run in lowest_first if priority < mine]
     mask = cluster.free
-    for each in lower:
-        mask |= each.gpus
+    for run in lower:
+        mask |= run.gpus
         place = cluster.window_in(mask & cluster.up, view.model[node], view.need[node])
         if place >= 0:
             taken = cluster.mask_of(place, view.need[node])

@@ -173,7 +173,7 @@ def least_slack(view: View) -> Dispatch:
             given_s = view.requests[request].deadline_s
             allowed_s = SLACK_FACTOR * max(path_s.values()) if given_s is None else given_s
             due_s = view.arrival_s[request] + allowed_s
-            latest_s.update({each: due_s - path_s[each] for each in nodes})
+            latest_s.update({member: due_s - path_s[member] for member in nodes})
         return latest_s.pop(node)
 
     return by_key(view, latest_start_s)
