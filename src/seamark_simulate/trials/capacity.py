@@ -53,22 +53,22 @@ def capacity_plan(
         max_model_len=asked.max_model_len,
         recipes=recipes,
     )
-    for each in choices:
-        if prices is not None and each.service is not None:
-            prices.per_hour(each.layout.gpu, 1)
-    planned = [judged_layout(each, asked, load, objectives, prices) for each in choices]
-    if all(each.layout.status == "outside_range" for each in planned if each.choice.service is not None) and any(
-        each.choice.service is not None for each in planned
-    ):
-        lines = [f"{file}: {each.layout.name}: {each.layout.why}" for each in planned if each.choice.service]
+    for choice in choices:
+        if prices is not None and choice.service is not None:
+            prices.per_hour(choice.layout.gpu, 1)
+    planned = [judged_layout(choice, asked, load, objectives, prices) for choice in choices]
+    if all(
+        option.layout.status == "outside_range" for option in planned if option.choice.service is not None
+    ) and any(option.choice.service is not None for option in planned):
+        lines = [f"{file}: {option.layout.name}: {option.layout.why}" for option in planned if option.choice.service]
         raise UserError(*(f"{line}. --extrapolate plans all the same, marked SUSPECT." for line in lines))
-    layouts = tuple(each.layout for each in planned)
+    layouts = tuple(option.layout for option in planned)
     answer = _cheapest(layouts, has_prices=prices is not None)
     best = planned[answer] if answer is not None else _best(planned)
     largest, broken = _limits(best, asked, load, objectives, answered=answer is not None)
     question = CapacityQuestion(
         rate_rps=load.rate_rps,
-        slos=tuple(each.name for each in objectives),
+        slos=tuple(objective.name for objective in objectives),
         confidence=asked.confidence,
         duration_s=load.duration_s,
         warmup_s=load.warmup_s,
@@ -85,7 +85,7 @@ def capacity_plan(
     )
     advice = None
     if answer is None:
-        advice = next_trial([(each.choice, each.layout) for each in planned], load, objectives, question)
+        advice = next_trial([(option.choice, option.layout) for option in planned], load, objectives, question)
     plan = CapacityPlan(
         planned_at=datetime.now(UTC).isoformat(timespec="seconds"),
         sentence=sentence_of(question, layouts, answer, advice),
@@ -97,7 +97,7 @@ def capacity_plan(
         largest_load=largest,
         breaks_first=None if broken is None else BreaksFirst(**vars(broken)),
         next_trial=advice,
-        notes=(*_notes(layouts, answer, asked, prices), *_doubts([each.choice for each in planned])),
+        notes=(*_notes(layouts, answer, asked, prices), *_doubts([option.choice for option in planned])),
     )
     return plan, load, planned[answer] if answer is not None else None
 
@@ -105,22 +105,22 @@ def capacity_plan(
 def _cheapest(layouts: Sequence[PlannedLayout], *, has_prices: bool) -> int | None:
     """Return the number of the cheapest layout that meets the objectives: by cost, else by GPUs, else by replicas; of
     equals the most probable."""
-    meeting = [at for at, each in enumerate(layouts) if each.status == "meets"]
+    meeting = [at for at, layout in enumerate(layouts) if layout.status == "meets"]
 
     def price(at: int) -> tuple[float, float]:
-        each = layouts[at]
-        amount = each.cost_per_hour if has_prices else each.gpus or each.replicas
-        return float(amount or 0.0), -(each.chosen.probability if each.chosen is not None else 0.0)
+        layout = layouts[at]
+        amount = layout.cost_per_hour if has_prices else layout.gpus or layout.replicas
+        return float(amount or 0.0), -(layout.chosen.probability if layout.chosen is not None else 0.0)
 
     return min(meeting, key=price, default=None)
 
 
 def _best(planned: Sequence[PlannedService]) -> PlannedService | None:
     """Return the layout that comes nearest to the objectives."""
-    missing = [each for each in planned if each.layout.chosen is not None]
+    missing = [option for option in planned if option.layout.chosen is not None]
     return max(
         missing,
-        key=lambda each: each.layout.chosen.probability if each.layout.chosen is not None else 0.0,
+        key=lambda option: option.layout.chosen.probability if option.layout.chosen is not None else 0.0,
         default=None,
     )
 
@@ -146,15 +146,19 @@ def _limits(
         tries.append((service, replace(load, rate_rps=largest.high_rps), count))
     if count > 1 and (asked.extrapolate or not service.outside(load, count - 1)):
         tries.append((service, load, count - 1))
-    found = (bottleneck(*each, objectives, asked.seed) for each in tries)
-    return largest, next((each for each in found if each is not None), None)
+    limits = (bottleneck(*attempt, objectives, asked.seed) for attempt in tries)
+    return largest, next((limit for limit in limits if limit is not None), None)
 
 
 def _doubts(choices: Sequence[Choice]) -> list[str]:
     """Return what is doubtful of the trials that the planned models were fitted to."""
-    models = {each.model.name: each.model for each in choices if each.model is not None and each.service is not None}
-    found = ((name, suspect_text(model.sources)) for name, model in models.items())
-    return [f"Fit of {name}: {text}." for name, text in found if text]
+    models = {
+        choice.model.name: choice.model
+        for choice in choices
+        if choice.model is not None and choice.service is not None
+    }
+    doubts = ((name, suspect_text(model.sources)) for name, model in models.items())
+    return [f"Fit of {name}: {text}." for name, text in doubts if text]
 
 
 def _notes(
@@ -176,7 +180,7 @@ def _notes(
         notes.append(
             f"A server of {chosen.name} serves {chosen.workers_per_replica} requests at once, as its fit says.{queue}"
         )
-    if prices is None and len({each.gpu for each in layouts if each.status == "meets"}) > 1:
+    if prices is None and len({layout.gpu for layout in layouts if layout.status == "meets"}) > 1:
         notes.append("Which kind of GPU is cheaper depends on prices, which --price gives.")
     if chosen is not None and chosen.kv_blocks_from is not None and chosen.kv_blocks_from.startswith("enough"):
         notes.append(

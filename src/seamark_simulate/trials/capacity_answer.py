@@ -24,7 +24,7 @@ def sentence_of(
     """Return the answer: the cheapest layout, or that none is known and which trial would tell most."""
     goal = f"{' and '.join(question.slos)} at {question.rate_rps:g} requests/s"
     if answer is None:
-        best = max((each.chosen.probability for each in layouts if each.chosen is not None), default=None)
+        best = max((layout.chosen.probability for layout in layouts if layout.chosen is not None), default=None)
         nearest = "" if best is None else f" (the best has {best:.2f})"
         text = f"No layout is known to meet {goal} with probability {question.confidence:g}{nearest}."
         return " ".join(filter(None, (text, *_doubts(layouts), advice)))
@@ -35,7 +35,7 @@ def sentence_of(
     if chosen.cost_per_hour is not None:
         cost = f", for {f'{question.cost_unit} ' if question.cost_unit else ''}{chosen.cost_per_hour:,.2f} an hour"
     meets = "meets" if chosen.replicas == 1 else "meet"
-    only = [each for each in layouts if each.status == "meets"]
+    only = [layout for layout in layouts if layout.status == "meets"]
     rank = "" if len(only) == 1 else " (the cheapest)" if question.cost_unit is not None else " (the fewest)"
     text = (
         f"{amount_of(chosen)}{rank} {meets} {goal} with probability {odds.probability:.2f}"
@@ -47,7 +47,7 @@ def sentence_of(
 
 def _doubts(layouts: Sequence[PlannedLayout]) -> list[str]:
     """Return what an answer from some layouts is SUSPECT of, as a sentence."""
-    codes = dict.fromkeys(code for one in layouts for code in (one.suspect, *one.sources_suspect) if code)
+    codes = dict.fromkeys(code for layout in layouts for code in (layout.suspect, *layout.sources_suspect) if code)
     return [f"SUSPECT: {', '.join(codes)}."] if codes else []
 
 
@@ -74,8 +74,8 @@ def next_trial(
     """Return which trial would tell most: one outside of the fit if more replicas there may do, one against the
     largest uncertainty, else one of a GPU or load without any."""
     ranked = sorted(
-        (each for each in planned if each[1].chosen is not None),
-        key=lambda each: each[1].chosen.probability if each[1].chosen is not None else 0.0,
+        (pair for pair in planned if pair[1].chosen is not None),
+        key=lambda pair: pair[1].chosen.probability if pair[1].chosen is not None else 0.0,
     )
     choice, layout = ranked[-1] if ranked else (None, None)
     if choice is not None and layout is not None and layout.chosen is not None and choice.service is not None:
@@ -92,7 +92,7 @@ def next_trial(
                 f"No number of replicas helps: with {many} the queue is gone, and the service time alone misses it"
                 f" (probability {alone:.2f}). Another limit would, or a faster server."
             )
-        last = max(each.replicas for each in layout.judged)
+        last = max(judged.replicas for judged in layout.judged)
         most = question.most_gpus // max(1, layout.gpus_per_replica)
         if most > last and service.outside(load, last + 1) and odds(most).odds.probability >= question.confidence:
             return (
@@ -102,15 +102,15 @@ def next_trial(
         if layout.chosen.probability > CLOSE:
             source = largest_uncertainty(lambda fixed: odds(count, fixed))
             return _against(source, layout, load, more_help=alone >= question.confidence)
-    unfitted = [each for _, each in planned if each.status == "not_fitted"]
+    unfitted = [candidate for _, candidate in planned if candidate.status == "not_fitted"]
     if unfitted:
-        first = min(unfitted, key=lambda each: (each.why != NOT_THIS_GPU, each.gpus_per_replica))
+        first = min(unfitted, key=lambda candidate: (candidate.why != NOT_THIS_GPU, candidate.gpus_per_replica))
         shape = ", ".join(f"{name}_parallel: {size}" for name, size in shape_of(first) if size > 1)
         return (
             f"The trial that would tell most is one on {first.gpu or first.name}{f' with {shape}' if shape else ''}:"
             f" {first.why}."
         )
-    outside = [each for _, each in planned if each.status == "outside_range"]
+    outside = [candidate for _, candidate in planned if candidate.status == "outside_range"]
     if outside:
         return f"The trial that would tell most has such a load: {outside[0].name}: {outside[0].why}."
     return "No trial would help: every layout misses it by far. Allow more GPUs (--most-gpus), or another limit."

@@ -54,8 +54,8 @@ def judged_layout(
         ),
         asked.confidence,
     )
-    best = chosen or max(every, key=lambda each: (each.odds.probability, -each.replicas))
-    records = {each.replicas: _record(each, outside[each.replicas]) for each in every}
+    best = chosen or max(every, key=lambda judged: (judged.odds.probability, -judged.replicas))
+    records = {judged.replicas: _record(judged, outside[judged.replicas]) for judged in every}
     gpus = best.replicas * layout.gpus_per_replica
     fewer = best.replicas - 1
     unknown = fewer in outside and fewer not in allowed and chosen is not None
@@ -85,12 +85,12 @@ def _outside(
 ) -> Mapping[int, tuple[str, ...]]:
     """Return what lies outside of the fit with each number of replicas; unless `whole`, up to the first number that
     lies outside again, beyond which each has even less of the load."""
-    found: dict[int, tuple[str, ...]] = {}
+    outside: dict[int, tuple[str, ...]] = {}
     for count in counts:
-        found[count] = service.outside(load, count)
-        if not whole and found[count] and count - 1 in found and not found[count - 1]:
+        outside[count] = service.outside(load, count)
+        if not whole and outside[count] and count - 1 in outside and not outside[count - 1]:
             break
-    return found
+    return outside
 
 
 def _record(judged: Judged, outside: tuple[str, ...]) -> JudgedReplicas:
@@ -108,8 +108,8 @@ def _record(judged: Judged, outside: tuple[str, ...]) -> JudgedReplicas:
 
 
 def _why_missed(best: Judged, objectives: Sequence[Objective], most: int, last: int) -> str:
-    values = {each.name: float(np.median(best.values_s[each.name])) for each in objectives}
-    worst = max(objectives, key=lambda each: values[each.name] / each.limit_s)
+    values = {objective.name: float(np.median(best.values_s[objective.name])) for objective in objectives}
+    worst = max(objectives, key=lambda objective: values[objective.name] / objective.limit_s)
     limit = f"up to {most}" if last == most else f"up to {last}, of which the fit knows"
     return f"no number {limit}: with {best.replicas}, {worst.name} has a median of {values[worst.name]:.3g} s"
 

@@ -38,7 +38,7 @@ class Choice:
 def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tuple[Model, ...]:
     """Return the models of a fit, or those of these names. Raises UserError for unknown names, for models of several
     services, and where all are unfit for plans."""
-    every = {each.name: each for each in fitted.models}
+    every = {model.name: model for model in fitted.models}
     if len(every) < len(fitted.models):
         raise UserError(
             f"{file}: several models of one name. Run `bench fit` again: it gives each a name of its own."
@@ -50,13 +50,13 @@ def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tupl
     chosen = tuple(every[name] for name in names) if names else tuple(every.values())
     if not chosen:
         raise UserError(f"{file}: no model in it. `bench fit` writes models of measured trials.")
-    services = dict.fromkeys(each.service for each in chosen)
-    if len(services) > 1 or len({type(each) for each in chosen}) > 1:
+    services = dict.fromkeys(model.service for model in chosen)
+    if len(services) > 1 or len({type(model) for model in chosen}) > 1:
         raise UserError(
             f"{file}: models of different services: {', '.join(every)}. Name those to choose from: --server NAME."
         )
-    if all(not each.fit_for_plans for each in chosen):
-        raise UserError(*(_unfit(each, file) for each in chosen))
+    if all(not model.fit_for_plans for model in chosen):
+        raise UserError(*(_unfit(model, file) for model in chosen))
     return chosen
 
 
@@ -84,24 +84,24 @@ def choices_of(
     """
     mistakes = _of_another_model(models, folder) if folder is not None else []
     if not gpus and not mistakes:
-        return tuple(_own(each, folder, router, max_model_len, most_gpus, recipes) for each in models)
-    found: list[Choice] = []
+        return tuple(_own(model, folder, router, max_model_len, most_gpus, recipes) for model in models)
+    choices: list[Choice] = []
     for kind in gpus:
-        own = [each for each in models if each.server.gpu == kind and not mistakes]
+        own = [model for model in models if model.server.gpu == kind and not mistakes]
         if folder is None:
-            found += [_own(each, None, router, max_model_len, most_gpus, recipes) for each in own]
+            choices += [_own(model, None, router, max_model_len, most_gpus, recipes) for model in own]
             if not own:
-                found.append(Choice(layout=_unknown(kind, Layout(), NOT_THIS_GPU)))
+                choices.append(Choice(layout=_unknown(kind, Layout(), NOT_THIS_GPU)))
         else:
-            found += _layouts(kind, own, models[0], folder, router, max_model_len, most_gpus, recipes)
-    if found and all(each.layout.status == "does_not_fit" for each in found):
-        smallest = {each.layout.gpu: each.layout for each in reversed(found)}
+            choices += _layouts(kind, own, models[0], folder, router, max_model_len, most_gpus, recipes)
+    if choices and all(choice.layout.status == "does_not_fit" for choice in choices):
+        smallest = {choice.layout.gpu: choice.layout for choice in reversed(choices)}
         raise UserError(
             *(f"{folder.path if folder else ''}: {kind}: {smallest[kind].why}" for kind in dict.fromkeys(gpus))
         )
     if mistakes:
         raise UserError(*mistakes)
-    return tuple(found)
+    return tuple(choices)
 
 
 NOT_THIS_GPU, NOT_THIS_LAYOUT = "no fitted model of this GPU", "no trials of this layout on this GPU"
@@ -111,15 +111,15 @@ def _of_another_model(models: Sequence[Model], folder: ModelFolder) -> list[str]
     """Return a mistake for each model that was fitted to another language model: costs of its steps are others."""
     name = folder.path.resolve().name
     mistakes = []
-    for each in models:
-        if isinstance(each, StationModel):
+    for model in models:
+        if isinstance(model, StationModel):
             mistakes.append(
-                f"--model {folder.path}: {each.name} is fitted as a station, which knows no steps and no memory."
+                f"--model {folder.path}: {model.name} is fitted as a station, which knows no steps and no memory."
                 " Leave --model out, or fit trials with streamed replies of several tokens."
             )
-        elif each.server.model is not None and Path(each.server.model).name != name:
+        elif model.server.model is not None and Path(model.server.model).name != name:
             mistakes.append(
-                f"--model {folder.path}: {each.name} was fitted to trials of '{each.server.model}', and steps of"
+                f"--model {folder.path}: {model.name} was fitted to trials of '{model.server.model}', and steps of"
                 " another model take other times. Fit trials of this model, or name the folder of that one."
             )
     return mistakes
@@ -137,11 +137,11 @@ def _layouts(
 ) -> Iterator[Choice]:
     """Yield each layout of a kind of GPU: powers of two, and those that were fitted. One that was not is started
     `like` another model."""
-    fitted = {(each.server.tensor_parallel, each.server.pipeline_parallel): each for each in own}
+    fitted = {(fit.server.tensor_parallel, fit.server.pipeline_parallel): fit for fit in own}
     powers = [1 << at for at in range(most_gpus.bit_length()) if 1 << at <= most_gpus]
     shapes = {(tensor, stages) for tensor in powers for stages in powers if tensor * stages <= most_gpus}
     stages_of = folder.architecture.layers
-    for tensor, stages in sorted({*shapes, *fitted}, key=lambda each: (each[0] * each[1], each[1])):
+    for tensor, stages in sorted({*shapes, *fitted}, key=lambda shape: (shape[0] * shape[1], shape[1])):
         if stages > stages_of or tensor * stages > most_gpus:
             continue
         layout = Layout(tensor_parallel=tensor, pipeline_parallel=stages)

@@ -40,15 +40,15 @@ class CapacityAsked:
 def objectives_of(slos: Sequence[Slo], models: Sequence[Model]) -> tuple[Objective, ...]:
     """Return objectives on times that the models know. Raises UserError with every other one."""
     times = REPLICA_TIMES if isinstance(models[0], ReplicaModel) else STATION_TIMES
-    found, mistakes = [], []
+    objectives, mistakes = [], []
     for slo in slos:
         try:
-            found.append(objective_of(slo, times))
+            objectives.append(objective_of(slo, times))
         except ValueError as error:
             mistakes.append(f"--slo: {error}.")
     if mistakes:
         raise UserError(*mistakes)
-    return tuple(found)
+    return tuple(objectives)
 
 
 def load_of(
@@ -57,7 +57,7 @@ def load_of(
     """Return the load of a plan. Raises UserError for lengths that are not known, and a load that is too short."""
     needed_s = duration_for(objectives, asked.rate_rps, 0.0)
     if asked.duration_s is not None and asked.duration_s < needed_s:
-        most = max(objectives, key=lambda each: each.requests_needed)
+        most = max(objectives, key=lambda objective: objective.requests_needed)
         raise UserError(
             f"--duration-s {asked.duration_s:g}: {most.name} needs {most.requests_needed:,} requests in a trial, and"
             f" more as their number varies. Give {needed_s:g} or more."
@@ -66,7 +66,7 @@ def load_of(
         "prompt_tokens": _length("prompt_tokens", asked.prompt_tokens, models, file),
         "reply_tokens": _length("reply_tokens", asked.reply_tokens, models, file),
     }
-    if lengths["reply_tokens"] == 1 and any(each.of == "tpot" for each in objectives):
+    if lengths["reply_tokens"] == 1 and any(objective.of == "tpot" for objective in objectives):
         raise UserError("--slo: a reply of one token has no time per further token. Remove the objective on tpot.")
     duration_s = asked.duration_s or max(USUAL_S, needed_s)
     load = PlannedLoad(rate_rps=asked.rate_rps, duration_s=duration_s, warmup_s=asked.warmup_s, **lengths)
@@ -80,15 +80,15 @@ def load_of(
 
 def _length(name: str, given: int | None, models: Sequence[Model], file: Path) -> int:
     option = f"--{name.replace('_', '-')}"
-    replicas = [each for each in models if isinstance(each, ReplicaModel)]
+    replicas = [model for model in models if isinstance(model, ReplicaModel)]
     if not replicas:
         if given is not None:
             raise UserError(f"{option}: a station knows no tokens; its requests are those of its trials. Remove it.")
         return 0
     if given is not None:
         return given
-    ranges = [each.ranges[name] for each in replicas if name in each.ranges]
-    values = {round(value) for each in ranges for value in (each.low, each.high)}
+    ranges = [replica.ranges[name] for replica in replicas if name in replica.ranges]
+    values = {round(value) for span in ranges for value in (span.low, span.high)}
     if not values:
         raise UserError(f"{option}: missing, and {file} has no trials. Give one.")
     if len(values) != 1:

@@ -79,7 +79,8 @@ def verifying_scenario(
     loads, notes = _loads(measured, load, extrapolate=plan.question.extrapolate)
     objectives = tuple(objective_of(slo, service.times) for slo in slos)
     predictions = tuple(
-        _predicted(measured, each, objectives, trials=plan.question.trials, seed=plan.question.seed) for each in loads
+        _predicted(measured, point, objectives, trials=plan.question.trials, seed=plan.question.seed)
+        for point in loads
     )
     workload: dict[str, object] = {"service": model.service, **server.settings}
     if isinstance(model, ReplicaModel):
@@ -89,11 +90,11 @@ def verifying_scenario(
     busy = workload.get("concurrency")
     workload |= {
         "pattern": "poisson",
-        "rate_rps": [each.rate_rps for each in predictions],
+        "rate_rps": [predicted.rate_rps for predicted in predictions],
         "concurrency": max(busy if type(busy) is int else 0, CONNECTIONS),
         "duration_s": load.duration_s,
         "warmup_s": load.warmup_s,
-        "slos": [each.name for each in objectives],
+        "slos": [objective.name for objective in objectives],
     }
     prediction = Prediction(
         loads=predictions,
@@ -144,7 +145,7 @@ def _loads(
     """Return the loads below, at and above the planned one, moved into the fit unless it may be left; and a note for
     each that was moved or left out."""
     planned = measured.share * load.rate_rps
-    found: list[PlannedLoad] = []
+    loads: list[PlannedLoad] = []
     notes = []
     for factor in FACTORS:
         rate = planned * factor
@@ -155,8 +156,8 @@ def _loads(
                 notes.append(f"{_rounded(rate):g} requests/s lie outside of the fit.")
             rate = inside
         if factor == 1 or abs(rate / planned - 1) > APART:
-            found.append(replace(load, rate_rps=_rounded(rate)))
-    return tuple(found), tuple(notes)
+            loads.append(replace(load, rate_rps=_rounded(rate)))
+    return tuple(loads), tuple(notes)
 
 
 def _rounded(rate: float) -> float:
@@ -173,10 +174,10 @@ def _predicted(
     for number in range(trials):
         trial = measured.service.trial(load, measured.replicas, number, seed)
         values["requests_per_s"].append(trial.requests_per_s)
-        for name, each in wanted.items():
-            values[name].append(each.value_s(trial.times_s[each.of]))
-        met += all(each.value_s(trial.times_s[each.of]) <= each.limit_s for each in objectives)
-    rows = {name: vars(predicted_of(each)).values() for name, each in values.items()}
+        for name, figure in wanted.items():
+            values[name].append(figure.value_s(trial.times_s[figure.of]))
+        met += all(objective.value_s(trial.times_s[objective.of]) <= objective.limit_s for objective in objectives)
+    rows = {name: vars(predicted_of(column)).values() for name, column in values.items()}
     return PredictedLoad(
         rate_rps=load.rate_rps,
         met=round(met / trials, 4),
@@ -191,17 +192,17 @@ def _figures(service: ServiceModel, load: PlannedLoad, objectives: Sequence[Obje
     main = ("latency", "ttft", "tpot") if "ttft" in service.times else ("latency",)
     expected = load.rate_rps * load.duration_s
     names = [
-        f"{each}_{statistic}_s"
-        for each in main
+        f"{time}_{statistic}_s"
+        for time in main
         for statistic in ("mean", "p50", "p99")
         if statistic == "mean" or samples_needed(QUANTILES[statistic]) <= expected
     ]
-    own = {each.name.partition(" ")[0]: each for each in objectives}
+    asked = {objective.name.partition(" ")[0]: objective for objective in objectives}
     limit = float("inf")
-    return {name: objective_of(Slo(metric=name, op="<=", limit=limit), service.times) for name in names} | own
+    return {name: objective_of(Slo(metric=name, op="<=", limit=limit), service.times) for name in names} | asked
 
 
 def _shown(prediction: Prediction) -> dict[str, object]:
     """Return a prediction as its block in the scenario, without what it does not say."""
-    loads = [{key: value for key, value in encode(each).items() if value is not None} for each in prediction.loads]
+    loads = [{key: value for key, value in encode(load).items() if value is not None} for load in prediction.loads]
     return {"fit": prediction.fit, "interval": prediction.interval, "notes": prediction.notes, "loads": loads}

@@ -112,7 +112,7 @@ def execution_table(schedule: Schedule, facts: SimulationFacts) -> pa.Table:
         facts = _with_outcomes(facts, ran, changes_of(schedule))
     optional = () if measured is None else (*OUTCOME_COLUMNS, *((GPU_COLUMN,) if measured.gpus is not None else ()))
     schema = pa.schema([*COLUMNS, *optional]).with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
-    return pa.Table.from_arrays([_array(values[each.name], each.type) for each in schema], schema=schema)
+    return pa.Table.from_arrays([_array(values[column.name], column.type) for column in schema], schema=schema)
 
 
 def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> None:
@@ -125,7 +125,7 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
 def _with_outcomes(facts: SimulationFacts, ran: Executions, changes: tuple[GpuChange, ...]) -> SimulationFacts:
     """Return the facts with requests that did not complete, and changes of GPUs."""
     started = set(ran.request.tolist())
-    unstarted = {str(each): float(ran.arrival_s[each]) for each in ran.incomplete if each not in started}
+    unstarted = {str(request): float(ran.arrival_s[request]) for request in ran.incomplete if request not in started}
     return replace(
         facts, incomplete=ran.incomplete, unstarted=unstarted or None, not_run=ran.not_run, gpu_changes=changes
     )
@@ -140,7 +140,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if kind != pa.string():
         column = np.ascontiguousarray(values, kind.to_pandas_dtype())
         return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
-    texts = [str(each).encode() for each in values]
+    texts = [str(value).encode() for value in values]
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
     return pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))])
 
@@ -207,7 +207,7 @@ def _numbers(table: pa.Table, facts: SimulationFacts) -> Executions:
     places = {model: number for number, model in enumerate(facts.models)}
     fetch = np.asarray(table["fetch"].to_pylist())
     request = column["request"].astype(np.int64)
-    unstarted = {int(each): at_s for each, at_s in (facts.unstarted or {}).items()}
+    unstarted = {int(number): at_s for number, at_s in (facts.unstarted or {}).items()}
     known = {*np.unique(request).tolist(), *unstarted}
     requests = max(known, default=-1) + 1
     if min(known, default=0) < 0 or len(known) != requests or not known.issuperset(facts.incomplete):
@@ -216,8 +216,8 @@ def _numbers(table: pa.Table, facts: SimulationFacts) -> Executions:
     arrival_s[request] = column["arrival_s"]
     arrival_s[list(unstarted)] = list(unstarted.values())
     optional = {name: table[name] for name, _ in (*OUTCOME_COLUMNS, GPU_COLUMN) if name in table.column_names}
-    gpu_ids = [tuple(each) for each in optional["gpu_ids"].to_pylist()] if "gpu_ids" in optional else None
-    if gpu_ids is not None and any(not 0 <= each < facts.gpus for ids in gpu_ids for each in ids):
+    gpu_ids = [tuple(ids) for ids in optional["gpu_ids"].to_pylist()] if "gpu_ids" in optional else None
+    if gpu_ids is not None and any(not 0 <= gpu_id < facts.gpus for ids in gpu_ids for gpu_id in ids):
         raise ValueError(f"it has executions on other GPUs than 0 to {facts.gpus - 1}")
     gpu, count = column["gpu"].astype(np.int64), column["gpus"].astype(np.int64)
     last = gpu + (count if gpu_ids is None else 1)

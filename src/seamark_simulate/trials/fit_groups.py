@@ -32,7 +32,7 @@ class FitGroup(Generic[T]):
 
     @property
     def sources(self) -> tuple[FitSource, ...]:
-        return tuple(each.source for each in self.served)
+        return tuple(trial.source for trial in self.served)
 
 
 def told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]) -> list[str]:
@@ -40,13 +40,13 @@ def told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]
     where nothing else tells them apart."""
     names: list[str] = []
     for group in groups:
-        alike = [each for each in groups if each.name == group.name]
-        own = group.served[0].trial.settings
-        others = [each.served[0].trial.settings for each in alike]
+        alike = [other for other in groups if other.name == group.name]
+        settings = group.served[0].trial.settings
+        others = [other.served[0].trial.settings for other in alike]
         differ = [
-            f"{name}={own[name]}"
-            for name in sorted(own)
-            if name not in OF_A_LOAD and any(name not in other or other[name] != own[name] for other in others)
+            f"{name}={settings[name]}"
+            for name in sorted(settings)
+            if name not in OF_A_LOAD and any(name not in other or other[name] != settings[name] for other in others)
         ]
         names.append(" ".join([group.name, *differ]))
     return [

@@ -81,7 +81,7 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
     Trials with streamed replies of several tokens are those of LLM replicas, whose requests may differ in length;
     all others are those of stations.
     """
-    found = FitInputs()
+    inputs = FitInputs()
     stations: dict[Key, FitGroup[StationTrial]] = {}
     replicas: dict[Key, FitGroup[ReplicaTrial]] = {}
     starts: dict[Key, ServerStarts] = {}
@@ -96,10 +96,10 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 trial_id=trial.trial_id,
                 config_hash=trial.config_hash,
                 why=taken if isinstance(taken, str) else None,
-                suspect=tuple(dict.fromkeys(each.code for each in view.reasons if each.verdict == "SUSPECT")),
+                suspect=tuple(dict.fromkeys(reason.code for reason in view.reasons if reason.verdict == "SUSPECT")),
             )
             if isinstance(taken, str):
-                found.left_out.append(source)
+                inputs.left_out.append(source)
                 continue
             varied, gpu = levels[trial.treatment], gpu_of(plan, folder, trial)
             served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu, source=source)
@@ -110,14 +110,14 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
                 group.limits.append(replica_limits(trial, taken, record, gpu))
             if view.load is not None and view.load.node:
-                found.machines.add(view.load.node)
+                inputs.machines.add(view.load.node)
         _add_starts(starts, plan, folder, levels)
-    found.starts.extend(starts.values())
+    inputs.starts.extend(starts.values())
     names = iter(told_apart([*stations.values(), *replicas.values()]))
     return replace(
-        found,
-        stations=[replace(each, name=next(names)) for each in stations.values()],
-        replicas=[replace(each, name=next(names)) for each in replicas.values()],
+        inputs,
+        stations=[replace(station, name=next(names)) for station in stations.values()],
+        replicas=[replace(replica, name=next(names)) for replica in replicas.values()],
     )
 
 
@@ -146,10 +146,10 @@ def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
     streamed = is_streamed(view)
     if view.trial.load.closed and not streamed:
         return "a closed loop: its rate follows from the server"
-    if why := next((UNFIT[each.code] for each in view.reasons if _is_unfit(each)), None):
+    if why := next((UNFIT[reason.code] for reason in view.reasons if _is_unfit(reason)), None):
         return why
     if view.verdict == "INVALID":
-        return f"INVALID: {', '.join(dict.fromkeys(each.code for each in view.reasons if each.verdict == 'INVALID'))}"
+        return f"INVALID: {', '.join(dict.fromkeys(flag.code for flag in view.reasons if flag.verdict == 'INVALID'))}"
     if view.load is None:
         return "its load.json is missing"
     if view.window_s is None or view.good.window.length_s is None:

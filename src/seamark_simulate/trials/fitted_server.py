@@ -30,7 +30,7 @@ class ServedTrial:
 def gpu_of(plan: Plan, folder: ScenarioFolder, trial: Trial) -> str | None:
     """Return the kind of the GPUs of a trial's server by its meta.json; None without GPUs, or if they are not
     known."""
-    deployments = {each.id: each for each in (*plan.deployments, *plan.served)}
+    deployments = {server.id: server for server in (*plan.deployments, *plan.served)}
     deployment = deployments.get(trial.deployment)
     if deployment is None or not deployment.gpus:
         return None
@@ -44,18 +44,20 @@ def gpu_of(plan: Plan, folder: ScenarioFolder, trial: Trial) -> str | None:
 def fitted_server(served: Sequence[ServedTrial]) -> FittedServer:
     """Return what the servers of some trials have in common."""
     first = served[0]
-    changed = [each.trial.changed for each in served]
+    changed = [trial.trial.changed for trial in served]
     settings = {
         name: value
         for name, value in changed[0].items()
         if name not in OF_ONE_LOAD and all(name in other and other[name] == value for other in changed)
     }
-    deployments = {each.id: each for each in (*first.plan.deployments, *first.plan.served)}
+    deployments = {server.id: server for server in (*first.plan.deployments, *first.plan.served)}
     deployment = deployments.get(first.trial.deployment)
     records = [
-        read_or_none(each.folder.deployment(each.trial.deployment).record, DeploymentRecord) for each in served
+        read_or_none(trial.folder.deployment(trial.trial.deployment).record, DeploymentRecord) for trial in served
     ]
-    identity = next((each.server_identity for each in records if each is not None and each.server_identity), None)
+    identity = next(
+        (record.server_identity for record in records if record is not None and record.server_identity), None
+    )
     return FittedServer(
         settings=settings,
         model=str(first.trial.settings["model"]) if first.trial.settings.get("model") else None,
@@ -63,7 +65,7 @@ def fitted_server(served: Sequence[ServedTrial]) -> FittedServer:
         gpu=first.gpu,
         tensor_parallel=_count(first.trial, "tensor_parallel"),
         pipeline_parallel=_count(first.trial, "pipeline_parallel"),
-        kv_tokens_known=any(each is not None and each.kv_tokens is not None for each in records),
+        kv_tokens_known=any(record is not None and record.kv_tokens is not None for record in records),
         site=identity.site if identity is not None else None,
         partition=first.plan.partition,
         account=first.plan.account,

@@ -47,9 +47,9 @@ class SimulatedService(Task):
         recorder.quality("preemptions", served.preemptions)
         for name, value in outside(load.service, requests, load.rate_rps(requests.arrival_s)).items():
             recorder.quality(f"extrapolated_{name}", value)
-        for code, count in Counter(code for one in load.service.model.sources for code in one.suspect).items():
+        for code, count in Counter(code for source in load.service.model.sources for code in source.suspect).items():
             recorder.quality(f"suspect_sources_{code}", count)
 
 
 def _ns(column: Floats) -> list[int]:
-    return [int(each) for each in np.rint(column * SECOND_NS).astype(np.int64).tolist()]
+    return [int(time_ns) for time_ns in np.rint(column * SECOND_NS).astype(np.int64).tolist()]

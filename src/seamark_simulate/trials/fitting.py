@@ -56,7 +56,7 @@ def fitted_models(inputs: FitInputs, *, servers: int | None, seed: int) -> Fitte
         except ValueError as reason:
             reasons.append(f"{replica.name}: {reason}.")
     if not stations and not replicas:
-        counts = Counter(str(each.why) for each in inputs.left_out)
+        counts = Counter(str(trial.why) for trial in inputs.left_out)
         reasons += [f"{count} left out: {why}." for why, count in counts.items()]
         raise UserError(
             f"bench fit: no model can be fitted. {' '.join(reasons)} A fit needs streamed replies of a language"
@@ -77,7 +77,7 @@ def fitted_models(inputs: FitInputs, *, servers: int | None, seed: int) -> Fitte
 
 def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> StationModel:
     station = fit_station(group.trials, servers=servers, seed=seed)
-    found, why_no_score = _held_out(
+    figures, why_no_score = _held_out(
         lambda: held_out(
             group.trials,
             lambda others: fit_station(others, servers=servers, seed=seed, draws=SCORE_DRAWS),
@@ -100,8 +100,8 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
         out_of_order=station.out_of_order,
         sources=group.sources,
         contradictions=contradictions(station, group.trials),
-        scores=tuple(FitScore(**vars(each)) for each in scored(found)),
-        held_out=tuple(_figure(each, group.sources[each.number]) for each in found),
+        scores=tuple(FitScore(**vars(score)) for score in scored(figures)),
+        held_out=tuple(_figure(figure, group.sources[figure.number]) for figure in figures),
         why_no_score=why_no_score,
         draws=tuple(map(_station_parameters, station.draws)),
         server=fitted_server(group.served),
@@ -111,7 +111,7 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
 def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
     limits = common_limits(group.limits)
     fitted = fit_replica(group.trials, limits, seed=seed)
-    found, why_no_score = _held_out(
+    figures, why_no_score = _held_out(
         lambda: held_out(
             group.trials,
             lambda others: fit_replica(others, limits, seed=seed, draws=REPLICA_SCORE_DRAWS),
@@ -132,8 +132,8 @@ def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
         requests=fitted.requests,
         sources=group.sources,
         contradictions=replica_contradictions(fitted, group.trials),
-        scores=tuple(FitScore(**vars(each)) for each in scored(found)),
-        held_out=tuple(_figure(each, group.sources[each.number]) for each in found),
+        scores=tuple(FitScore(**vars(score)) for score in scored(figures)),
+        held_out=tuple(_figure(figure, group.sources[figure.number]) for figure in figures),
         why_no_score=why_no_score,
         draws=tuple(map(_replica_parameters, fitted.draws)),
         server=fitted_server(group.served),
@@ -143,10 +143,10 @@ def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
 def common_limits(limits: list[ReplicaLimits]) -> ReplicaLimits:
     """Return limits that all trials can be replayed with: the fewest blocks that a server counted at a start; without
     a count the most of any, as those are guessed by the lengths of requests."""
-    counted = [each for each in limits if each.kv_counted]
+    counted = [limit for limit in limits if limit.kv_counted]
     if counted:
-        return min(counted, key=lambda each: each.kv_blocks)
-    return replace(limits[0], kv_blocks=max(each.kv_blocks for each in limits))
+        return min(counted, key=lambda limit: limit.kv_blocks)
+    return replace(limits[0], kv_blocks=max(limit.kv_blocks for limit in limits))
 
 
 def _held_out(predicted: Callable[[], tuple[HeldOut, ...]]) -> tuple[tuple[HeldOut, ...], str | None]:

@@ -35,15 +35,15 @@ class PolicyComparison:
         rows = [("policy", "makespan s", "mean s", "switches", *incomplete, f"ratio to {base}", "p", "verdict")]
         for policy, figures in self.figures.items():
             cells = [
-                _median(each.makespan_s for each in figures),
-                _median(None if each.completion is None else each.completion.mean_s for each in figures),
-                f"{median(each.switches for each in figures):,.10g}",
-                *((f"{_incomplete(figures):,} of {sum(each.requests for each in figures):,}",) if left else ()),
+                _median(block.makespan_s for block in figures),
+                _median(None if block.completion is None else block.completion.mean_s for block in figures),
+                f"{median(block.switches for block in figures):,.10g}",
+                *((f"{_incomplete(figures):,} of {sum(block.requests for block in figures):,}",) if left else ()),
             ]
             verdict = ("", "", "") if policy == base else _verdict(self.comparisons.get(policy))
             rows.append((policy, *cells, *verdict))
         lines = aligned(rows, left=(0, len(rows[0]) - 3, len(rows[0]) - 1))
-        ratios = [each.ratio.confidence for each in self.comparisons.values() if each.ratio is not None]
+        ratios = [pair.ratio.confidence for pair in self.comparisons.values() if pair.ratio is not None]
         sure = f", with intervals of {in_percent(min(ratios), 1)}" if ratios else ""
         lines.append(f"Medians over {blocks} blocks. Ratios are of the {self.measure}{sure}; p is adjusted by Holm.")
         if left:
@@ -57,7 +57,7 @@ def compare_policies(figures: Mapping[str, Sequence[ScheduleMetrics]], measure: 
     """Compare each policy with the first, on the blocks in which both completed all requests; without such blocks a
     policy has no comparison."""
     values: dict[str, dict[Hashable, float]] = {
-        policy: {block: _measure(each, measure) for block, each in enumerate(blocks) if not _incomplete([each])}
+        policy: {block: _measure(run, measure) for block, run in enumerate(blocks) if not _incomplete([run])}
         for policy, blocks in figures.items()
     }
     base, *others = values
@@ -79,7 +79,7 @@ def _measure(figures: ScheduleMetrics, measure: Measure) -> float:
 
 def _incomplete(figures: Sequence[ScheduleMetrics]) -> int:
     """Return the number of requests that did not complete, over all blocks."""
-    return sum(each.outcomes.incomplete_requests for each in figures if each.outcomes is not None)
+    return sum(block.outcomes.incomplete_requests for block in figures if block.outcomes is not None)
 
 
 def _median(values: Iterable[float | None]) -> str:

@@ -142,7 +142,7 @@ def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
     for run in runs:
         figures, times = run.figures, run.figures.completion
         use = sum(gpu.use_ratio for gpu in figures.gpus) / len(figures.gpus)
-        spread = [ABSENT, ABSENT] if times is None else [f"{each:,.2f}" for each in (times.mean_s, times.p99_s)]
+        spread = [ABSENT, ABSENT] if times is None else [f"{time_s:,.2f}" for time_s in (times.mean_s, times.p99_s)]
         switches = f"{figures.switches:,}", f"{figures.switch_s:,.2f}"
         rows.append([run.policy, f"{figures.makespan_s:,.2f}", *spread, *switches, f"{100 * use:.1f}"])
     lines = aligned(rows)

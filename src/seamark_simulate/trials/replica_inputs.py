@@ -109,14 +109,14 @@ def _requests(trial: Trial, files: TrialFolder) -> dict[str, Ints]:
     """Return the requests that were sent before the load ended, by column; times in ns. Those that are not good have
     no last time. Raises DamagedError."""
     names = ("index", "due", "sent", "first", "last", "units", "first_units")
-    found: dict[str, list[Ints]] = {name: [] for name in names}
+    columns: dict[str, list[Ints]] = {name: [] for name in names}
     for batch in open_samples(files.samples, trial.config_hash).batches():
         sent = batch.sent != MISSING_NS
         good = batch.good & (batch.first != MISSING_NS) & (batch.units > 0)
         for name in names:
             values = np.where(good, batch.last, MISSING_NS) if name == "last" else getattr(batch, name)
-            found[name].append(values[sent])
-    return {name: np.concatenate(parts) if parts else np.array([], np.int64) for name, parts in found.items()}
+            columns[name].append(values[sent])
+    return {name: np.concatenate(parts) if parts else np.array([], np.int64) for name, parts in columns.items()}
 
 
 def _reads(files: TrialFolder, index: Ints) -> tuple[Ints, Floats]:

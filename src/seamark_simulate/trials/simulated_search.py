@@ -45,15 +45,15 @@ def largest_simulated(
 
     def measure(probe: Probe) -> MeasuredProbe:
         at = replace(load, rate_rps=float(probe.level), duration_s=load.duration_s * probe.times)
-        found = service.trial(at, replicas, probe.look, seed, FIXED)
+        trial = service.trial(at, replicas, probe.look, seed, FIXED)
         values: dict[Limit, Values] = {}
         against = []
-        for each in objectives:
-            times_s = found.times_s[each.of]
-            if each.of in OF_LIMITS and each.statistic != "max":
-                values[_limit(each)] = times_s
-            elif each.value_s(times_s) > each.limit_s:
-                against.append(f"{each.name} is missed: {each.value_s(times_s):.4g}")
+        for objective in objectives:
+            times_s = trial.times_s[objective.of]
+            if objective.of in OF_LIMITS and objective.statistic != "max":
+                values[_limit(objective)] = times_s
+            elif objective.value_s(times_s) > objective.limit_s:
+                against.append(f"{objective.name} is missed: {objective.value_s(times_s):.4g}")
         return MeasuredProbe(observation=Observation(against=tuple(against), values=values), took_s=0.0)
 
     result = largest_load(search, load.duration_s, measure, lambda probe, verdict, why: None)

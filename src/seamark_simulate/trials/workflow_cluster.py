@@ -68,7 +68,7 @@ class ClusterSettings:
             system_file=None if of["system_file"] is None else file_of(str(of["system_file"])),
             requests_file=None if of["requests_file"] is None else file_of(str(of["requests_file"])),
             generated_requests=int(of["generated_requests"] or 0),
-            generated_workflow=next((each for each in SHAPES if each == of["generated_workflow"]), None),
+            generated_workflow=next((shape for shape in SHAPES if shape == of["generated_workflow"]), None),
             generated_nodes=int(of["generated_nodes"] or GeneratedLoad.nodes),
             arrivals_rps=_real(of["arrivals_rps"]),
             arrivals_burstiness=_real(of["arrivals_burstiness"]),
@@ -184,7 +184,7 @@ def _record_events(recorder: TaskRecorder, schedule: Schedule, ran: Executions) 
     """Record waiting, fetch and run of each execution, in the stage of its model, on a track of its first GPU."""
     tracks: dict[int, Track | None] = {}
     visits: Counter[tuple[int, int]] = Counter()
-    numbers = (each.tolist() for each in (ran.request, ran.model, ran.gpu))
+    numbers = (column.tolist() for column in (ran.request, ran.model, ran.gpu))
     times = map(_ns, (ran.ready_s, ran.taken_s, ran.start_s, ran.end_s))
     for request, model, gpu, ready, taken, start, end in zip(*numbers, *times, strict=True):
         track = tracks[gpu] if gpu in tracks else tracks.setdefault(gpu, recorder.track())
@@ -224,4 +224,4 @@ def _real(value: Value) -> float | None:
 
 
 def _ns(column: Floats) -> list[int]:
-    return [int(each) for each in np.rint(column * SECOND_NS).astype(np.int64).tolist()]
+    return [int(time_ns) for time_ns in np.rint(column * SECOND_NS).astype(np.int64).tolist()]

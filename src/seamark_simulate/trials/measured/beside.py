@@ -29,15 +29,15 @@ def beside_lines(run: MeasuredSimulation) -> list[str]:
     failed = " (of what ran)" if run.failed else ""
     rows.append((f"makespan{failed}", "", "", *_figures(run.estimated.makespan_s, run.measured.makespan_s)))
     head = HEAD if of_nodes else ("executions", "number", *HEAD[2:])
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     return ["Estimate beside measurement:", *(_line(row, widths) for row in (head, *rows))]
 
 
 def _line(row: Row, widths: Sequence[int]) -> str:
     """Return a row with texts to the left and figures to the right."""
     cells = [
-        text.ljust(width) if place < 3 else text.rjust(width)
-        for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        text.ljust(width) if column < 3 else text.rjust(width)
+        for column, (text, width) in enumerate(zip(row, widths, strict=True))
     ]
     return "  " + "  ".join(cells).rstrip()
 

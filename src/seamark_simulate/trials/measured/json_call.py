@@ -74,12 +74,12 @@ class ServerAddress:
         if not 200 <= reply.status < 300:
             raise ModelError("call_failed", f"{what}: status {reply.status}: {error_of(text)}")
         try:
-            found = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            answer = None
+        if not isinstance(answer, dict):
             raise ModelError("call_failed", f"{what}: the reply is no JSON object: {_line(text)}")
-        return found
+        return answer
 
 
 def error_of(text: str) -> str:

@@ -160,13 +160,13 @@ def with_estimates(work: Workload, servers: ModelServers, limit_s: float) -> Wor
     The first node without an estimate ends the asking: a server has them for all, or for none.
     """
     calls = NodeCalls(work)
-    found: list[float] = []
+    estimates_s: list[float] = []
     for node in range(work.nodes):
         estimate_s = servers.estimate_s(calls.of(node), limit_s)
         if estimate_s is None:
             return work
-        found.append(estimate_s)
-    return _estimated(work, found)
+        estimates_s.append(estimate_s)
+    return _estimated(work, estimates_s)
 
 
 def _estimated(work: Workload, estimate_s: Sequence[float]) -> Workload:

@@ -116,8 +116,8 @@ class RealWorld:
                 self._later.append(self._ends.get_nowait())
             except Empty:
                 break
-        self._later = [each for each in self._later if each[0].execution in self._running]
-        self._later.sort(key=lambda each: (each[0].at_s, each[0].execution))
+        self._later = [end for end in self._later if end[0].execution in self._running]
+        self._later.sort(key=lambda end: (end[0].at_s, end[0].execution))
 
     def _report(self, end: End, reason: str) -> End:
         del self._running[end.execution]

@@ -42,19 +42,19 @@ def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, Se
             f"{path}: site: servers are started on this machine, and '{file.site}' starts them in batch jobs. Measure"
             " within a batch job, or choose another site."
         )
-    found: dict[str, ServedModel] = {}
+    served: dict[str, ServedModel] = {}
     mistakes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="seamark-measure-") as folder:
         for name, server in file.models.items():
             try:
                 wanted = _validated(root, Path(folder), server, file.site)
-                found[name] = ServedModel(wanted=wanted, settings=server.settings)
+                served[name] = ServedModel(wanted=wanted, settings=server.settings)
             except UserError as mistake:
                 lines = (line.removeprefix("bench servers start ") for line in mistake.lines)
                 mistakes += [f"{server.where}: {line}" for line in lines]
     if mistakes:
         raise UserError(*mistakes)
-    return found
+    return served
 
 
 def _validated(root: Path, folder: Path, server: ModelServer, site: str) -> ValidatedRequest:

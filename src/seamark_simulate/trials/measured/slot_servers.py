@@ -202,7 +202,7 @@ def completion_request(call: NodeCall, settings: Mapping[str, Any]) -> dict[str,
     body: dict[str, Any] = {
         "model": settings.get("served_model") or settings.get("model") or call.model.id,
         "prompt": call.prompt or " ",
-        "max_tokens": next(each for each in lengths if type(each) is int and each > 0),
+        "max_tokens": next(length for length in lengths if type(length) is int and length > 0),
         "stream": False,
     }
     temperature = call.config.get("temperature", settings.get("temperature"))
