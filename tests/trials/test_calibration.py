@@ -14,7 +14,7 @@ from seamark.model.sample import CHUNK, SAMPLE
 from seamark.storage.codec import encode
 from seamark.storage.documents import read, write_json
 from seamark.storage.paths import TrialFolder
-from seamark.trials.calibration import Run, calibrate, calibration_file, ceiling_of, wire_ceilings
+from seamark.trials.calibration import NullServerLoad, calibrate, calibration_file, ceiling_of, wire_ceilings
 
 pytestmark = pytest.mark.covers("E-FR09")
 
@@ -32,7 +32,7 @@ def test_the_cost_of_a_request_is_that_of_itself_its_bytes_and_its_chunks():
     assert Ceiling(requests_per_s=1000.0).for_replies(1e9, 1e9, 1e9) == pytest.approx(1000)
 
 
-def a_run(replies: int, reply_bytes: int, reads: list[int], **costs_s: float) -> Run:
+def a_run(replies: int, reply_bytes: int, reads: list[int], **costs_s: float) -> NullServerLoad:
     """A load whose CPU time is made of `costs_s`; `reads` are the chunks that each read brought."""
     samples = np.zeros(replies, dtype=SAMPLE)
     samples["bytes_received"] = reply_bytes
@@ -40,7 +40,7 @@ def a_run(replies: int, reply_bytes: int, reads: list[int], **costs_s: float) ->
     chunks["events"] = reads
     cpu_s = replies * costs_s["request"] + replies * reply_bytes * costs_s["byte"]
     cpu_s += len(reads) * costs_s["read"] + (sum(reads) - len(reads)) * costs_s["joined"]
-    return Run(samples=samples, chunks=chunks, cpu_s=cpu_s, wall_s=4 * cpu_s)
+    return NullServerLoad(samples=samples, chunks=chunks, cpu_s=cpu_s, wall_s=4 * cpu_s)
 
 
 def test_costs_are_told_apart_however_reads_were_joined():

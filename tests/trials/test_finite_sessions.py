@@ -19,7 +19,7 @@ from seamark.model.trial import Trial
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.storage.paths import TrialFolder
 from seamark.trials.measure import measure, not_done
-from seamark.trials.sessions import Sessions
+from seamark.trials.sessions import RecordedSessions
 from seamark.trials.trial_record import keep_samples
 
 SERVER = ServerIdentity(runtime="venv", site="local", machine="m", service="s", version="1", driver="x:Y")
@@ -50,7 +50,7 @@ def write_segment(
 
 
 def a_session(folder: TrialFolder, items: Sequence[int], number: int, **facts: object) -> Path:
-    sessions = Sessions.of(folder, trial(), SERVER)
+    sessions = RecordedSessions.of(folder, trial(), SERVER)
     own = sessions.begin()
     assert own.name == str(number)
     (own / EPOCH).write_text(str(EPOCH_NS + number * 100_000_000_000))
@@ -83,13 +83,13 @@ def test_the_next_session_has_what_is_left_of_items_and_of_the_time_limit(folder
     a_session(folder, [3, 0, 5], 1, cancelled=[5])
     a_session(folder, [6], 2)
     job = LoadJob(driver="x:Y", workers="wire", settings={"limit_s": 60.0}, seed=1, data=Path())
-    rest = Sessions.of(folder, trial(), SERVER).rest_of(job)
+    rest = RecordedSessions.of(folder, trial(), SERVER).rest_of(job)
     assert np.flatnonzero(done_items(rest.done, 8)).tolist() == [0, 3, 6]
     assert rest.load.limit_s == pytest.approx(60 - 3 - 1)
 
 
 def done_by(folder: TrialFolder, *, independent: bool) -> list[int]:
-    return np.flatnonzero(Sessions.of(folder, trial(), SERVER, independent=independent).done).tolist()
+    return np.flatnonzero(RecordedSessions.of(folder, trial(), SERVER, independent=independent).done).tolist()
 
 
 @pytest.mark.parametrize("failed", [Failure.RESET, Failure.CONNECT, Failure.PROTOCOL])
@@ -99,7 +99,7 @@ def test_items_that_lost_their_server_are_left_where_items_are_independent(
     own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=failed)
     assert done_by(folder, independent=False) == [0, 3, 5], "a failed request is a result"
     assert done_by(folder, independent=True) == [0, 3]
-    alike, apart = (Sessions.of(folder, trial(), SERVER, independent=each) for each in (False, True))
+    alike, apart = (RecordedSessions.of(folder, trial(), SERVER, independent=each) for each in (False, True))
     assert not alike.keep_for_next("server_died", own), "the server's data went with it"
     assert apart.keep_for_next("server_died", own)
     assert alike.keep_for_next("interrupted", own)
@@ -109,13 +109,13 @@ def test_items_that_lost_their_server_are_left_where_items_are_independent(
 def test_errors_of_a_server_count_unless_it_died(folder: TrialFolder) -> None:
     own = a_session(folder, [3, 0, 5], 1, cancelled=[5], failed=Failure.SERVER_ERROR)
     assert done_by(folder, independent=True) == [0, 3, 5]
-    Sessions.of(folder, trial(), SERVER, independent=True).keep_for_next("server_died", own)
+    RecordedSessions.of(folder, trial(), SERVER, independent=True).keep_for_next("server_died", own)
     assert done_by(folder, independent=True) == [0, 3]
 
 
 def test_whole_records_of_a_segment_that_was_cut_count(folder: TrialFolder) -> None:
     a_session(folder, [3, 0, 5], 1, cut=True)
-    assert np.flatnonzero(Sessions.of(folder, trial(), SERVER).done).tolist() == [0, 3]
+    assert np.flatnonzero(RecordedSessions.of(folder, trial(), SERVER).done).tolist() == [0, 3]
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ def test_items_of_another_configuration_or_server_are_never_taken(
     folder: TrialFolder, other: Trial, server: ServerIdentity
 ) -> None:
     own = a_session(folder, [3, 0, 5], 1)
-    assert Sessions.of(folder, other, server).made == ()
+    assert RecordedSessions.of(folder, other, server).made == ()
     assert not own.exists()
 
 
 def test_a_session_without_an_item_leaves_nothing(folder: TrialFolder) -> None:
     a_session(folder, [4], 1, cancelled=[4])
-    Sessions.of(folder, trial(), SERVER).begin()  # killed before the clock started
+    RecordedSessions.of(folder, trial(), SERVER).begin()  # killed before the clock started
     (folder.sessions / "9").mkdir()  # killed before it was marked
-    assert Sessions.of(folder, trial(), SERVER).made == ()
+    assert RecordedSessions.of(folder, trial(), SERVER).made == ()
     assert list(folder.sessions.glob("*")) == []
 
 
@@ -142,7 +142,7 @@ def test_samples_of_all_sessions_lie_on_one_time_axis_each_item_once(folder: Tri
     first = a_session(folder, [3, 0, 5], 1, cancelled=[5])
     for number, own in ((1, first), (2, None)):
         if own is None:
-            sessions = Sessions.of(folder, trial(), SERVER)
+            sessions = RecordedSessions.of(folder, trial(), SERVER)
             own = sessions.begin()
             (own / EPOCH).write_text(str(EPOCH_NS + 200_000_000_000))
             write_segment(own / "worker-0.samples", [5, 1, 2, 4, 6, 7])
@@ -172,7 +172,7 @@ def test_items_that_an_earlier_session_has_sent_again_are_left_out_with_their_se
     folder: TrialFolder,
 ) -> None:
     a_session(folder, [3, 0, 5, 8 + 3, 8 + 0], 1)
-    sessions = Sessions.of(folder, trial(), SERVER)
+    sessions = RecordedSessions.of(folder, trial(), SERVER)
     job = LoadJob(driver="x:Y", workers="wire", settings={"limit_s": 60.0}, seed=1, data=Path(), keep_busy=True)
     assert np.flatnonzero(done_items(sessions.rest_of(job).done, 8)).tolist() == [0, 3, 5]
     own = sessions.begin()
@@ -190,7 +190,7 @@ def test_a_load_that_was_killed_after_its_last_item_has_nothing_to_send_and_is_w
     folder: TrialFolder, tmp_path: Path
 ) -> None:
     a_session(folder, range(8), 1)
-    sessions = Sessions.of(folder, trial(), SERVER)
+    sessions = RecordedSessions.of(folder, trial(), SERVER)
     parts = sessions.begin()
     with ephemeral_server("seamark.testservers.null") as port:
         job = LoadJob(
@@ -214,6 +214,6 @@ def test_items_that_are_left_make_the_load_fail(folder: TrialFolder) -> None:
     failure = not_done(job, outcome(own, items=4))
     assert failure is not None
     assert (failure.category, failure.reason[:24]) == ("timeout", "2 of 4 items were not do")
-    rest = replace(job, done=Sessions.of(folder, trial(), SERVER).rest_of(job).done)
+    rest = replace(job, done=RecordedSessions.of(folder, trial(), SERVER).rest_of(job).done)
     other = a_session(folder, [1, 2], 2)
     assert not_done(rest, outcome(other, items=4)) is None

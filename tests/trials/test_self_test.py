@@ -10,7 +10,7 @@ from rich.console import Console
 from service_environment import environment
 
 from seamark.cli.doctor import loads_table
-from seamark.trials.self_test import LOADS, Errors, self_test
+from seamark.trials.self_test import LOADS, FigureErrors, self_test
 from seamark_evaluate.evaluation.reader_self_test import METHODS, QUESTIONS, reader_self_test
 
 pytestmark = [pytest.mark.services, pytest.mark.covers("E-FR09", "E-CLI02")]
@@ -43,7 +43,7 @@ def test_doctor_prints_what_the_self_test_saw():
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_verdict_of_the_self_test_fits_into_a_terminal(width: int) -> None:
-    errors = Errors(
+    errors = FigureErrors(
         load="1,000/s, one token",
         requests=123_456,
         ttft_p50_ms=1234.5,

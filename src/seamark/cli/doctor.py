@@ -16,7 +16,7 @@ from seamark.planning.study import Study
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamark.trials.self_test import Errors, PluginTest
+    from seamark.trials.self_test import FigureErrors, PluginTest
 
 VERDICTS = {"right": "[green]right[/]", "wrong": "[bold red]wrong[/]"}
 STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
@@ -84,7 +84,7 @@ def _self_test(as_json: bool, study: Study | None) -> int:
     return 0 if all(errors.right for errors in found) and all(test.right for test in tests) else 3
 
 
-def loads_table(found: "Sequence[Errors]") -> Table:
+def loads_table(found: "Sequence[FigureErrors]") -> Table:
     """Return the errors of each load, its verdict first, so that a narrow terminal cuts none."""
     table = Table(box=None, pad_edge=False)
     left = ("", "load", "counts")

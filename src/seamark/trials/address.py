@@ -31,7 +31,7 @@ CODING = re.compile(rb"\r\ncontent-encoding:[ \t]*([^\r]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ReplySummary:
     """Answer to one request: the beginning of the reply, or why there was none, and a remedy."""
 
     text: str
@@ -73,14 +73,14 @@ def answer_by_hand(job: LoadJob) -> str | None:
     return answer_of(url, driver.tls, request).text
 
 
-def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
+def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> ReplySummary:
     """Send one request and return the beginning of the reply, without what the request has sent in its headers.
     Raises nothing."""
     answer = _answer(url, tls, request)
     return replace(answer, text=without_sent(answer.text, request))
 
 
-def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
+def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> ReplySummary:
     try:
         reply = KeptReply(MOST_BYTES, headless=request.startswith(b"HEAD "))
         until_s = time.monotonic() + ANSWER_S
@@ -90,9 +90,9 @@ def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Ans
             came = connection.recv(READ_BYTES)
             _read(connection, reply, came)
     except TimeoutError:
-        return Answer(text=f"no answer in {ANSWER_S:g} s", remedy="Raise --timeout, or look at the server.")
+        return ReplySummary(text=f"no answer in {ANSWER_S:g} s", remedy="Raise --timeout, or look at the server.")
     except UserError as mistake:
-        return Answer(text=str(mistake))
+        return ReplySummary(text=str(mistake))
     except OSError as error:
         came, why = b"", reason_of(error)
     else:
@@ -101,15 +101,17 @@ def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Ans
         coding = CODING.search(came.partition(b"\r\n\r\n")[0])
         if coding and coding[1].lower() != b"identity":
             what = f"'{_line(came)}' with Content-Encoding: {_line(coding[1])}"
-            return Answer(text=what, remedy="Compressed replies are not read: turn that off in the server or proxy.")
+            return ReplySummary(
+                text=what, remedy="Compressed replies are not read: turn that off in the server or proxy."
+            )
         body = _words(reply.body)
         text = f"'{_line(came)}'" + (f" and '{_line(body)}'" if body else "")
-        return Answer(text=text, remedy=_of_status(came.split(maxsplit=2)[1:2], request))
+        return ReplySummary(text=text, remedy=_of_status(came.split(maxsplit=2)[1:2], request))
     if url.scheme == "http" and (not came or came[:1] == b"\x15") and _speaks_tls(url):
-        return Answer(text="the port speaks TLS", remedy=f"Use https://{url.netloc}{url.path}.")
+        return ReplySummary(text="the port speaks TLS", remedy=f"Use https://{url.netloc}{url.path}.")
     if not came:
-        return Answer(text=f"the connection was {why}" if why.startswith("closed") else why)
-    return Answer(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
+        return ReplySummary(text=f"the connection was {why}" if why.startswith("closed") else why)
+    return ReplySummary(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
 
 
 def _read(connection: socket.socket, reply: KeptReply, came: bytes) -> None:

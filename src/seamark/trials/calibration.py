@@ -54,7 +54,7 @@ Kind = Literal["wire", "threads", "processes"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class NullServerLoad:
     """One load against the null server: its good samples, its chunks and the CPU time of its only worker."""
 
     samples: NDArray[np.void]
@@ -165,7 +165,7 @@ def _load(
     port: int,
     driver: str | None = None,
     cores: tuple[int, ...] = (),
-) -> Run:
+) -> NullServerLoad:
     """Run one load of the null driver of that kind, or of `driver`, optionally on `cores`."""
     whole: dict[str, Value] = {"warmup_s": 0.0, "duration_s": seconds, "timeout_s": 10.0, **settings}
     with tempfile.TemporaryDirectory(prefix="seamark-calibrate-") as name:
@@ -181,7 +181,7 @@ def _load(
         measured = measure(job, Path(name) / "parts")
         samples = measured.samples()
         [report] = measured.outcome.reports
-        return Run(
+        return NullServerLoad(
             samples=samples[samples["failure"] == 0],
             chunks=measured.chunks(),
             cpu_s=(report.cpu_s or 0.0) - (report.spin_s or 0.0),
@@ -189,13 +189,15 @@ def _load(
         )
 
 
-def _rate(run: Run) -> float:
+def _rate(run: NullServerLoad) -> float:
     """Return good replies per second."""
     samples = run.samples
     return float(len(samples) / ((samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9))
 
 
-def wire_ceilings(small: Run, large: Run, chunked: Run, joined: Run) -> WireCeiling:
+def wire_ceilings(
+    small: NullServerLoad, large: NullServerLoad, chunked: NullServerLoad, joined: NullServerLoad
+) -> WireCeiling:
     """Solve for the CPU time of a request, a byte, a chunk and a joined chunk; return one over each."""
     request_s = small.cpu_s / len(small.samples)
     byte_s = (large.cpu_s / len(large.samples) - request_s) / LARGE_REPLY_BYTES

@@ -24,7 +24,7 @@ END_RECORDED_S = 1.0
 supervisor does, and the failure is the server's."""
 
 
-class Server(Protocol):
+class StartedServer(Protocol):
     """The server under a load, if Seamark started it."""
 
     def end_reason(self, wait_s: float = 0.0) -> str | None:
@@ -76,7 +76,7 @@ def measure(
     python: Path | None = None,
     launcher: WorkerLauncher | None = None,
     parent_pid: int | None = None,
-    server: Server | None = None,
+    server: StartedServer | None = None,
     on_tick: Callable[[], str | None] = lambda: None,
     telemetry: bool = False,
 ) -> MeasuredLoad:
@@ -94,7 +94,7 @@ def measure(
 
 
 def measured_load(
-    job: LoadJob, outcome: LoadOutcome, server: Server | None = None, energy: EnergyRecord | None = None
+    job: LoadJob, outcome: LoadOutcome, server: StartedServer | None = None, energy: EnergyRecord | None = None
 ) -> MeasuredLoad:
     """Return a load that has just ended, with its failure if it has one."""
     return MeasuredLoad(
@@ -105,7 +105,7 @@ def measured_load(
     )
 
 
-def failure_of(error: Exception, server: Server | None = None) -> LoadFailure:
+def failure_of(error: Exception, server: StartedServer | None = None) -> LoadFailure:
     """Return why a load did not begin, or was not kept, by the exception that ended it."""
     if isinstance(error, LoadError):
         ended = server and error.category != INTERRUPTED and server.end_reason(END_RECORDED_S)
@@ -153,7 +153,7 @@ def _lost_connections(outcome: LoadOutcome) -> bool:
     )
 
 
-def _failure(job: LoadJob, outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
+def _failure(job: LoadJob, outcome: LoadOutcome, server: StartedServer | None) -> LoadFailure | None:
     no_worker_left = outcome.died == len(outcome.reports)
     ended = server and server.end_reason(END_RECORDED_S if no_worker_left or _lost_connections(outcome) else 0.0)
     if reason := outcome.aborted or ended:

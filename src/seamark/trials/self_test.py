@@ -44,7 +44,7 @@ class PluginTest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors:
+class FigureErrors:
     """Errors of the client's figures of one load, in ms; counts that should be 0; schedule lag in us."""
 
     load: str
@@ -71,14 +71,14 @@ class Errors:
 
 def self_test(
     seconds: float = 3.0, loads: Sequence[str] = tuple(LOADS), pinning: Pinning | str = "auto"
-) -> list[Errors]:
+) -> list[FigureErrors]:
     """Run each load for `seconds` against a server of its own; return the client's errors. Load and server are pinned
     by the `pinning` of the site; raises UserError if it names CPUs that do not exist."""
     split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
     return [_one(name, LOADS[name], seconds, split) for name in loads]
 
 
-def _one(name: str, shape: Mapping[str, Value], seconds: float, split: Split) -> Errors:
+def _one(name: str, shape: Mapping[str, Value], seconds: float, split: Split) -> FigureErrors:
     settings: dict[str, Value] = {
         "endpoint": "completions",
         "prompt_len": 16,
@@ -102,7 +102,7 @@ def _job(settings: Mapping[str, Value], data: Path, port: int) -> LoadJob:
     return LoadJob(driver=driver, workers="wire", settings=settings, seed=1, data=data, ports={"http": port})
 
 
-def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> Errors:
+def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> FigureErrors:
     """Join samples with the server's record: the k-th request sent is the k-th request read. Later ones are the
     driver's own checks of its prompts."""
     samples, chunks = measured.samples(), measured.chunks()
@@ -117,7 +117,7 @@ def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> Errors:
     end_ms = ((mine["last_ns"] - mine["sent_ns"]) - (truth.last_ns - truth.read_ns)[order]) / 1e6
     events = np.bincount(chunks["index"], weights=chunks["events"], minlength=int(mine["index"].max(initial=0)) + 1)
     lags = [lag.p99 / 1e3 for report in measured.outcome.reports if (lag := report.lag_ns) and lag.p99 is not None]
-    return Errors(
+    return FigureErrors(
         load=name,
         requests=len(mine),
         ttft_p50_ms=float(np.percentile(ttft_ms, 50)),

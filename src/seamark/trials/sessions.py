@@ -29,7 +29,7 @@ SHORTEST_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class RecordedSession:
     """What one session has left in its folder: its start, its length, and the items that it has done. `ended`: it is
     the last one, whose requests all count, also those that were cancelled."""
 
@@ -50,16 +50,18 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions:
+class RecordedSessions:
     """The sessions of a finite load so far."""
 
     root: Path
     mark: Measurement
-    made: tuple[Session, ...] = ()
+    made: tuple[RecordedSession, ...] = ()
     independent: bool = False
 
     @staticmethod
-    def of(folder: TrialFolder, trial: Trial, server: ServerIdentity, *, independent: bool = False) -> "Sessions":
+    def of(
+        folder: TrialFolder, trial: Trial, server: ServerIdentity, *, independent: bool = False
+    ) -> "RecordedSessions":
         """Return the sessions that a trial's unfinished load has left. Those of another configuration or server, and
         those that have done nothing, are removed.
 
@@ -77,7 +79,7 @@ class Sessions:
             else:
                 found.append(session)
         mark = Measurement(config_hash=trial.config_hash, server_identity=server.record().brief())
-        return Sessions(root=folder.sessions, mark=mark, made=tuple(found), independent=independent)
+        return RecordedSessions(root=folder.sessions, mark=mark, made=tuple(found), independent=independent)
 
     def begin(self) -> Path:
         """Make the folder of the next session; return it."""
@@ -117,13 +119,13 @@ class Sessions:
             for path in session.segments(suffix)
         ]
 
-    def with_outcome(self, outcome: LoadOutcome, folder: Path) -> "Sessions":
+    def with_outcome(self, outcome: LoadOutcome, folder: Path) -> "RecordedSessions":
         """Return these sessions and the one that has ended in `folder`, with all of its requests.
 
         Earlier sessions have their items only, once it is known how many there are: an index beyond is an item that
         was sent again (`keep_busy`), under an index that this session has used too.
         """
-        nothing = Session(folder=folder, epoch_unix_ns=outcome.epoch_unix_ns, length_ns=0, done=NOTHING)
+        nothing = RecordedSession(folder=folder, epoch_unix_ns=outcome.epoch_unix_ns, length_ns=0, done=NOTHING)
         made = (*self.made, replace(_session(folder) or nothing, ended=True))
         return replace(self, made=tuple(replace(session, done=session.done[: outcome.items]) for session in made))
 
@@ -159,7 +161,7 @@ class Sessions:
             for session, offset_ns in self._with_offsets()
         )
 
-    def _with_offsets(self) -> Iterator[tuple[Session, int]]:
+    def _with_offsets(self) -> Iterator[tuple[RecordedSession, int]]:
         """Yield the sessions with their places on one time axis, on which they follow each other without a gap."""
         offsets_ns = accumulate((session.length_ns for session in self.made), initial=0)
         return zip(self.made, offsets_ns, strict=False)
@@ -195,7 +197,7 @@ DYING = (*CUT_OFF, Failure.SERVER_ERROR)
 NOTHING = np.zeros(0, dtype=np.bool_)
 
 
-def _session(folder: Path, unanswered: Collection[Failure] = ()) -> Session | None:
+def _session(folder: Path, unanswered: Collection[Failure] = ()) -> RecordedSession | None:
     """Read a session from its files; None if it has done nothing. Requests with a failure that is `unanswered` are
     left to the next one."""
     try:
@@ -211,4 +213,4 @@ def _session(folder: Path, unanswered: Collection[Failure] = ()) -> Session | No
             length_ns = max([length_ns, *(int(records["last_ns"].max()) for records in read_segment(path))])
     if not done.any():
         return None
-    return Session(folder=folder, epoch_unix_ns=epoch_unix_ns, length_ns=length_ns, done=done)
+    return RecordedSession(folder=folder, epoch_unix_ns=epoch_unix_ns, length_ns=length_ns, done=done)

@@ -28,7 +28,7 @@ from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad
 
 if TYPE_CHECKING:
-    from seamark.trials.sessions import Sessions  # imports numpy
+    from seamark.trials.sessions import RecordedSessions  # imports numpy
 
 _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -111,7 +111,7 @@ def start_of(context: DeploymentContext, endpoint: Endpoint | None = None) -> st
 
 
 def keep_samples(
-    folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord, sessions: "Sessions | None" = None
+    folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord, sessions: "RecordedSessions | None" = None
 ) -> LoadRecord:
     """Write samples.parquet, chunks.parquet of streams, replies.parquet with asked.json, and events.parquet if kept.
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seamark.model.scenario import Search
-from seamark.trials.search.largest_load import Limit, MeasuredProbe, Observation, Values, largest_load
+from seamark.trials.search.largest_load import Limit, MeasuredProbe, ProbeObservation, Values, largest_load
 from seamark.trials.search.steps import Probe
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.service_model import ServiceModel, Source
@@ -54,7 +54,7 @@ def largest_simulated(
                 values[_limit(objective)] = times_s
             elif objective.value_s(times_s) > objective.limit_s:
                 against.append(f"{objective.name} is missed: {objective.value_s(times_s):.4g}")
-        return MeasuredProbe(observation=Observation(against=tuple(against), values=values), took_s=0.0)
+        return MeasuredProbe(observation=ProbeObservation(against=tuple(against), values=values), took_s=0.0)
 
     result = largest_load(search, load.duration_s, measure, lambda probe, verdict, why: None)
     low, high = result.bracket

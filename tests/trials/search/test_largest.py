@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seamark.model.scenario import Search
-from seamark.trials.search.largest_load import Limit, MeasuredProbe, Observation, judged, largest_load
+from seamark.trials.search.largest_load import Limit, MeasuredProbe, ProbeObservation, judged, largest_load
 from seamark.trials.search.steps import Probe, SearchResult
 
 SERVICE_S = 0.004
@@ -54,9 +54,9 @@ def searched(queue: Queue, search: Search, duration_s: float, seed: int) -> tupl
         nonlocal spent_s
         length_s = probe.times * duration_s
         if probe.level * SERVICE_S > 1.15:  # the watch for over-saturation ends such a load
-            seen, length_s = Observation(against=("it cannot keep up",), sure=True), 2.0
+            seen, length_s = ProbeObservation(against=("it cannot keep up",), sure=True), 2.0
         else:
-            seen = Observation(values={queue.limit: queue.response_s(rng, probe.level, length_s)})
+            seen = ProbeObservation(values={queue.limit: queue.response_s(rng, probe.level, length_s)})
         spent_s += WARMUP_S + length_s + 0.3
         return MeasuredProbe(observation=seen, took_s=WARMUP_S + length_s + 0.3)
 
@@ -104,17 +104,17 @@ def test_a_search_with_time_enough_ends_with_a_narrow_bracket():
 
 def test_a_load_that_fails_by_chance_or_falls_short_once_is_not_the_end():
     late, quick = np.full(800, 0.02), np.full(800, 0.005)
-    assert judged([Observation(values={MEAN: late})])[0] == "fail"
+    assert judged([ProbeObservation(values={MEAN: late})])[0] == "fail"
     few = np.where(np.arange(10_000) % 150 == 0, 0.2, 0.01)
-    assert "0.67 % of requests took longer than 100 ms; 1 % may" in judged([Observation(values={TAIL: few})])[1]
-    assert judged([Observation(values={MEAN: quick})])[0] == "pass"
-    assert judged([Observation(against=("saturated",))])[0] == "likely_fail"
-    assert judged([Observation(against=("saturated",)), Observation(against=("saturated",))])[0] == "fail"
-    assert judged([Observation(against=("over-saturated",), sure=True)])[0] == "fail"
-    verdict, why = judged([Observation(values={MEAN: quick}), Observation(void="the client was late")])
+    assert "0.67 % of requests took longer than 100 ms; 1 % may" in judged([ProbeObservation(values={TAIL: few})])[1]
+    assert judged([ProbeObservation(values={MEAN: quick})])[0] == "pass"
+    assert judged([ProbeObservation(against=("saturated",))])[0] == "likely_fail"
+    assert judged([ProbeObservation(against=("saturated",)), ProbeObservation(against=("saturated",))])[0] == "fail"
+    assert judged([ProbeObservation(against=("over-saturated",), sure=True)])[0] == "fail"
+    verdict, why = judged([ProbeObservation(values={MEAN: quick}), ProbeObservation(void="the client was late")])
     assert (verdict, why) == ("void", "the client was late")
     few = np.array([0.001, 0.002, 0.3] * 5)
-    assert judged([Observation(values={TAIL: few})])[0] == "likely_fail"
+    assert judged([ProbeObservation(values={TAIL: few})])[0] == "likely_fail"
 
 
 @pytest.mark.sweep

@@ -15,7 +15,7 @@ from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.storage.codec import decode
 from seamark.storage.paths import TrialFolder
-from seamark.trials.search.largest_load import Limit, Observation
+from seamark.trials.search.largest_load import Limit, ProbeObservation
 from seamark.trials.search.largest_load import judged as judged_together
 from seamark.trials.search.observation import ends_search, observation_of, values_of
 from seamark.trials.search.steps import Verdict
@@ -176,7 +176,7 @@ def test_a_probe_whose_values_miss_a_withheld_percentile_beside_a_full_client_sa
 def test_the_error_of_a_look_is_shared_among_its_objectives():
     limits = [Limit(name=str(n), statistic="mean", limit=1.0, of="latency") for n in range(4)]
     values = np.random.default_rng(3).normal(1.0, 0.3, 400) + 0.0409
-    alone = Observation(values={limits[0]: values})
-    shared = Observation(values={limit: values if limit is limits[0] else values - 0.5 for limit in limits})
+    alone = ProbeObservation(values={limits[0]: values})
+    shared = ProbeObservation(values={limit: values if limit is limits[0] else values - 0.5 for limit in limits})
     assert judged_together([alone])[0] == "fail"
     assert judged_together([shared])[0] == "likely_fail"

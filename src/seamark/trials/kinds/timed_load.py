@@ -46,7 +46,7 @@ from seamark.trials.trial_files import put_aside
 from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
 
 if TYPE_CHECKING:
-    from seamark.trials.sessions import Sessions  # imports numpy
+    from seamark.trials.sessions import RecordedSessions  # imports numpy
 
 
 Attempt = Callable[[DeploymentContext, Trial, TrialFolder, int, int], LoadRecord]
@@ -186,14 +186,16 @@ def others_before(loads: Iterable[tuple[DeploymentContext, Trial, Endpoint]]) ->
     return used_by_others(WATCH_S, own) if needed else None
 
 
-def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> tuple["Sessions | None", Path]:
+def _begin_session(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder
+) -> tuple["RecordedSessions | None", Path]:
     """Return the earlier sessions of a finite load, None for another load; and the folder of the workers' files."""
     if context.service.load != "finite":
         return None, folder.own_parts
-    from seamark.trials.sessions import Sessions
+    from seamark.trials.sessions import RecordedSessions
 
     folder.own_parts.mkdir(parents=True)  # the trial is at work
-    sessions = Sessions.of(folder, trial, context.server, independent=context.service.judge is not None)
+    sessions = RecordedSessions.of(folder, trial, context.server, independent=context.service.judge is not None)
     return sessions, sessions.begin()
 
 

@@ -46,7 +46,7 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observation:
+class ProbeObservation:
     """The observation of one probe. `void`: why it is no evidence about the server. `values`: the values of all
     requests under each objective, in the order of due times; those of `bounded` are lower bounds in part, and show no
     level to pass. `against`: other evidence against this load, decisive from one probe where `sure`."""
@@ -58,7 +58,7 @@ class Observation:
     bounded: frozenset[Limit] = frozenset()
 
 
-def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
+def judged(seen: Sequence[ProbeObservation]) -> tuple[Verdict, str]:
     """Return the joint verdict of a level's probes, in the order in which they were made, and the reason in words.
     The error of a look is shared among its objectives, any of which may fail the level."""
     last = seen[-1]
@@ -108,7 +108,7 @@ def _text(limit: Limit, odds: Odds) -> str:
 class MeasuredProbe:
     """The observation of a probe, and its duration in seconds with warm-up and metrics."""
 
-    observation: Observation
+    observation: ProbeObservation
     took_s: float
 
 
@@ -121,7 +121,7 @@ def largest_load(
     budget, and none begins after it.
     """
     answers: list[LevelVerdict] = []
-    seen: dict[float, list[Observation]] = {}
+    seen: dict[float, list[ProbeObservation]] = {}
     spent_s = 0.0
     while isinstance(step := next_step(search, answers), Probe):
         if spent_s >= search.budget_s:

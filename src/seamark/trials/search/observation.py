@@ -19,7 +19,7 @@ from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics
 from seamark.model.sample import MISSING_NS
 from seamark.model.scenario import Slo
 from seamark.storage.paths import TrialFolder
-from seamark.trials.search.largest_load import Limit, Observation, Values
+from seamark.trials.search.largest_load import Limit, ProbeObservation, Values
 
 CLIENT_FAULTS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
 """Codes of a client at its limit: missed objectives may then be the client's fault."""
@@ -48,12 +48,16 @@ def ends_search(load: LoadRecord) -> bool:
     return not load.ok and load.category not in (*REFUSED, *UNKNOWN_CAUSE)
 
 
-def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limit, Values]) -> Observation:
+def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limit, Values]) -> ProbeObservation:
     """Return the observation of a probe. Objectives with `values` are decided by these and by those of the level's
     other probes; the others by the probe's figures."""
     if not metrics.ok:
         text = f"{metrics.category}: {metrics.reason}"
-        return Observation(against=(text,), sure=True) if metrics.category in REFUSED else Observation(void=text)
+        return (
+            ProbeObservation(against=(text,), sure=True)
+            if metrics.category in REFUSED
+            else ProbeObservation(void=text)
+        )
     reasons = {reason.code: reason.text for reason in metrics.reasons}
     by_values = {limit.name for limit in values}
     others = [slo for slo in metrics.slos if _named(slo) not in by_values]
@@ -69,12 +73,14 @@ def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limi
         f"{limit.name} is missed by its requests" for limit, times in values.items() if _late(limit, times)
     ]
     if ours and (against or late):
-        return Observation(void=f"{'; '.join(ours)}. The client may be the cause of: {'; '.join((*against, *late))}")
+        return ProbeObservation(
+            void=f"{'; '.join(ours)}. The client may be the cause of: {'; '.join((*against, *late))}"
+        )
     other = [reasons[code] for code in OTHER_LOAD if code in reasons]
     if not against and (other or unknown):
-        return Observation(void="; ".join((*other, *unknown)))
+        return ProbeObservation(void="; ".join((*other, *unknown)))
     bounds = {_named(slo) for slo in metrics.slos if slo.known and slo.known.high is None}
-    return Observation(
+    return ProbeObservation(
         against=against,
         sure=any(code in DECISIVE for code in codes),
         values=values,
