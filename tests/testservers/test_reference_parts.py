@@ -15,12 +15,12 @@ from seamark.testservers.answers import Answers, cut, pieces_of
 from seamark.testservers.behaviour import Behaviour, Fault, Queue, QueueKind, Split
 from seamark.testservers.deadlines import QUANTILES, Lateness
 from seamark.testservers.reference import main, parser
-from seamark.testservers.request import Ask, Endpoint, RequestError, read_ask, read_head
+from seamark.testservers.request import AnswerParameters, Endpoint, InvalidRequestError, read_ask, read_head
 from seamark.testservers.truth import read_truth
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE_NS = 1_000_000
-STREAM = Ask(endpoint="completions", stream=True, usage="end", max_tokens=4, prompt_tokens=3)
+STREAM = AnswerParameters(endpoint="completions", stream=True, usage="end", max_tokens=4, prompt_tokens=3)
 
 
 def sojourns(kind: QueueKind, utilisation: float, count: int, seed: int = 1, servers: int = 1) -> np.ndarray:
@@ -120,7 +120,7 @@ def test_deadlines_of_chunks_are_from_the_first_token_and_add_up_to_nothing() ->
 
 
 def test_a_reply_of_one_token_at_once_is_one_write() -> None:
-    ask = Ask(endpoint="chat", stream=True, max_tokens=1)
+    ask = AnswerParameters(endpoint="chat", stream=True, max_tokens=1)
     assert len(Answers(Behaviour()).script(ask, None, 1).steps) == 1
 
 
@@ -138,7 +138,7 @@ def test_pieces_of_an_event_come_before_its_time_and_the_last_one_in_time() -> N
 def test_every_mixture_of_faults_and_forms_has_a_script(fault: Fault | None, endpoint: Endpoint) -> None:
     for split, stream, early, ttft_ns in product(get_args(Split), (True, False), (True, False), (0, 1000)):
         told = Behaviour(ttft_ns=ttft_ns, role_chunk=early, early_head=early, split=split)
-        script = Answers(told).script(Ask(endpoint=endpoint, stream=stream, max_tokens=1), fault, 1)
+        script = Answers(told).script(AnswerParameters(endpoint=endpoint, stream=stream, max_tokens=1), fault, 1)
         lengths = {len(script.steps), len(script.offsets_ns), len(script.chunks_after), len(script.tokens_after)}
         assert len(lengths) == 1
         assert script.outcome == (fault or "good")
@@ -189,7 +189,7 @@ def test_prompts_are_counted_in_token_ids_or_words(body: bytes, prompt_tokens: i
     ],
 )
 def test_a_wrong_body_is_refused_with_what_is_wrong(body: bytes, says: str) -> None:
-    with pytest.raises(RequestError, match=says) as refused:
+    with pytest.raises(InvalidRequestError, match=says) as refused:
         read_ask("completions", body)
     assert refused.value.status == 400
 
@@ -204,7 +204,7 @@ def test_a_wrong_body_is_refused_with_what_is_wrong(body: bytes, says: str) -> N
     ],
 )
 def test_a_wrong_head_is_refused_with_its_status(head: bytes, status: int) -> None:
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         read_head(head)
     assert refused.value.status == status
 

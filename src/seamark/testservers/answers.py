@@ -10,7 +10,7 @@ from random import Random
 from seamark.testservers import wire
 from seamark.testservers.behaviour import Behaviour, Fault, Split
 from seamark.testservers.journal import Outcome
-from seamark.testservers.request import Ask
+from seamark.testservers.request import AnswerParameters
 from seamark.testservers.wire import framed
 
 NOWHERE = -1
@@ -176,11 +176,11 @@ class Answers:
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour = behaviour
-        self._events = wire.Events(behaviour)
-        self._made: dict[tuple[Ask, Fault | None], Script] = {}
+        self._events = wire.SseEvents(behaviour)
+        self._made: dict[tuple[AnswerParameters, Fault | None], Script] = {}
         self._steps = 0
 
-    def script(self, ask: Ask, fault: Fault | None, number: int) -> Script:
+    def script(self, ask: AnswerParameters, fault: Fault | None, number: int) -> Script:
         """Return the script of request `number`; only the places of cuts depend on the number."""
         if self._behaviour.split != "none":
             return self._make(ask, fault, Random(f"{self._behaviour.service_seed}/cuts/{number}"))
@@ -194,7 +194,7 @@ class Answers:
             self._steps += len(script.steps)
         return script
 
-    def _make(self, ask: Ask, fault: Fault | None, draw: Random) -> Script:
+    def _make(self, ask: AnswerParameters, fault: Fault | None, draw: Random) -> Script:
         if fault == "silent":
             return laid_out([], [], "silent")
         if fault == "error":
@@ -229,7 +229,13 @@ class Answers:
         return laid_out([moment], [writes], fault or "good", self._behaviour.piece_ns)
 
     def _stream(
-        self, ask: Ask, counts: Sequence[int], reasoning: int, finish: str, fault: Fault | None, draw: Random
+        self,
+        ask: AnswerParameters,
+        counts: Sequence[int],
+        reasoning: int,
+        finish: str,
+        fault: Fault | None,
+        draw: Random,
     ) -> Script:
         behaviour = self._behaviour
         content = self._content(ask, counts, reasoning, finish)
@@ -257,7 +263,7 @@ class Answers:
             writes.append([b""] if broken else pieces_of(head, moment.payloads, end, behaviour.split, draw))
         return laid_out(moments, writes, fault or "good", behaviour.piece_ns)
 
-    def _content(self, ask: Ask, counts: Sequence[int], reasoning: int, finish: str) -> list[Moment]:
+    def _content(self, ask: AnswerParameters, counts: Sequence[int], reasoning: int, finish: str) -> list[Moment]:
         """Return a moment for each chunk with tokens; without tokens, one with the finish reason."""
         is_chat = ask.endpoint == "chat"
         if not counts:
@@ -282,12 +288,12 @@ class Answers:
             )
         return moments
 
-    def _tail(self, ask: Ask, tokens: int, reasoning_tokens: int) -> list[bytes]:
+    def _tail(self, ask: AnswerParameters, tokens: int, reasoning_tokens: int) -> list[bytes]:
         events = self._events
         counted = [] if self._usage(ask) == "none" else [events.usage(ask, tokens, reasoning_tokens)]
         return [*counted, events.done]
 
-    def _usage(self, ask: Ask) -> str:
+    def _usage(self, ask: AnswerParameters) -> str:
         mode = self._behaviour.usage
         if mode == "never":
             return "none"

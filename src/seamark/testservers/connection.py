@@ -10,8 +10,16 @@ from typing import cast
 from seamark.testservers import wire
 from seamark.testservers.answers import NOWHERE, Script
 from seamark.testservers.journal import Outcome
-from seamark.testservers.request import MAX_HEAD_BYTES, PAGES, Ask, Head, RequestError, read_ask, read_head
-from seamark.testservers.server import Server
+from seamark.testservers.request import (
+    MAX_HEAD_BYTES,
+    PAGES,
+    AnswerParameters,
+    Head,
+    InvalidRequestError,
+    read_ask,
+    read_head,
+)
+from seamark.testservers.server import ReferenceServer
 
 NO_LINGER = struct.pack("ii", 1, 0)
 SILENT = -1
@@ -19,7 +27,7 @@ SILENT = -1
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connection(asyncio.Protocol):
+class ReferenceConnection(asyncio.Protocol):
     """Answers in the order of requests; one that arrives before the last answer is complete is read after it.
 
     Writes go to the socket by the system call at once: a transport may hold them until the next loop iteration.
@@ -44,7 +52,7 @@ class Connection(asyncio.Protocol):
         "_transport",
     )
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ReferenceServer) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._fd = -1
@@ -151,7 +159,7 @@ class Connection(asyncio.Protocol):
         try:
             if end < 0:
                 if len(pending) > MAX_HEAD_BYTES:
-                    raise RequestError(431, f"a head of more than {MAX_HEAD_BYTES} bytes")
+                    raise InvalidRequestError(431, f"a head of more than {MAX_HEAD_BYTES} bytes")
                 return
             head = read_head(bytes(pending[:end]), server.endpoint_of)
             if not self._needed and head.waits:
@@ -159,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._needed = end + 4 + head.length
             if len(pending) < self._needed:
                 return
-        except RequestError as refused:
+        except InvalidRequestError as refused:
             pending.clear()  # the start of the next request is unknown
             self._write(wire.refusal(refused.status, refused.message, closes=True))
             if self._transport is not None:
@@ -171,7 +179,7 @@ class Connection(asyncio.Protocol):
         self._head = head
         try:
             ask = read_ask(head.endpoint, data[end + 4 :])
-        except RequestError as refused:
+        except InvalidRequestError as refused:
             self._write(wire.refusal(refused.status, refused.message))
             self._go_on()
             return
@@ -182,7 +190,7 @@ class Connection(asyncio.Protocol):
         if self._pending and not self._number and self._transport is not None:
             self._read(monotonic_ns())
 
-    def _begin(self, head: Head, ask: Ask, read_ns: int) -> None:
+    def _begin(self, head: Head, ask: AnswerParameters, read_ns: int) -> None:
         server = self._server
         self._head = head
         if head.endpoint in PAGES:

@@ -12,17 +12,17 @@ from typing import Any
 
 from seamark.testservers.answers import Moment, Script, laid_out
 from seamark.testservers.behaviour import Behaviour, Fault
-from seamark.testservers.connection import Connection
+from seamark.testservers.connection import ReferenceConnection
 from seamark.testservers.reference import count, number, run, shared_options, whole
-from seamark.testservers.request import Ask, Endpoint, Head
-from seamark.testservers.server import LONGEST_SEEN_BYTES, Server, exposition
-from seamark.testservers.wire import LAST_CHUNK, STREAM_HEAD, Events, framed
+from seamark.testservers.request import AnswerParameters, Endpoint, Head
+from seamark.testservers.server import LONGEST_SEEN_BYTES, ReferenceServer, exposition
+from seamark.testservers.wire import LAST_CHUNK, STREAM_HEAD, SseEvents, framed
 
 PAGES: Mapping[str, Endpoint] = {"/health": "health", "/metrics": "metrics"}
 MOST_INSTANT = 10_000
 
 
-class NullServer(Server):
+class NullServer(ReferenceServer):
     """Server whose replies are `good`. `instant` has requests that get it at once, as they need no script."""
 
     def __init__(
@@ -49,7 +49,7 @@ class NullServer(Server):
             "silent": laid_out([], [], "silent"),
         }
 
-    def script(self, ask: Ask, fault: Fault | None, number: int) -> Script:
+    def script(self, ask: AnswerParameters, fault: Fault | None, number: int) -> Script:
         """Return the script of request `number`."""
         if fault is None and self._close_every is not None and number % self._close_every == 0:
             return self._closing
@@ -59,7 +59,7 @@ class NullServer(Server):
         """Return the endpoint: any path but that of a page gets the constant answer."""
         return PAGES.get(path, "plain")
 
-    def remember(self, data: bytes, head: Head, ask: Ask) -> None:
+    def remember(self, data: bytes, head: Head, ask: AnswerParameters) -> None:
         """Cache a parsed request."""
         if head.endpoint != "plain" or head.closes or not self._is_instant or len(data) > LONGEST_SEEN_BYTES:
             super().remember(data, head, ask)
@@ -78,7 +78,7 @@ class NullServer(Server):
         return _reply("200 OK", text, "Content-Type: text/plain; version=0.0.4\r\n")
 
 
-class NullConnection(Connection):
+class NullConnection(ReferenceConnection):
     """Connection of one client: the fast path of requests that need no script."""
 
     __slots__ = ()
@@ -106,10 +106,10 @@ class StreamServer(NullServer):
     ) -> None:
         super().__init__(behaviour, loop)
         self._is_instant = False
-        events = Events(behaviour)
+        events = SseEvents(behaviour)
         piece = framed(events.content(False, 0, 1, False, None))
         last = events.content(False, 0, 1, False, "length")
-        usage = events.usage(Ask(endpoint="completions", prompt_tokens=1), chunks, 0)
+        usage = events.usage(AnswerParameters(endpoint="completions", prompt_tokens=1), chunks, 0)
         self._pieces = max(1, chunks // joined)
         self._begin = STREAM_HEAD + framed(events.role(False, 0))
         self._piece = piece * joined
@@ -168,7 +168,7 @@ class StreamServer(NullServer):
             self._schedule_turn()
 
 
-class StreamConnection(Connection):
+class StreamConnection(ReferenceConnection):
     """Connection of one client that gets a stream for every request."""
 
     __slots__ = ()
@@ -188,7 +188,7 @@ class StreamConnection(Connection):
         self._server.drop(self._transport)
         super().connection_lost(error)
 
-    def _begin(self, head: Head, ask: Ask, read_ns: int) -> None:
+    def _begin(self, head: Head, ask: AnswerParameters, read_ns: int) -> None:
         if head.endpoint == "plain":
             self._server.begin_stream(self._transport)
         else:

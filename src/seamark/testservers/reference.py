@@ -11,10 +11,10 @@ from typing import Any, TypeVar, get_args
 
 from seamark.testservers import behaviour as choices
 from seamark.testservers.behaviour import Behaviour
-from seamark.testservers.connection import Connection
-from seamark.testservers.server import Server
+from seamark.testservers.connection import ReferenceConnection
+from seamark.testservers.server import ReferenceServer
 
-Kind = TypeVar("Kind", bound=Server)
+Kind = TypeVar("Kind", bound=ReferenceServer)
 FLUSH_S = 1.0
 NS = {"ttft_ms": "ttft_ns", "gap_ms": "gap_ns", "tail_ms": "tail_ns", "piece_ms": "piece_ns"}
 
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> int:
         options.error(f"--queue-servers {behaviour.queue_servers} needs --queue mm1 or md1")
     if behaviour.split != "none" and behaviour.events_per_write > 1:
         options.error("--split cuts events into several writes, --events-per-write joins them: use one of both")
-    server = run(options, host, port, lambda loop: Server(behaviour, loop, truth), Connection)
+    server = run(options, host, port, lambda loop: ReferenceServer(behaviour, loop, truth), ReferenceConnection)
     with contextlib.suppress(OSError):
         print(server.summary_line(), flush=True)
     return 0
@@ -171,7 +171,7 @@ def run(
             options.error(str(error))
 
 
-def _flush_on(loop: asyncio.AbstractEventLoop, server: Server) -> None:
+def _flush_on(loop: asyncio.AbstractEventLoop, server: ReferenceServer) -> None:
     """Write the truth file so far, now and every FLUSH_S."""
     if server.journal is not None:
         server.journal.flush()

@@ -20,7 +20,7 @@ PAGES = ("health", "models", "metrics")
 """Endpoints without faults and delays."""
 
 
-class RequestError(Exception):
+class InvalidRequestError(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -41,7 +41,7 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class AnswerParameters:
     """Parameters that determine the answer. `choices` is the number of prompts times n; `usage` is requested in the
     last chunk (end) or in each."""
 
@@ -59,21 +59,26 @@ def endpoint_of(method: str, path: str) -> Endpoint | None:
 
 
 def read_head(head: bytes, endpoint_of: Callable[[str, str], Endpoint | None] = endpoint_of) -> Head:
-    """Parse a head without its empty line; `endpoint_of` is called with its method and path. Raises RequestError."""
+    """Parse a head without its empty line; `endpoint_of` is called with its method and path.
+
+    Raises InvalidRequestError.
+    """
     first, *fields = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3:
-        raise RequestError(400, "not an HTTP/1.1 request")
+        raise InvalidRequestError(400, "not an HTTP/1.1 request")
     method, path, version = parts
     endpoint = endpoint_of(method, path.partition("?")[0])
     if endpoint is None:
-        raise RequestError(404, f"nothing at {method} {path}: there is {', '.join(f'{m} {p}' for m, p in PATHS)}")
+        raise InvalidRequestError(
+            404, f"nothing at {method} {path}: there is {', '.join(f'{m} {p}' for m, p in PATHS)}"
+        )
     values = {name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
     if "transfer-encoding" in values:
-        raise RequestError(411, "a request's body needs a Content-Length")
+        raise InvalidRequestError(411, "a request's body needs a Content-Length")
     length = values.get("content-length", "0")
     if not length.isdigit():
-        raise RequestError(400, f"Content-Length is {length!r}, not a number")
+        raise InvalidRequestError(400, f"Content-Length is {length!r}, not a number")
     name = values.get("x-request-id", "")
     connection = values.get("connection", "").lower()
     return Head(
@@ -85,24 +90,24 @@ def read_head(head: bytes, endpoint_of: Callable[[str, str], Endpoint | None] = 
     )
 
 
-def read_ask(endpoint: Endpoint, body: bytes) -> Ask:
-    """Parse the body of a request. Raises RequestError.
+def read_ask(endpoint: Endpoint, body: bytes) -> AnswerParameters:
+    """Parse the body of a request. Raises InvalidRequestError.
 
     Prompt tokens are the token ids, or the words of a text.
     """
     if endpoint not in ("completions", "chat"):
-        return Ask(endpoint=endpoint)
+        return AnswerParameters(endpoint=endpoint)
     try:
         document = json.loads(body)
     except ValueError as error:
-        raise RequestError(400, f"the body is not JSON: {error}") from error
+        raise InvalidRequestError(400, f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise RequestError(400, "the body is not a JSON object")
+        raise InvalidRequestError(400, "the body is not a JSON object")
     options = document.get("stream_options") or {}
     if not isinstance(options, dict):
-        raise RequestError(400, "stream_options is not an object")
+        raise InvalidRequestError(400, "stream_options is not an object")
     prompts = _prompts(document) if endpoint == "completions" else [_messages_tokens(document)]
-    return Ask(
+    return AnswerParameters(
         endpoint=endpoint,
         stream=bool(document.get("stream")),
         usage=_usage(options),
@@ -123,7 +128,7 @@ def _count(document: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise RequestError(400, f"{name} is {value!r}: a whole number from 1")
+        raise InvalidRequestError(400, f"{name} is {value!r}: a whole number from 1")
     return value
 
 
@@ -137,13 +142,13 @@ def _prompts(document: Mapping[str, Any]) -> list[int]:
             return [len(prompt)]
         if all(isinstance(part, (str, list)) for part in prompt):
             return [len(part.split() if isinstance(part, str) else part) for part in prompt]
-    raise RequestError(400, "prompt is a text, token ids, or a list of either")
+    raise InvalidRequestError(400, "prompt is a text, token ids, or a list of either")
 
 
 def _messages_tokens(document: Mapping[str, Any]) -> int:
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
-        raise RequestError(400, "messages is a list of objects with role and content")
+        raise InvalidRequestError(400, "messages is a list of objects with role and content")
     token_count = 0
     for message in messages:
         content = message.get("content") or ""

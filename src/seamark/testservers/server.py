@@ -10,7 +10,7 @@ from seamark.testservers.answers import Answers, Script
 from seamark.testservers.behaviour import Behaviour, Fault, Queue
 from seamark.testservers.deadlines import QUANTILES, Deadlines, Lateness
 from seamark.testservers.journal import OUTCOMES, Journal, Outcome
-from seamark.testservers.request import Ask, Endpoint, Head, endpoint_of
+from seamark.testservers.request import AnswerParameters, Endpoint, Head, endpoint_of
 
 MOST_SEEN_BYTES = 1 << 25
 LONGEST_SEEN_BYTES = 1 << 14
@@ -40,7 +40,7 @@ class Ended(Protocol):
         """Record the request in progress."""
 
 
-class Server:
+class ReferenceServer:
     """Numbers requests and determines their scripts and deadlines."""
 
     def __init__(self, behaviour: Behaviour, loop: asyncio.AbstractEventLoop, truth: Path | None) -> None:
@@ -49,7 +49,7 @@ class Server:
         self.journal = None if truth is None else Journal(truth)
         self.deadlines = Deadlines(loop)
         self.lateness = Lateness()
-        self.seen: dict[bytes, tuple[Head, Ask]] = {}
+        self.seen: dict[bytes, tuple[Head, AnswerParameters]] = {}
         self.requests = 0
         self.running = 0
         self.connections: dict[Ended, None] = {}
@@ -66,7 +66,7 @@ class Server:
         self._tokens = 0
         self._prompt_tokens = 0
 
-    def remember(self, data: bytes, head: Head, ask: Ask) -> None:
+    def remember(self, data: bytes, head: Head, ask: AnswerParameters) -> None:
         """Cache a parsed request."""
         if len(data) > LONGEST_SEEN_BYTES:
             return
@@ -76,7 +76,7 @@ class Server:
         self.seen[data] = head, ask
         self._seen_bytes += len(data) + ENTRY_BYTES
 
-    def begin(self, ask: Ask, read_ns: int) -> tuple[int, Script, int]:
+    def begin(self, ask: AnswerParameters, read_ns: int) -> tuple[int, Script, int]:
         """Return number, script and first token's deadline of a request that was read."""
         self.requests += 1
         self.running += 1
@@ -89,7 +89,7 @@ class Server:
         due_ns = read_ns + behaviour.ttft_ns if self._queue is None else self._queue.leaves_ns(read_ns)
         return number, script, due_ns
 
-    def script(self, ask: Ask, fault: Fault | None, number: int) -> Script:
+    def script(self, ask: AnswerParameters, fault: Fault | None, number: int) -> Script:
         """Return the script of request `number`."""
         return self._answers.script(ask, fault, number)
 

@@ -22,7 +22,7 @@ ENDPOINTS = ("download", "load", "serve", "estimate", "call")
 FOREVER_S = 1e6
 
 
-class RefusedError(Exception):
+class RefusedRequestError(Exception):
     """A request that is answered with an error: its status, and the text."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -31,7 +31,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
+class EndpointTimes:
     """How long each endpoint takes, in ms. A load onto GPUs that hold another model takes `switch_ms`. `estimate_s`
     is the reply to an estimate, None for one without a time."""
 
@@ -69,9 +69,9 @@ class Models:
     def load(self, model: str, gpus: tuple[int, ...]) -> tuple[str, bool]:
         """Give GPUs to a model, in place of what they hold; return the instance, and whether they held another."""
         if model not in self.downloaded:
-            raise RefusedError(409, f"the model {model} is not downloaded")
+            raise RefusedRequestError(409, f"the model {model} is not downloaded")
         if not gpus or any(not 0 <= gpu < self.gpus for gpu in gpus):
-            raise RefusedError(400, f"no GPUs {list(gpus)}: there are 0 to {self.gpus - 1}")
+            raise RefusedRequestError(400, f"no GPUs {list(gpus)}: there are 0 to {self.gpus - 1}")
         gone = {self.holds[gpu] for gpu in gpus if gpu in self.holds}
         for instance in gone:
             for gpu in self.instances.pop(instance)[1]:
@@ -86,9 +86,9 @@ class Models:
     def require(self, instance: str, *, served: bool) -> None:
         """Refuse a request for an instance that is not on its GPUs, or not served."""
         if instance not in self.instances:
-            raise RefusedError(404, f"no instance {instance}")
+            raise RefusedRequestError(404, f"no instance {instance}")
         if served and instance not in self.served:
-            raise RefusedError(409, f"the instance {instance} is not served")
+            raise RefusedRequestError(409, f"the instance {instance} is not served")
 
 
 class StandaloneServer(ThreadingHTTPServer):
@@ -97,7 +97,7 @@ class StandaloneServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self, address: tuple[str, int], models: Models, times: Times, faults: Faults, journal: Path | None
+        self, address: tuple[str, int], models: Models, times: EndpointTimes, faults: Faults, journal: Path | None
     ) -> None:
         super().__init__(address, _Request)
         self._models, self._times, self._faults = models, times, faults
@@ -105,7 +105,7 @@ class StandaloneServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
 
     def answer(self, endpoint: str, instance: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the reply to a request once its time is over. Raises RefusedError."""
+        """Return the reply to a request once its time is over. Raises RefusedRequestError."""
         begun_ns = time.monotonic_ns()
         try:
             self._fail(endpoint)
@@ -122,7 +122,7 @@ class StandaloneServer(ThreadingHTTPServer):
     def _fail(self, endpoint: str) -> None:
         faults = self._faults
         if faults.refuse == endpoint:
-            raise RefusedError(500, f"fault requested by --refuse {endpoint}")
+            raise RefusedRequestError(500, f"fault requested by --refuse {endpoint}")
         if faults.silent == endpoint:
             time.sleep(FOREVER_S)
         if endpoint != "call":
@@ -133,7 +133,7 @@ class StandaloneServer(ThreadingHTTPServer):
         if faults.silent_every and calls % faults.silent_every == 0:
             time.sleep(FOREVER_S)
         if faults.error_every and calls % faults.error_every == 0:
-            raise RefusedError(503, "fault requested by --error-every")
+            raise RefusedRequestError(503, "fault requested by --error-every")
 
     def _reply(self, endpoint: str, instance: str, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], float]:
         models, times = self._models, self._times
@@ -180,9 +180,9 @@ class _Request(BaseHTTPRequestHandler):
             endpoint, instance = self._endpoint()
             document = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
             if not isinstance(document, dict):
-                raise RefusedError(400, "the body is no JSON object")
+                raise RefusedRequestError(400, "the body is no JSON object")
             self._send(200, self.server.answer(endpoint, instance, document))
-        except RefusedError as refused:
+        except RefusedRequestError as refused:
             self._send(refused.status, {"error": str(refused)})
         except ValueError as error:
             self._send(400, {"error": f"the body is no JSON: {error}"})
@@ -191,7 +191,7 @@ class _Request(BaseHTTPRequestHandler):
         parts = self.path.strip("/").split("/")
         if parts[0] == "standalone" and len(parts) == (3 if "call" in parts[1:2] else 2) and parts[1] in ENDPOINTS:
             return parts[1], parts[2] if len(parts) == 3 else ""
-        raise RefusedError(404, f"no endpoint {self.path}")
+        raise RefusedRequestError(404, f"no endpoint {self.path}")
 
     def _send(self, status: int, document: Mapping[str, Any]) -> None:
         body = json.dumps(document).encode()
@@ -208,7 +208,7 @@ class _Request(BaseHTTPRequestHandler):
 def _text(document: Mapping[str, Any], key: str) -> str:
     value = document.get(key)
     if not isinstance(value, str) or not value:
-        raise RefusedError(400, f"the key '{key}' is missing")
+        raise RefusedRequestError(400, f"the key '{key}' is missing")
     return value
 
 
@@ -235,7 +235,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse the command line, and serve until SIGTERM or SIGINT."""
     options = _parser()
     given = vars(options.parse_args(argv))
-    times = Times(**{name: given[name] for name in Times.__dataclass_fields__})
+    times = EndpointTimes(**{name: given[name] for name in EndpointTimes.__dataclass_fields__})
     faults = Faults(**{name: given[name] for name in Faults.__dataclass_fields__})
     try:
         address = (given["host"], given["port"])

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from seamark.testservers.behaviour import WRONG_TOKENS, Behaviour
-from seamark.testservers.request import Ask
+from seamark.testservers.request import AnswerParameters
 
 MODEL = "known"
 TOKEN = " tøken"
@@ -56,7 +56,7 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def usage_of(ask: Ask, tokens: int, reasoning_tokens: int, behaviour: Behaviour) -> dict[str, Any]:
+def usage_of(ask: AnswerParameters, tokens: int, reasoning_tokens: int, behaviour: Behaviour) -> dict[str, Any]:
     """Return the usage object for `tokens` written so far, or a wrong one."""
     usage: dict[str, Any] = {
         "prompt_tokens": ask.prompt_tokens,
@@ -68,7 +68,7 @@ def usage_of(ask: Ask, tokens: int, reasoning_tokens: int, behaviour: Behaviour)
     return usage
 
 
-class Events:
+class SseEvents:
     """SSE events for one behaviour; events common to many replies are cached."""
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -88,7 +88,7 @@ class Events:
         content = {"delta": {"role": "assistant", "content": ""}} if is_chat else {"text": ""}
         return self.event(_chunk(is_chat, [{"index": choice, **content, "logprobs": None, "finish_reason": None}]))
 
-    def usage(self, ask: Ask, tokens: int, reasoning_tokens: int) -> bytes:
+    def usage(self, ask: AnswerParameters, tokens: int, reasoning_tokens: int) -> bytes:
         """Return the chunk without choices that has the token counts."""
         chunk = _chunk(ask.endpoint == "chat", [])
         return self.event({**chunk, "usage": usage_of(ask, tokens, reasoning_tokens, self._behaviour)})
@@ -114,7 +114,7 @@ def _chunk(is_chat: bool, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any
     return {"id": name, "object": kind, "created": CREATED_S, "model": MODEL, "choices": choices}
 
 
-def whole(ask: Ask, counts: Sequence[int], finish: str, behaviour: Behaviour) -> bytes:
+def whole(ask: AnswerParameters, counts: Sequence[int], finish: str, behaviour: Behaviour) -> bytes:
     """Return the reply to a request that is not streamed: chunks of `counts` tokens, the first of them reasoning."""
     reasoning_chunks = behaviour.reasoning_chunks if ask.endpoint == "chat" else 0
     is_chat = ask.endpoint == "chat"
