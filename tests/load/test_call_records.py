@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seamark.load.driver import Reply
-from seamark.load.engine.threads import Replies
+from seamark.load.engine.threads import FinishedRequests
 from seamark.load.workers.records import Segment, read_segments
 from seamark.model.sample import MISSING_NS, Failure
 
@@ -17,7 +17,7 @@ GOOD = Reply(units=3, bytes_sent=10, bytes_received=1 << 40, status=200)
 def written(path: Path, seen: list[Reply], *, flush_after: int = 1 << 30) -> np.ndarray:
     """Keep replies of requests 7, 9, 11 ... and give what was written of them."""
     with Segment(path) as segment:
-        replies = Replies(segment, worker=5, kinds=np.array([1, 0, 2], dtype=np.int8))
+        replies = FinishedRequests(segment, worker=5, kinds=np.array([1, 0, 2], dtype=np.int8))
         for number, reply in enumerate(seen):
             due_ns = EPOCH_NS + 100 * number
             replies.claims.append((7 + 2 * number, due_ns, due_ns + 10))

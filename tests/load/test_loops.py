@@ -12,7 +12,7 @@ import pytest
 from seamark.drivers.null import Null
 from seamark.load.driver import Target
 from seamark.load.engine.connection import Connection
-from seamark.load.engine.generator import NEVER_NS, Generator, Request
+from seamark.load.engine.generator import NEVER_NS, EncodedRequest, Generator
 from seamark.load.engine.loops import (
     LONGEST_EARLY_NS,
     LONGEST_EARLY_OWN_CORE_NS,
@@ -55,7 +55,7 @@ def driven(
         with Segment(tmp_path / "samples") as segment:
             generator = Generator(
                 driver=driver,
-                requests=[Request(data=b"GET / HTTP/1.1\r\n\r\n", kind=0)],
+                requests=[EncodedRequest(data=b"GET / HTTP/1.1\r\n\r\n", kind=0)],
                 recorder=Recorder(segment),
                 chunks=None,
                 worker=0,

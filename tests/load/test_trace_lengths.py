@@ -17,7 +17,7 @@ from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.driver import Target
 from seamark.load.engine import event_loop
 from seamark.load.engine.event_loop import NOT_OURS, encode_all
-from seamark.load.engine.generator import Request
+from seamark.load.engine.generator import EncodedRequest
 from seamark.load.engine.mix import mixed
 from seamark.load.engine.schedule_share import ran_out
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
@@ -69,7 +69,7 @@ def made(trace: str, driver: Any = OpenAi, **given: Any) -> tuple[Any, RowBodies
     return one, bodies
 
 
-def asked(requests: list[Request]) -> list[dict[str, Any]]:
+def asked(requests: list[EncodedRequest]) -> list[dict[str, Any]]:
     """Return the documents on the wire, after a look at their lengths."""
     documents = []
     for request in requests:

@@ -33,7 +33,7 @@ class Track(Protocol):
         """
 
 
-class Events(Protocol):
+class EventTracks(Protocol):
     """Makes tracks: one for each thread that records events, such as a user's, or one of a stage."""
 
     def track(self) -> Track: ...
@@ -57,7 +57,7 @@ class Target:
     worker: int = 0
     workers: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
-    events: "Events | None" = None
+    events: "EventTracks | None" = None
 
     @cached_property
     def load(self) -> LoadProfile:

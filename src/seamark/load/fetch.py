@@ -36,7 +36,7 @@ class Fetched:
     whole: bool
 
 
-class KeptReply(HttpDecoder):
+class BodyDecoder(HttpDecoder):
     """Keeps the body of every reply, successful or not."""
 
     def __init__(self, most_bytes: int, *, headless: bool) -> None:
@@ -104,10 +104,10 @@ def fetch(
     )
     with contextlib.closing(connect(host, port, tls, until_s)) as connection:
         connection.sendall(request)
-        return _read(connection, KeptReply(most_bytes, headless=head_alone or method == "HEAD"), until_s, cut=cut)
+        return _read(connection, BodyDecoder(most_bytes, headless=head_alone or method == "HEAD"), until_s, cut=cut)
 
 
-def _read(connection: socket.socket, decoder: KeptReply, until_s: float, *, cut: bool) -> Fetched:
+def _read(connection: socket.socket, decoder: BodyDecoder, until_s: float, *, cut: bool) -> Fetched:
     beginning, complete = b"", False
     while not complete:
         connection.settimeout(_left(until_s))

@@ -15,7 +15,7 @@ from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.driver import Wire, make_of
 from seamark.load.engine.http import in_url
 from seamark.load.engine.mix import mixed
-from seamark.load.fetch import READ_BYTES, KeptReply, connect
+from seamark.load.fetch import READ_BYTES, BodyDecoder, connect
 from seamark.platform.tls import reason_of
 from seamark.storage.redaction import without_sent
 
@@ -82,7 +82,7 @@ def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> R
 
 def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> ReplySummary:
     try:
-        reply = KeptReply(MOST_BYTES, headless=request.startswith(b"HEAD "))
+        reply = BodyDecoder(MOST_BYTES, headless=request.startswith(b"HEAD "))
         until_s = time.monotonic() + ANSWER_S
         with contextlib.closing(_connected(url, tls, ANSWER_S)) as connection:
             connection.sendall(request)
@@ -114,7 +114,7 @@ def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Rep
     return ReplySummary(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
 
 
-def _read(connection: socket.socket, reply: KeptReply, came: bytes) -> None:
+def _read(connection: socket.socket, reply: BodyDecoder, came: bytes) -> None:
     """Read the rest of a reply, as far as it comes."""
     until_s = time.monotonic() + WHOLE_S
     with contextlib.suppress(OSError):

@@ -94,7 +94,7 @@ class TaskCluster:
         return dict(os.environ)
 
 
-class RemoteProcess:
+class RemoteWorkerProcess:
     """Process of a worker that a command starts elsewhere: WorkerProcess says what its methods do.
 
     `ended` is how it ended, if its task reported that; `refused` why its connection was; `absence_reason` returns why
@@ -133,7 +133,7 @@ class CommandLauncher:
         self._command = command
         self._listener: RendezvousListener | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._workers: dict[object, tuple[WorkerHandle, RemoteProcess]] = {}
+        self._workers: dict[object, tuple[WorkerHandle, RemoteWorkerProcess]] = {}
         self._log = Path(os.devnull)
         self._probe: Mapping[str, str] = {}
 
@@ -156,7 +156,7 @@ class CommandLauncher:
             selector, self._admit, host="127.0.0.1" if nearby_host in LOCAL_HOSTS else ""
         )
         for assignment in assignments:
-            process = RemoteProcess(self._absence_reason)
+            process = RemoteWorkerProcess(self._absence_reason)
             elsewhere = replace(assignment, job=replace(assignment.job, cores=()))  # `cores` are CPUs of this machine
             worker = WorkerHandle(elsewhere, process, selector, carrier=self.name)
             self._workers[assignment.worker] = worker, process

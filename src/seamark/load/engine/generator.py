@@ -48,7 +48,7 @@ NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class EncodedRequest:
     """An encoded request: its bytes, whole or in pieces, its kind, and the driver's `asked_units`."""
 
     data: bytes | tuple[bytes, ...]
@@ -126,7 +126,7 @@ class Generator:
         self,
         *,
         driver: Wire,
-        requests: Sequence[Request],
+        requests: Sequence[EncodedRequest],
         recorder: Recorder,
         chunks: ChunkRecorder | None,
         worker: int,

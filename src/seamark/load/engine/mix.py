@@ -94,7 +94,7 @@ def mixed(make: Callable[[Target], Any], target: Target) -> Wire | Call:
 
 
 @dataclass(kw_only=True, slots=True)
-class Part:
+class MixedContent:
     """Content of a mixed body: the body of a class and the number of that class. `wire` caches its bytes."""
 
     number: int
@@ -183,7 +183,7 @@ class _Mixed(Driver, Generic[AnyDriver]):
 
     def of_class(self, number: int, body: Body) -> Body:
         """Return a body of one class as a body of the mix."""
-        return Body(content=Part(number=number, body=body), kind=self._first_kinds[number] + body.kind)
+        return Body(content=MixedContent(number=number, body=body), kind=self._first_kinds[number] + body.kind)
 
 
 class MixedWire(_Mixed[Wire], Wire):
@@ -204,7 +204,7 @@ class MixedWire(_Mixed[Wire], Wire):
 
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return a request on the wire; the same bytes for the same body of a class."""
-        part: Part = body.content
+        part: MixedContent = body.content
         if part.wire is None:
             part.wire = (driver := self.drivers[part.number]).encode(part.body)
             part.asked_units = driver.asked_units
@@ -234,7 +234,7 @@ class _MixedSession:
         self._sessions = sessions
 
     def call(self, body: Body) -> Reply:
-        part: Part = body.content
+        part: MixedContent = body.content
         return self._sessions[part.number].call(part.body)
 
     def close(self) -> None:

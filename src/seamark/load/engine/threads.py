@@ -35,7 +35,7 @@ Claim = tuple[int, int, int]
 """A request in flight: its index, due time and send time, in ns of CLOCK_MONOTONIC."""
 
 
-class Replies:
+class FinishedRequests:
     """Finished requests of one thread: `claims`, end times in ns, and replies.
 
     A thread appends to the three lists alike; `flush` turns them into records and empties them.
@@ -190,9 +190,9 @@ class Load:
         self.end_ns = 0
         self.stop.set()
 
-    def replies(self) -> Replies:
+    def replies(self) -> FinishedRequests:
         """Return an empty list of finished requests."""
-        return Replies(self.segment, worker=self.worker, kinds=self.kinds, kept=self.kept)
+        return FinishedRequests(self.segment, worker=self.worker, kinds=self.kinds, kept=self.kept)
 
     def note(self, reply: Reply) -> None:
         """Count what the service says of a failed request, by its code."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from seamark.load.driver import Events, Target
+from seamark.load.driver import EventTracks, Target
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.service import LoadKind, Value
@@ -95,7 +95,7 @@ class LoadJob:
         load, requests = self.load, LoadProfile.of(self.settings).requests
         return max(1, min(max(many, load.shards), load.concurrency, requests or load.concurrency))
 
-    def target(self, worker: int = 0, workers: int = 1, events: Events | None = None) -> Target:
+    def target(self, worker: int = 0, workers: int = 1, events: EventTracks | None = None) -> Target:
         """Return the Target for the driver of one worker."""
         return Target(
             settings=self.settings,
