@@ -9,7 +9,7 @@ from pymilvus import MilvusClient
 
 from seamark.drivers.vectors import milvus
 from seamark.drivers.vectors.dataset import Dataset
-from seamark.drivers.vectors.milvus_calls import Search
+from seamark.drivers.vectors.milvus_calls import MilvusSearch
 from seamark.drivers.vectors.milvus_messages import Searching
 from seamark.errors import UserError
 from seamark.load.driver import Body, Target
@@ -44,7 +44,7 @@ def _mistake(where: dict[str, Any]) -> Any:
 def refused(where: dict[str, Any]) -> Any:
     """Search a collection with a query of another length; give the category and Milvus's reason."""
     there = target(where)
-    driver = Search(there)
+    driver = MilvusSearch(there)
     session = driver.session()
     queries = Dataset.load(there.data).queries[:1, :-1]
     try:
@@ -67,7 +67,7 @@ def rows(where: dict[str, Any], collection: str) -> Any:
 def client_costs(where: dict[str, Any], requests: int) -> Any:
     """Give the processor seconds that a search takes from us and from MilvusClient."""
     there = target(where)
-    driver = Search(there)
+    driver = MilvusSearch(there)
     bodies, session = driver.bodies(requests, 1), driver.session()
     queries = Dataset.load(there.data).queries
     client = MilvusClient(uri=f"http://127.0.0.1:{where['ports']['main']}")

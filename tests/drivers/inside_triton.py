@@ -13,7 +13,7 @@ import onnxruntime
 
 from seamark.drivers.triton import inference
 from seamark.drivers.triton.models import expected
-from seamark.drivers.triton.requests import Requests
+from seamark.drivers.triton.requests import InferenceRequests
 from seamark.load.driver import Body, Target
 
 
@@ -135,7 +135,7 @@ def onnx_agrees_with_numpy(where: dict[str, Any]) -> Any:
     onnx.checker.check_model(str(path))
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     worst = 0.0
-    for arrays in Requests.of(where["settings"]).arrays(5, 0):
+    for arrays in InferenceRequests.of(where["settings"]).arrays(5, 0):
         got = session.run(["y"], dict(arrays))[0]
         worst = max(worst, float(abs(got - expected("mlp", arrays)["y"]).max()))
     return worst

@@ -19,7 +19,7 @@ from seamark.analysis.metrics.document import derive_metrics
 from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.drivers.openai.replies import WholeDecoder
 from seamark.drivers.openai.requests import MOST_BODIES
-from seamark.drivers.openai.stream import StreamDecoder
+from seamark.drivers.openai.stream import EventStreamDecoder
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.driver import Target
@@ -90,7 +90,7 @@ def test_without_streaming_no_stream_is_asked_for():
     assert document.keys() == {"model", "stream", "max_tokens", "prompt"}
     assert document["stream"] is False
     assert isinstance(made.decoder(), WholeDecoder)
-    assert isinstance(driver().decoder(), StreamDecoder)
+    assert isinstance(driver().decoder(), EventStreamDecoder)
 
 
 def test_other_names_of_port_path_and_model_are_taken():

@@ -10,7 +10,7 @@ from hostile_server import Behaviour, HostileServer, says, sized
 
 from seamark.drivers.openai.driver import first_model
 from seamark.drivers.openai.events import Forms
-from seamark.drivers.openai.stream import StreamDecoder
+from seamark.drivers.openai.stream import EventStreamDecoder
 from seamark.errors import UserError
 from seamark.model.sample import Failure
 
@@ -99,7 +99,7 @@ GOOD: Mapping[str, tuple[list[bytes], int]] = {
 @pytest.mark.parametrize("name", GOOD)
 def test_a_stream_of_another_shape_has_its_tokens_when_they_come(name: str) -> None:
     events, first = GOOD[name]
-    decoder = StreamDecoder(Forms(), most_units=100)
+    decoder = EventStreamDecoder(Forms(), most_units=100)
     for _ in range(3):
         decoder.reset()
         decoder.feed(CHUNKED)
@@ -133,7 +133,7 @@ BAD: Mapping[str, tuple[list[bytes], Failure]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_stream_that_is_no_good_reply_has_its_failure(name: str) -> None:
     events, failure = BAD[name]
-    decoder = StreamDecoder(Forms(), most_units=100)
+    decoder = EventStreamDecoder(Forms(), most_units=100)
     for _ in range(3):
         decoder.reset()
         decoder.feed(CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in events))

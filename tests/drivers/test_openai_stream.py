@@ -7,7 +7,7 @@ import pytest
 from openai_streams import CREATED_S, SERVERS, Stream, reads, stream
 
 from seamark.drivers.openai.events import Forms, read_chunk
-from seamark.drivers.openai.stream import StreamDecoder
+from seamark.drivers.openai.stream import EventStreamDecoder
 from seamark.model.sample import Failure
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -34,7 +34,7 @@ def usage(prompt, completion):
 
 def read(*events, decoder=None, head=HEAD, last=LAST):
     """Decode one reply, an event a chunk and a chunk a read."""
-    decoder = decoder or StreamDecoder(Forms())
+    decoder = decoder or EventStreamDecoder(Forms())
     decoder.reset()
     parts = [head, *map(chunk, events), last]
     ends = [decoder.feed(part) for part in parts if part]
@@ -42,7 +42,7 @@ def read(*events, decoder=None, head=HEAD, last=LAST):
     return decoder
 
 
-def check(decoder: StreamDecoder, wanted: Stream, random: Random) -> None:
+def check(decoder: EventStreamDecoder, wanted: Stream, random: Random) -> None:
     """Feed a stream in random reads; hold every count against that of a full parse."""
     decoder.reset()
     received, complete = 0, False
@@ -65,7 +65,7 @@ def check(decoder: StreamDecoder, wanted: Stream, random: Random) -> None:
 
 def hold_against_a_full_parse(server: str, count: int, seed: int) -> None:
     forms = Forms()
-    decoders = [StreamDecoder(forms) for _ in range(3)]
+    decoders = [EventStreamDecoder(forms) for _ in range(3)]
     for number in range(count):
         random = Random(f"{server}/{seed}/{number}")
         check(random.choice(decoders), stream(server, random), random)
@@ -87,7 +87,7 @@ def test_the_counts_of_thousands_of_streams_are_those_of_a_full_parse(server):
 
 @pytest.mark.services
 def test_a_decoder_that_has_learnt_one_server_reads_every_other_right():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for number in range(1500):
         random = Random(number)
         check(decoder, stream(random.choice(list(SERVERS)), random), random)
@@ -127,7 +127,7 @@ def test_units_grow_with_events_until_the_server_has_counted():
 
 
 def test_events_of_one_read_are_counted_apart():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(3):
         decoder.reset()
         assert not decoder.feed(HEAD + chunk(said(" a")) + chunk(said(" b") + said(" c")) + chunk(said(" d")))
@@ -146,7 +146,7 @@ def test_events_of_one_read_are_counted_apart():
 )
 def test_the_tokens_of_the_first_event_are_what_it_lists(first, tokens):
     one = event(id="cmpl-1", choices=[{"index": 0, **first, "finish_reason": None}])
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(3):
         read(one, one, DONE, decoder=decoder)
         assert (decoder.first_units, decoder.events) == (tokens, 2)
@@ -162,7 +162,7 @@ def test_the_answer_begins_with_the_first_token_that_is_no_reasoning():
             {"content": "a"},
         )
     )
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for last in (both, answer):
         for _ in range(4):
             read(thought, thought, thought, decoder=decoder, last=b"")
@@ -177,7 +177,7 @@ def test_the_answer_begins_with_the_first_token_that_is_no_reasoning():
 def test_a_count_of_tokens_may_be_a_text_or_have_a_point_in_every_stream_of_a_server(written):
     forms = Forms()
     for count in (written, written, 5, written):
-        decoder = StreamDecoder(forms, most_units=100)
+        decoder = EventStreamDecoder(forms, most_units=100)
         usage = {"prompt_tokens": count, "completion_tokens": count}
         read(said(" a"), event(id="cmpl-1", created=CREATED_S, choices=[], usage=usage), DONE, decoder=decoder)
         counts = (decoder.failure, decoder.units, decoder.prompt_units, decoder.counted)
@@ -188,7 +188,7 @@ def test_a_count_of_tokens_may_be_a_text_or_have_a_point_in_every_stream_of_a_se
 @pytest.mark.parametrize("times", [1, 3])
 def test_an_absurd_count_of_tokens_is_a_wrong_reply_of_that_request_alone(absurd, times):
     counts = {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": absurd}
-    decoder = StreamDecoder(Forms(), most_units=100)
+    decoder = EventStreamDecoder(Forms(), most_units=100)
     for _ in range(times):
         read(
             said(" a"),
@@ -203,7 +203,7 @@ def test_an_absurd_count_of_tokens_is_a_wrong_reply_of_that_request_alone(absurd
 
 
 def test_more_tokens_than_were_asked_for_are_believed_only_where_their_bytes_came():
-    decoder = StreamDecoder(Forms(), most_units=100)
+    decoder = EventStreamDecoder(Forms(), most_units=100)
     assert read(*[said(" a")] * 9, usage(3, 900), DONE, decoder=decoder).failure == Failure.NONE
     assert read(*[said(" a")] * 9, usage(3, 90_000), DONE, decoder=decoder).failure == Failure.WRONG_REPLY
     assert read(said(" a"), usage(3, 0), DONE, decoder=decoder).counted is False, "a server that does not count"
@@ -238,7 +238,7 @@ def test_usages_of_several_choices_are_summed_where_there_is_no_total():
 
 
 def test_a_usage_that_only_the_last_event_has_is_found_behind_a_tail_like_all_others():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     choice = {"index": 0, "text": " a", "finish_reason": None}
     plain = event(id="1", choices=[choice], usage=None, object="text_completion")
     counts = {"prompt_tokens": 5, "completion_tokens": 9}
@@ -273,7 +273,7 @@ def test_a_reply_without_a_token_is_empty():
 )
 @pytest.mark.covers("E-FR09")
 def test_an_error_inside_a_stream_is_the_servers(error):
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(2):
         read(said(" a"), said(" b"), error, DONE, decoder=decoder)
         assert (decoder.failure, decoder.events) == (Failure.SERVER_ERROR, 2)
@@ -288,7 +288,7 @@ def test_a_document_in_place_of_a_stream_is_what_the_server_says(head, cut):
     code, failure = ("200 wrong_reply", Failure.WRONG_REPLY)
     if head != HEAD:
         code, failure = ("429 Too Many Requests", Failure.CLIENT_ERROR)
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(2):
         read(b'{"detail": "slow', b' down"}' + cut, decoder=decoder, head=head)
         assert decoder.failure == failure
@@ -297,7 +297,7 @@ def test_a_document_in_place_of_a_stream_is_what_the_server_says(head, cut):
 
 @pytest.mark.parametrize("nothing", [None, False, "", {}, {"message": None, "code": 0}])
 def test_a_field_for_errors_that_holds_none_is_no_error(nothing):
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(3):
         read(said(" a", error=nothing), said(" b", error=nothing), usage(1, 2), DONE, decoder=decoder)
         assert (decoder.failure, decoder.events, decoder.units) == (Failure.NONE, 2, 2)
@@ -315,7 +315,7 @@ def test_a_field_for_errors_that_holds_none_is_no_error(nothing):
     ],
 )
 def test_an_event_that_is_no_object_is_a_wrong_reply(broken):
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(2):
         read(said(" a"), said(" b"), broken, DONE, decoder=decoder)
         assert decoder.failure == Failure.WRONG_REPLY
@@ -336,7 +336,7 @@ def test_a_stream_that_stops_without_an_end_is_wrong():
 
 
 def test_a_reply_that_is_no_stream_is_wrong():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     body = json.dumps({"choices": [{"message": {"content": "all at once"}}]}).encode()
     assert decoder.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
     assert decoder.failure == Failure.WRONG_REPLY
@@ -344,13 +344,13 @@ def test_a_reply_that_is_no_stream_is_wrong():
 
 @pytest.mark.parametrize(("status", "failure"), [(400, Failure.CLIENT_ERROR), (503, Failure.SERVER_ERROR)])
 def test_a_status_that_is_not_good_is_a_category(status, failure):
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     assert decoder.feed(b'HTTP/1.1 %d X\r\nContent-Length: 12\r\n\r\n{"error":{}}' % status)
     assert (decoder.status, decoder.failure, decoder.units, decoder.keep_alive) == (status, failure, 0, True)
 
 
 def test_a_head_is_known_again_and_another_is_not_taken_for_it():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     refused = HEAD.replace(b"200 OK", b"503 No")
     closing = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     for _ in range(3):
@@ -364,7 +364,7 @@ def test_a_head_is_known_again_and_another_is_not_taken_for_it():
 
 
 def test_lines_of_one_event_in_several_chunks_are_one_event():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(2):
         read(
             said(" a"),
@@ -420,7 +420,7 @@ def test_an_event_counts_with_the_read_that_ends_it_however_its_lines_end(ending
     events[0] = mark + events[0]
     head = HEAD if chunked else b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
     for size in (1, 2, 7, 1 << 20):
-        decoder = StreamDecoder(Forms())
+        decoder = EventStreamDecoder(Forms())
         decoder.feed(head)
         for number, event in enumerate(events, 1):
             for start in range(0, len(event), size):
@@ -435,7 +435,7 @@ def test_an_event_counts_with_the_read_that_ends_it_however_its_lines_end(ending
 
 
 def test_a_line_feed_that_belongs_to_a_carriage_return_ends_no_event():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     decoder.feed(HEAD)
     two_lines = b'data: {"choices":[{"index":0,\r\ndata: "text":" a"}]}\r\n\r\n'
     for place in range(len(two_lines)):
@@ -465,7 +465,7 @@ def test_chunked_transfer_that_is_broken_ends_the_connection():
 
 def test_noise_anywhere_in_a_stream_never_raises():
     random = Random(3)
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(300):
         wire = stream(random.choice(list(SERVERS)), random).wire
         at = random.randrange(len(wire))
@@ -478,7 +478,7 @@ def test_noise_anywhere_in_a_stream_never_raises():
 
 def test_what_is_learnt_of_a_server_is_bounded():
     forms = Forms()
-    decoder = StreamDecoder(forms)
+    decoder = EventStreamDecoder(forms)
     for number in range(200):
         read(event(**{f"field{number}": 1}, choices=[{"text": " a"}]), event(note=number), DONE, decoder=decoder)
         assert decoder.events == 1
@@ -487,7 +487,7 @@ def test_what_is_learnt_of_a_server_is_bounded():
 
 def test_many_choices_are_of_few_forms():
     forms = Forms()
-    decoder = StreamDecoder(forms)
+    decoder = EventStreamDecoder(forms)
     for number in range(2):
         base = {"id": f"cmpl-{number}", "created": CREATED_S + number}
         roles = [event(**base, choices=[{"index": at, "text": "", "finish_reason": None}]) for at in range(100)]
@@ -502,7 +502,7 @@ def test_many_choices_are_of_few_forms():
 def test_an_event_that_begins_as_the_others_and_ends_otherwise_is_read(how_many):
     """An error behind the text, in mid-stream: the event alone in its read, and among others."""
     ill = said(" c", error={"message": "out of memory"})
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     for _ in range(2):
         decoder.reset()
         decoder.feed(HEAD)
@@ -513,7 +513,7 @@ def test_an_event_that_begins_as_the_others_and_ends_otherwise_is_read(how_many)
 
 
 def test_what_goes_on_in_the_next_chunk_is_one_event_however_whole_that_chunk_looks():
-    decoder = StreamDecoder(Forms())
+    decoder = EventStreamDecoder(Forms())
     read(said(" a"), said(" b"), DONE, decoder=decoder)
     assert (decoder.events, decoder.failure) == (2, Failure.NONE)
     decoder = read(said(" a"), said(" b"), b"data: [", said(" c"), DONE, decoder=decoder)

@@ -18,7 +18,7 @@ from service_environment import ROOT, ask, environment
 from service_loads import deployed, loaded
 
 from seamark.drivers.triton.models import MODELS, write_repository
-from seamark.drivers.triton.requests import HttpReplyCheck, Requests
+from seamark.drivers.triton.requests import HttpReplyCheck, InferenceRequests
 from seamark.services.supervisor.launch_spec import Template, printed
 
 RECIPE = yaml.safe_load((ROOT / "config/services/triton.yaml").read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def output(name, shape, size=None, datatype="FP32"):
 
 
 def check_of(**changes):
-    return HttpReplyCheck(Requests.of(DEFAULTS | {"model": "addsub", "batch": 2, "dimensions": 3} | changes))
+    return HttpReplyCheck(InferenceRequests.of(DEFAULTS | {"model": "addsub", "batch": 2, "dimensions": 3} | changes))
 
 
 def test_a_right_reply_is_worth_its_batch_however_often_it_comes():
@@ -171,7 +171,7 @@ def test_a_reply_that_lacks_an_output_or_has_one_of_another_shape_or_length_is_w
 
 
 def test_requests_are_the_same_for_a_seed_and_cover_all_sizes():
-    requests = Requests.of(DEFAULTS | {"model": "addsub", "dimensions": 2, "dimensions_max": 6})
+    requests = InferenceRequests.of(DEFAULTS | {"model": "addsub", "dimensions": 2, "dimensions_max": 6})
     once, again, other = (
         [(arrays["X"].shape, arrays["Y"].tobytes()) for arrays in requests.arrays(200, seed)] for seed in (1, 1, 2)
     )
@@ -181,11 +181,13 @@ def test_requests_are_the_same_for_a_seed_and_cover_all_sizes():
 
 
 def test_requests_kept_at_once_stay_within_64_mib():
-    small = Requests.of(DEFAULTS | {"model": "addsub"})
-    large = Requests.of(DEFAULTS | {"model": "mlp", "batch": 64, "dimensions": 1000})
+    small = InferenceRequests.of(DEFAULTS | {"model": "addsub"})
+    large = InferenceRequests.of(DEFAULTS | {"model": "mlp", "batch": 64, "dimensions": 1000})
     assert small.body_count == 1024
     assert large.body_count == 16
-    assert Requests.of(DEFAULTS | {"batch": 64, "dimensions": 100}).body_count == (64 << 20) // (64 * 100 * 64 * 4)
+    assert InferenceRequests.of(DEFAULTS | {"batch": 64, "dimensions": 100}).body_count == (64 << 20) // (
+        64 * 100 * 64 * 4
+    )
 
 
 @pytest.mark.parametrize(

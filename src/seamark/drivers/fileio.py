@@ -75,7 +75,7 @@ class FileIo(Call):
                 self._order = random.integers(0, self._blocks, MAX_ORDER)
         return [Body(content=None)] * count
 
-    def session(self) -> "_Session":
+    def session(self) -> "_FileSession":
         """Open the files again: a position and a read-ahead for each thread."""
         with self._lock:
             number = self._target.worker + self._opened * self._target.workers
@@ -102,7 +102,7 @@ class FileIo(Call):
         else:
             call = _reader(positions, self._block_bytes, drops=self._drops)
         ends = self._target.data / f"fsync-end-{number}" if self._writes and self._fsync == "end" else None
-        return _Session(call, fds, ends)
+        return _FileSession(call, fds, ends)
 
     def failure(self, error: Exception) -> Failure:
         """A full or failing device is the server's error; any other is a bug of the driver."""
@@ -111,7 +111,7 @@ class FileIo(Call):
         return Failure.DRIVER
 
 
-class _Session:
+class _FileSession:
     def __init__(self, call: Callable[[Body], Reply], fds: list[int], ends: "os.PathLike[str] | None") -> None:
         self.call = call
         self._fds = fds

@@ -54,14 +54,14 @@ class NullCall(Call):
 
     def session(self) -> Session:
         """Return a session without state."""
-        return _Session()
+        return _NullSession()
 
     def failure(self, error: Exception) -> Failure:
         """Nothing can fail."""
         return Failure.DRIVER
 
 
-class _Session:
+class _NullSession:
     def call(self, body: Body) -> Reply:
         return DONE
 

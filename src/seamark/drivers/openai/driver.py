@@ -18,7 +18,7 @@ from seamark.drivers.openai.events import Forms, read_chunk
 from seamark.drivers.openai.models import lacking, stage
 from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDecoder
 from seamark.drivers.openai.requests import Ask, Asks, one_of
-from seamark.drivers.openai.stream import StreamDecoder
+from seamark.drivers.openai.stream import EventStreamDecoder
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import http_request, in_url
@@ -95,11 +95,13 @@ class OpenAi(Wire):
         in_pieces = ask.blocks and CONTENT[self._endpoint] not in self._extra
         return self._in_pieces(ask) if in_pieces else self._request(compact(self._document(ask)))
 
-    def decoder(self) -> StreamDecoder | WholeDecoder:
+    def decoder(self) -> EventStreamDecoder | WholeDecoder:
         """Return a decoder that counts tokens: by the server's usage, else by the tokenizer of the settings."""
         count = self._asks.count_tokens
         if count is None:
-            return StreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
+            return (
+                EventStreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
+            )
         if self._streams:
             return CountedStream(self._forms, self.most_units, count)
         return CountedWhole(self.most_units, count)

@@ -191,7 +191,7 @@ _TELLING = (b"choices", b"object", b"error")
 
 
 @dataclass(kw_only=True, slots=True)
-class Form:
+class EventForm:
     """A beginning, up to and with the first byte of the text. `tail`: how all events of this form that were read
     whole have ended. `counts`: they say how many tokens they carry."""
 
@@ -238,7 +238,7 @@ class Forms:
     connections, with their status. Shared by all connections of a worker."""
 
     def __init__(self) -> None:
-        self.known: list[Form] = []
+        self.known: list[EventForm] = []
         self.thoughts: list[Thought] = []
         self.silent: list[Silence] = []
         self.sizes: dict[bytes, int] = {}
@@ -251,7 +251,7 @@ class Forms:
         if first <= SEEN and len(self.whole_chunks) < MOST_SIZES:
             self.whole_chunks[read[:SEEN]] = (first, len(read))
 
-    def learn(self, line: bytes, chunk: Chunk) -> Form | None:
+    def learn(self, line: bytes, chunk: Chunk) -> EventForm | None:
         """Learn from a line `data: {...}` and its parsed event. Return its form if it has one now."""
         if chunk.failed or (chunk.carriers and chunk.usage is not None):
             return None
@@ -276,7 +276,7 @@ class Forms:
                 self.silent.append(Silence(whole=pattern, chunk=chunk, closing=closing))
         elif text_end < len(line):
             tail = line[max(text_end - 1, len(line) - TAIL_BYTES) :]
-            self.known.append(Form(beginning=pattern, tail=tail, counts=counts))
+            self.known.append(EventForm(beginning=pattern, tail=tail, counts=counts))
             return self.known[-1]
         return None
 

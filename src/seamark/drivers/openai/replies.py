@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from seamark.drivers.openai.events import Forms, read_chunk, read_texts
-from seamark.drivers.openai.stream import BYTE_ORDER_MARK, StreamDecoder
+from seamark.drivers.openai.stream import BYTE_ORDER_MARK, EventStreamDecoder
 from seamark.load.engine.http import HttpDecoder
 from seamark.model.sample import Failure
 
@@ -67,9 +67,9 @@ Place = tuple[int, str]
 _BETWEEN_EVENTS = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
-class CountedStream(StreamDecoder):
-    """Like StreamDecoder, but counts what the server omits: tokens of a reply and of its first event. Keeps the bytes
-    of a reply until it is complete."""
+class CountedStream(EventStreamDecoder):
+    """Like EventStreamDecoder, but counts what the server omits: tokens of a reply and of its first event. Keeps the
+    bytes of a reply until it is complete."""
 
     __slots__ = ("_count_tokens", "_reads")
 

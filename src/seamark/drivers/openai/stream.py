@@ -13,7 +13,7 @@ from seamark.drivers.openai.events import (
     MOST_SIZES,
     SEEN,
     Chunk,
-    Form,
+    EventForm,
     Forms,
     Usage,
     read_chunk,
@@ -42,7 +42,7 @@ _NO_BEGINNING, _NO_END = b"\n\n", b"\0"
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,8}")
 
 
-class StreamDecoder(HttpDecoder):
+class EventStreamDecoder(HttpDecoder):
     """Decodes one streamed reply after another.
 
     `events` counts the events with a token: content, reasoning, refusal or tool call; `answered`: one of them was not
@@ -316,7 +316,7 @@ class StreamDecoder(HttpDecoder):
             return
         self._read(line)
 
-    def _begin_as(self, beginning: bytes, form: Form) -> None:
+    def _begin_as(self, beginning: bytes, form: EventForm) -> None:
         """Expect the next events of this reply to begin like this one, whose last byte belongs to the text."""
         self._begins = beginning[:-1]
         self._skip = len(self._begins)

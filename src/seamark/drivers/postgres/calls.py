@@ -10,7 +10,7 @@ import psycopg2.extensions
 
 from seamark.drivers.postgres import tables
 from seamark.drivers.postgres.replies import category
-from seamark.drivers.postgres.requests import PAYLOAD, PREPARED, Requests
+from seamark.drivers.postgres.requests import PAYLOAD, PREPARED, TableRequests
 from seamark.load.driver import Body, Call, Reply, Session, Target
 from seamark.model.sample import Failure
 
@@ -27,7 +27,7 @@ class PostgresCalls(Call):
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._requests = Requests.of(target.settings)
+        self._requests = TableRequests.of(target.settings)
         self.kinds: Sequence[str] = (self._requests.operation,)
         self.body_count = self._requests.body_count
 
@@ -42,7 +42,7 @@ class PostgresCalls(Call):
 
     def session(self) -> Session:
         """Connect and prepare the statements."""
-        return _Session(self._target, self._requests)
+        return _TransactionSession(self._target, self._requests)
 
     def failure(self, error: Exception) -> Failure:
         """Classify an exception of psycopg2, by its SQLSTATE if it has one."""
@@ -64,11 +64,11 @@ def in_words(sqlstate: str, message: str) -> str:
         return f"{sqlstate}: {message}"
 
 
-class _Session:
+class _TransactionSession:
     """One connection with its prepared statements. `call` runs one transaction; a failed one is rolled back, so the
     next can begin, and the server's error is in the reply."""
 
-    def __init__(self, target: Target, requests: Requests) -> None:
+    def __init__(self, target: Target, requests: TableRequests) -> None:
         self._connection = tables.connect(target, target.load.timeout_s)
         self._cursor = self._connection.cursor()
         if requests.operation in PREPARED:

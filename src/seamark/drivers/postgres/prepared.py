@@ -41,7 +41,7 @@ class PostgresPrepared(PostgresCalls):
         """Connect, and prepare the statement."""
         changes = PREPARED[self._requests.operation].changes
         tag = f"{'UPDATE' if changes else 'SELECT'} {self._requests.rows}"
-        return _Session(_login(self._target, self._requests.operation), ReplyDecoder(tag))
+        return _PreparedSession(_login(self._target, self._requests.operation), ReplyDecoder(tag))
 
     def failure(self, error: Exception) -> Failure:
         """Classify an error of the connection; an error of a statement is in the reply."""
@@ -58,7 +58,7 @@ class PostgresPrepared(PostgresCalls):
         return b"B" + struct.pack("!i", 4 + len(bind)) + bind + REST
 
 
-class _Session:
+class _PreparedSession:
     """One connection: a request is written, and its reply read until it is whole."""
 
     def __init__(self, connection: socket.socket, replies: ReplyDecoder) -> None:

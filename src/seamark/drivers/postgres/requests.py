@@ -34,7 +34,7 @@ PREPARED: Mapping[str, Prepared] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests:
+class TableRequests:
     """The requests of one operation on tables of a scale. Rows are drawn as pgbench draws them: uniformly."""
 
     operation: str
@@ -42,7 +42,7 @@ class Requests:
     batch: int
 
     @classmethod
-    def of(cls, settings: Mapping[str, Value]) -> "Requests":
+    def of(cls, settings: Mapping[str, Value]) -> "TableRequests":
         """Return those that a trial's settings ask for. Raises UserError for a range larger than its table."""
         found = cls(
             operation=str(settings["operation"]), scale=whole(settings, "scale"), batch=whole(settings, "batch")

@@ -86,7 +86,7 @@ def make_tables(target: Target) -> Mapping[str, Value]:
                 ("pgbench_tellers", _rows(scale, TELLERS, "\\N")),
                 ("pgbench_accounts", _rows(scale, ACCOUNTS, "")),
             ):
-                cursor.copy_expert(f"copy {table} from stdin with (freeze on)", _Lines(lines), 1 << 18)
+                cursor.copy_expert(f"copy {table} from stdin with (freeze on)", _CopyFile(lines), 1 << 18)
             cursor.execute("commit")
             copied = time.monotonic()
             for table in ("branches", "tellers", "accounts", "history"):
@@ -132,7 +132,7 @@ def _rows(scale: int, per_branch: int, filler: str) -> Iterator[str]:
             yield "".join([f"{number}{end}" for number in range(start, min(start + 1000, first + per_branch))])
 
 
-class _Lines(io.TextIOBase):
+class _CopyFile(io.TextIOBase):
     """File object for COPY over an iterator, in constant memory."""
 
     def __init__(self, pieces: Iterator[str]) -> None:

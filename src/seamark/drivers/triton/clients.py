@@ -10,7 +10,7 @@ from tritonclient.http import InferenceServerClient, InferInput, InferRequestedO
 
 from seamark.drivers import rpc
 from seamark.drivers.triton.models import Array
-from seamark.drivers.triton.requests import HttpReplyCheck, Requests
+from seamark.drivers.triton.requests import HttpReplyCheck, InferenceRequests
 from seamark.load.driver import Body, Call, Reply, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request, in_url
 from seamark.model.sample import Failure
@@ -23,7 +23,7 @@ class TritonHttp(Wire):
     kinds: Sequence[str] = ("infer",)
 
     def __init__(self, target: Target) -> None:
-        self._requests = Requests.of(target.settings)
+        self._requests = InferenceRequests.of(target.settings)
         self._host, self._port = target.host, target.ports["http"]
         self.body_count = self._requests.body_count
 
@@ -76,7 +76,7 @@ class TritonGrpc(Call):
     kinds: Sequence[str] = ("infer",)
 
     def __init__(self, target: Target) -> None:
-        self._requests = Requests.of(target.settings)
+        self._requests = InferenceRequests.of(target.settings)
         self._address = f"{in_url(target.host)}:{target.ports['grpc']}"
         self._timeout_s = target.load.timeout_s
         self.body_count = self._requests.body_count

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from seamark.drivers.triton.models import expected, write_repository
-from seamark.drivers.triton.requests import Requests
+from seamark.drivers.triton.requests import InferenceRequests
 from seamark.errors import SiteError
 from seamark.load.driver import Call, Hooks, Target, Wire
 from seamark.load.engine.http import in_url
@@ -53,7 +53,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     address = f"{in_url(target.host)}:{target.ports[str(settings['protocol'])]}"
     right = 0
     with client.InferenceServerClient(address, **limits) as server:
-        for arrays in Requests.of(settings).arrays(CHECKED_REQUESTS, seed):
+        for arrays in InferenceRequests.of(settings).arrays(CHECKED_REQUESTS, seed):
             inputs = []
             for key, values in arrays.items():
                 tensor = client.InferInput(key, list(values.shape), "FP32")

@@ -28,7 +28,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class ModelTensors:
     """A model's tensors; every item of a request has the same dynamic size."""
 
     inputs: tuple[Tensor, ...]
@@ -40,12 +40,12 @@ class Model:
         return sum(4 * int(np.prod(tensor.of(1, 1))) for tensor in self.inputs)
 
 
-MODELS: Mapping[str, Model] = {
-    "addsub": Model(
+MODELS: Mapping[str, ModelTensors] = {
+    "addsub": ModelTensors(
         inputs=(Tensor(name="X", shape=(-1,)), Tensor(name="Y", shape=(-1,))),
         outputs=(Tensor(name="SUM", shape=(-1,)), Tensor(name="DIFFERENCE", shape=(-1,))),
     ),
-    "mlp": Model(
+    "mlp": ModelTensors(
         inputs=(Tensor(name="x", shape=(-1, FEATURES)),),
         outputs=(Tensor(name="y", shape=(CLASSES,)),),
     ),

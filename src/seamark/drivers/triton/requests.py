@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from seamark.drivers.triton.models import MODELS, Array, Model
+from seamark.drivers.triton.models import MODELS, Array, ModelTensors
 from seamark.load.driver import whole
 from seamark.model.service import Value
 
@@ -23,7 +23,7 @@ HEADER_END = b"}}]}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests:
+class InferenceRequests:
     """Requests of `batch` items; their dynamic size is drawn evenly from `smallest` to `largest`."""
 
     name: str
@@ -32,10 +32,10 @@ class Requests:
     largest: int
 
     @staticmethod
-    def of(settings: Mapping[str, Value]) -> "Requests":
+    def of(settings: Mapping[str, Value]) -> "InferenceRequests":
         """Return the requests that a trial's settings describe."""
         smallest = whole(settings, "dimensions")
-        return Requests(
+        return InferenceRequests(
             name=str(settings["model"]),
             batch=whole(settings, "batch"),
             smallest=smallest,
@@ -43,7 +43,7 @@ class Requests:
         )
 
     @property
-    def model(self) -> Model:
+    def model(self) -> ModelTensors:
         return MODELS[self.name]
 
     @property
@@ -84,7 +84,7 @@ class HttpReplyCheck:
     The JSON part is equal for all requests of one size, so it is parsed once and then compared by its bytes.
     """
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: InferenceRequests) -> None:
         self._requests = requests
         self._known: dict[bytes, int] = {}
 

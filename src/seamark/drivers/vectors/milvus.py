@@ -13,9 +13,9 @@ from seamark.model.service import Value
 
 def driver(target: Target) -> Call:
     """Return the driver of the trial's operation. Raises UserError for a search that Milvus refuses."""
-    from seamark.drivers.vectors.milvus_calls import Insert, Search
+    from seamark.drivers.vectors.milvus_calls import Insert, MilvusSearch
 
-    return Insert(target) if target.settings["operation"] == "insert" else Search(target)
+    return Insert(target) if target.settings["operation"] == "insert" else MilvusSearch(target)
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:

@@ -50,7 +50,7 @@ class _Calls(Call):
         return Failure.PROTOCOL if isinstance(error, DecodeError) else rpc.category(error)
 
 
-class Search(_Calls):
+class MilvusSearch(_Calls):
     """Searches the collection that `populate` filled. A reply is worth its batch when every query got an answer."""
 
     method = "Search"
