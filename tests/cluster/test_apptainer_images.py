@@ -11,7 +11,7 @@ import yaml
 from boxes import CLUSTER, Boxed
 from tiny_registry import Registry, sha256
 
-from seamark.services.images.prepare import Step, missing, prepare
+from seamark.services.images.prepare import PreparationStep, missing, prepare
 from seamark.services.images.study_images import StudyImages
 from seamark.storage.documents import read_json
 
@@ -45,7 +45,7 @@ def tiny(boxes: Boxed, registry: Registry, *flags: str, digest: str | None = Non
     boxes.scenario("tiny")
 
 
-def step_of(steps: list[Step], name: str) -> Step:
+def step_of(steps: list[PreparationStep], name: str) -> PreparationStep:
     return next(step for step in steps if step.name == name)
 
 

@@ -19,7 +19,7 @@ from service_loads import deployed, loaded
 
 from seamark.drivers.triton.models import MODELS, write_repository
 from seamark.drivers.triton.requests import HttpReplyCheck, InferenceRequests
-from seamark.services.supervisor.launch_spec import Template, printed
+from seamark.services.supervisor.launch_spec import CommandTemplate, printed
 
 RECIPE = yaml.safe_load((ROOT / "config/services/triton.yaml").read_text(encoding="utf-8"))
 DEFAULTS = {name: setting["default"] for name, setting in RECIPE["settings"].items()}
@@ -46,7 +46,7 @@ def serving(root, data, spoil=lambda models: None, **changes):
     ask(root, "inside_triton", "staged", where=where)
     spoil(data / "models")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    template = Template(
+    template = CommandTemplate(
         "triton",
         {
             "ports": where["ports"],

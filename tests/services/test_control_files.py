@@ -10,8 +10,8 @@ import pytest
 
 from seamark.dispatch.identity import boot_id
 from seamark.services.supervisor.control_files import (
-    Clock,
     ControlFiles,
+    NodeClock,
     acquire_lock,
     control_files_of,
     is_alive,
@@ -43,8 +43,8 @@ class FakeClock:
         self.now_ns += int(wait_s * 1e9)
         self.on_sleep()
 
-    def clock(self) -> Clock:
-        return Clock(monotonic_ns=lambda: self.now_ns, sleep=self.sleep)
+    def clock(self) -> NodeClock:
+        return NodeClock(monotonic_ns=lambda: self.now_ns, sleep=self.sleep)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from seamark.cli.output import print_json, terminal
 
 if TYPE_CHECKING:
     from seamark.planning.study import Study
-    from seamark.services.images.prepare import Step
+    from seamark.services.images.prepare import PreparationStep
 
 STYLE = {"there": "green", "made": "bold green", "missing": "yellow", "failed": "bold red"}
 DIGEST_LETTERS = 12
@@ -58,7 +58,7 @@ def command(where: StudyOptions, as_json: bool, dry_run: bool, verify: bool, her
     return 3 if any(step.state == "failed" for step in steps) else 0
 
 
-def _show(steps: "list[Step]", console: Console) -> None:
+def _show(steps: "list[PreparationStep]", console: Console) -> None:
     if not steps:
         console.print("Nothing is needed: every service of this scenario runs in the base environment.")
         return

@@ -187,11 +187,11 @@ def start(
       bench servers start postgres --set scale=4 --time 2h
       bench servers start vllm --site meluxina --gpus 4 --partition gpu --account p200000 --time 4h
     """
-    from seamark.services.persistent.instance import Request
+    from seamark.services.persistent.instance import ServerRequest
     from seamark.services.persistent.request import new_instance, service_named, settings_from
 
     root = Path.cwd()
-    request = Request(
+    request = ServerRequest(
         service=service,
         site=site,
         settings=settings_from(settings, service_named(root, service)),

@@ -14,7 +14,7 @@ from standing_study import StandingStudy, kill, standing_study
 from seamark.dispatch.job import resources_of
 from seamark.dispatch.slurm.commands import sbatch_options
 from seamark.errors import UserError
-from seamark.services.persistent.instance import Request
+from seamark.services.persistent.instance import ServerRequest
 from seamark.services.persistent.request import new_instance
 
 pytestmark = pytest.mark.services
@@ -54,7 +54,7 @@ def test_the_gpus_of_a_persistent_server_are_spread_over_all_its_nodes(study: St
     worker = {"name": "worker", "nodes": "others", "command": ["sleep", "9"]}
     recipe = {"extends": "null.yaml", "name": "wide", "server": {"parts": [worker]}}
     (study.root / "config" / "services" / "wide.yaml").write_text(yaml.safe_dump(recipe))
-    asked = Request(
+    asked = ServerRequest(
         service="wide", site="wide", settings={}, time_s=60, partition="gpu", account="p1", nodes=2, gpus=8
     )
     _, wanted = new_instance(study.root, study.root / "results", asked, None)

@@ -10,7 +10,7 @@ from seamark.model.site import Site
 from seamark.platform.container import engine
 from seamark.services.images.images import Image
 from seamark.services.runtimes.containers import inside
-from seamark.services.supervisor.launch_spec import Template
+from seamark.services.supervisor.launch_spec import CommandTemplate
 
 FLAG = re.compile(r"^--([a-zA-Z][\w-]*)")
 SWITCH = re.compile(r"\{switches\[(\w+)\]\}")
@@ -58,7 +58,7 @@ def _help_text(image: Image, service: Service, site: Site, command: Sequence[str
     declared = service.server.environment if image.origin == "definition" else service.container.environment
     values = {**inside(), "data": "/tmp", "user": "user", "host": "127.0.0.1", "ports": {}, "settings": {}}
     values |= {"node": "localhost", "nodes": 1}
-    template = Template(service.name, values)
+    template = CommandTemplate(service.name, values)
     variables = {name: template.fill(value) for name, value in declared.items() if not OF_A_DEPLOYMENT.search(value)}
     arguments = ["exec", "--containall"]
     for name, value in variables.items():

@@ -24,7 +24,7 @@ from seamark.storage.paths import expanded
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PreparationStep:
     """One image or environment that is needed, and its state; `why` is the reason of a failed one."""
 
     kind: str
@@ -39,7 +39,7 @@ class Step:
     why: str | None = None
 
 
-def missing(study: Study) -> list[Step]:
+def missing(study: Study) -> list[PreparationStep]:
     """Return every step with its state, 'there' or 'missing'; no registry is contacted."""
     return [*(_step(image) for image in StudyImages(study=study).required()), *_environments(study, make=False)]
 
@@ -56,12 +56,14 @@ def require_images(study: Study) -> None:
         )
 
 
-def prepare(study: Study, *, verify: bool = False, say: Callable[[str], None] = lambda _: None) -> list[Step]:
+def prepare(
+    study: Study, *, verify: bool = False, say: Callable[[str], None] = lambda _: None
+) -> list[PreparationStep]:
     """Make every missing image and environment; return all with their new state: 'there', 'made' or 'failed'.
 
     `verify` compares the content of every existing image with its record. `say` gets a line for each step begun.
     """
-    steps: list[Step] = []
+    steps: list[PreparationStep] = []
     images = StudyImages(study=study)
     if (base := next((image for image in images.required() if image.path == _base_path(images)), None)) is not None:
         steps.append(_prepare_image(images, base, verify, say))
@@ -77,9 +79,9 @@ def _base_path(images: StudyImages) -> Path | None:
     return base.path if base else None
 
 
-def _step(image: Image) -> Step:
+def _step(image: Image) -> PreparationStep:
     made = image.read_record() or ImageRecord()
-    return Step(
+    return PreparationStep(
         kind="image",
         name=image.name,
         source=image.source,
@@ -92,14 +94,14 @@ def _step(image: Image) -> Step:
     )
 
 
-def _prepare_image(images: StudyImages, image: Image, verify: bool, say: Callable[[str], None]) -> Step:
+def _prepare_image(images: StudyImages, image: Image, verify: bool, say: Callable[[str], None]) -> PreparationStep:
     try:
         return _prepared_step(images, image, verify, say)
     except UserError as mistake:
         return replace(_step(image), state="failed", why=str(mistake))
 
 
-def _prepared_step(images: StudyImages, image: Image, verify: bool, say: Callable[[str], None]) -> Step:
+def _prepared_step(images: StudyImages, image: Image, verify: bool, say: Callable[[str], None]) -> PreparationStep:
     if "$" in str(image.path):
         raise SiteError(f"{image.path}: a variable in the image's path is not set. Export it, then prepare again.")
     state = "there"
@@ -195,7 +197,9 @@ def _planned_services(study: Study) -> Iterator[Service]:
         yield study.services[name]
 
 
-def _environments(study: Study, *, make: bool, say: Callable[[str], None] = lambda _: None) -> Iterator[Step]:
+def _environments(
+    study: Study, *, make: bool, say: Callable[[str], None] = lambda _: None
+) -> Iterator[PreparationStep]:
     """Yield a step for the environment of each service's clients, where these do not run in images."""
     if study.site.in_images and study.site.images.client:
         return
@@ -216,7 +220,7 @@ def _environments(study: Study, *, make: bool, say: Callable[[str], None] = lamb
                 state = "made"
             except UserError as mistake:
                 state, why = "failed", str(mistake)
-        yield Step(
+        yield PreparationStep(
             kind="environment",
             name=lock,
             source=f"envs/{lock}.lock",

@@ -34,7 +34,7 @@ STOP_JOB_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ServerRequest:
     """standing.json: a server of one service for `time_s` on a site, and its batch job once it has one. None stands
     for the default of the site or of its batch system."""
 
@@ -102,13 +102,13 @@ class Instance:
         request = self.stored_request()
         return DISPATCHERS[(request and request.dispatcher) or "slurm"]
 
-    def stored_request(self) -> Request | None:
+    def stored_request(self) -> ServerRequest | None:
         """Return the request that the server was started for, None when its file is missing or damaged."""
-        return read_or_none(self.request, Request)
+        return read_or_none(self.request, ServerRequest)
 
     def note_job(self, job: str, dispatcher: str) -> None:
         """Add its batch job to the request."""
-        write(self.request, replace(read(self.request, Request), job=job, dispatcher=dispatcher))
+        write(self.request, replace(read(self.request, ServerRequest), job=job, dispatcher=dispatcher))
 
     def endpoint(self) -> Endpoint | None:
         """Return its endpoint.json, None before the start and after the end."""

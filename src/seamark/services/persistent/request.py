@@ -15,7 +15,7 @@ from seamark.model.service import Service, Value
 from seamark.model.trial import RESOURCES, Deployment
 from seamark.planning.study import Study, config_folder
 from seamark.planning.study_paths import require_paths
-from seamark.services.persistent.instance import STANDING, Instance, Request
+from seamark.services.persistent.instance import STANDING, Instance, ServerRequest
 from seamark.storage.documents import read, write, write_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
@@ -26,7 +26,7 @@ SCENARIO_LINE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)
 class ValidatedRequest:
     """A request without mistakes, with its study and its deployment."""
 
-    request: Request
+    request: ServerRequest
     study: Study
     service: Service
     deployment: Deployment
@@ -67,7 +67,9 @@ def service_named(root: Path, name: str) -> Service:
     return services[name]
 
 
-def new_instance(root: Path, results: Path, request: Request, name: str | None) -> tuple[Instance, ValidatedRequest]:
+def new_instance(
+    root: Path, results: Path, request: ServerRequest, name: str | None
+) -> tuple[Instance, ValidatedRequest]:
     """Create the folder of a new persistent server and validate its request. UserError lists every mistake."""
     instance = Instance(root=new_folder(results / STANDING, request.service, name))
     try:
@@ -80,7 +82,7 @@ def new_instance(root: Path, results: Path, request: Request, name: str | None) 
         raise type(mistake)(*lines) from None
 
 
-def _scenario(request: Request) -> Mapping[str, object]:
+def _scenario(request: ServerRequest) -> Mapping[str, object]:
     """Return the scenario with this server as its only deployment."""
     batch = {name: getattr(request, name) for name in ("partition", "account", "qos")}
     return {
@@ -95,7 +97,7 @@ def _scenario(request: Request) -> Mapping[str, object]:
 
 def validate_request(root: Path, instance: Instance) -> ValidatedRequest:
     """Validate the stored request of an instance. Its deployment gets the instance's id, so its data is its own."""
-    request = read(instance.request, Request)
+    request = read(instance.request, ServerRequest)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
     service = _without_loads(study.services[request.service])
     study = replace(study, services={service.name: service})

@@ -19,7 +19,14 @@ from seamark.platform.privilege import as_user, user_for
 from seamark.platform.process_variables import CUDA, THREADS, gpu_variables, thread_variables
 from seamark.services.runtimes.containers import PACKAGE, PACKAGES, client_environment, container_command, inside
 from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
-from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
+from seamark.services.supervisor.launch_spec import (
+    CommandTemplate,
+    Launch,
+    LaunchSpec,
+    ProcessSlot,
+    printed,
+    switches,
+)
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import DeploymentFolder
 from seamark.telemetry.gpu import chosen_gpus
@@ -53,7 +60,7 @@ def _venv(
     python = interpreter(environment)
     root = python.parent.parent
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    template = Template(
+    template = CommandTemplate(
         spec.service.name,
         _common(spec, slot, data, user)
         | {
@@ -103,7 +110,7 @@ def _apptainer(
     container = own or (None if built else spec.service.container)
     user = user_for(server.refuses_root)
     values = _common(spec, slot, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
-    template = Template(spec.service.name, values)
+    template = CommandTemplate(spec.service.name, values)
     declared = container.environment if container else server.environment if built else {}
     variables = {
         MARK: os.environ.get(MARK, ""),

@@ -36,7 +36,7 @@ HEARTBEAT_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clock:
+class NodeClock:
     """Clocks of this node and how to wait. An argument, so that tests of leases and heartbeats need no sleep."""
 
     monotonic_ns: Callable[[], int] = time.monotonic_ns
@@ -48,7 +48,7 @@ class Clock:
         return self.monotonic_ns() / 1e9
 
 
-NODE_CLOCK = Clock()
+NODE_CLOCK = NodeClock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class StopRequest:
     why: str = "stop"
 
 
-def write_heartbeat(control: ControlFiles, pid: int, clock: Clock = NODE_CLOCK) -> None:
+def write_heartbeat(control: ControlFiles, pid: int, clock: NodeClock = NODE_CLOCK) -> None:
     """Write a heartbeat of supervisor `pid`. Not synced to disk: after a crash of the node it means nothing."""
     heartbeat = Heartbeat(
         pid=pid, node=node(), boot=boot_id(), allocation=allocation(), monotonic_ns=clock.monotonic_ns()
@@ -144,7 +144,7 @@ def read_heartbeat(control: ControlFiles) -> Heartbeat | None:
     return read_or_none(control.heartbeat, Heartbeat)
 
 
-def is_alive(control: ControlFiles, clock: Clock = NODE_CLOCK) -> bool:
+def is_alive(control: ControlFiles, clock: NodeClock = NODE_CLOCK) -> bool:
     """Return whether the supervisor lives, on this node or another.
 
     A heartbeat of another node must be recent. One that looks stale may come from a node with another clock: it is
@@ -164,7 +164,7 @@ def is_alive(control: ControlFiles, clock: Clock = NODE_CLOCK) -> bool:
     return age_s < STALE_S
 
 
-def _rewritten(path: Path, written_ns: int, within_s: float, clock: Clock) -> bool:
+def _rewritten(path: Path, written_ns: int, within_s: float, clock: NodeClock) -> bool:
     deadline_s = clock.monotonic_s() + within_s
     while clock.monotonic_s() < deadline_s:
         clock.sleep(0.1)

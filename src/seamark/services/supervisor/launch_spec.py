@@ -96,7 +96,7 @@ class Launch:
     prefix: tuple[str, ...] = ()
 
 
-class Template:
+class CommandTemplate:
     """Fills `{name}` and `{name[key]}` in a recipe's strings."""
 
     def __init__(self, service: str, values: Mapping[str, Any]) -> None:

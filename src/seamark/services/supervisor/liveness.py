@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from seamark.services.supervisor.control_files import (
     HEARTBEAT_INTERVAL_S,
     NODE_CLOCK,
-    Clock,
+    NodeClock,
     StopRequest,
     control_files_of,
     modified_ns,
@@ -38,7 +38,7 @@ class LivenessMonitor:
     clock nor a file server with another clock ends a server.
     """
 
-    def __init__(self, folder: DeploymentFolder, lease_s: float, guard: int, clock: Clock = NODE_CLOCK) -> None:
+    def __init__(self, folder: DeploymentFolder, lease_s: float, guard: int, clock: NodeClock = NODE_CLOCK) -> None:
         self.control = control_files_of(folder)
         self.exit_reason: Callable[[], str | None] = lambda: None
         """Returns which process of the server has exited and how, None while all run."""

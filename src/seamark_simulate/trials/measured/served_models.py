@@ -13,7 +13,7 @@ from seamark.planning.study import site_of
 from seamark.services.images.images import client_lock
 from seamark.services.images.prepare import require_images
 from seamark.services.images.study_images import StudyImages
-from seamark.services.persistent.instance import Request
+from seamark.services.persistent.instance import ServerRequest
 from seamark.services.persistent.request import ValidatedRequest, new_instance, service_named
 from seamark.services.runtimes.environments import prepare_environment
 from seamark.storage.paths import expanded
@@ -61,7 +61,7 @@ def _validated(root: Path, folder: Path, server: ModelServer, site: str) -> Vali
     service = service_named(root, server.service)
     if not service.driver.startswith(OPENAI):
         raise UserError(f"the service '{service.name}' has no OpenAI API, so no node can call it. Name another one.")
-    request = Request(service=service.name, site=site, settings=dict(server.settings), time_s=LONGEST_S)
+    request = ServerRequest(service=service.name, site=site, settings=dict(server.settings), time_s=LONGEST_S)
     _, wanted = new_instance(root, folder, request, None)
     if wanted.study.site.in_images:
         require_images(wanted.study)
