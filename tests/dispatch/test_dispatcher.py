@@ -16,7 +16,7 @@ from seamark.dispatch.dispatcher import (
     leaves_this_machine,
 )
 from seamark.dispatch.identity import allocated_nodes, allocation, cluster, job_step, node
-from seamark.dispatch.job import JobSpec, Resources
+from seamark.dispatch.job import JobResources, JobSpec
 from seamark.errors import SiteError
 from seamark.model.site import Partition, Site
 
@@ -64,7 +64,7 @@ def test_identity_is_that_of_the_batch_job_and_outside_of_one_that_of_the_machin
 def test_a_machine_without_a_batch_system_has_no_jobs_and_refuses_one(tmp_path: Path) -> None:
     local = dispatcher_of(LAPTOP)
     assert local.jobs() == end_jobs(local, ["7"], within_s=1) == local.losses(tmp_path, []) == []
-    job = JobSpec(command=("true",), name="try", logs=tmp_path, folder=tmp_path, resources=Resources())
+    job = JobSpec(command=("true",), name="try", logs=tmp_path, folder=tmp_path, resources=JobResources())
     with pytest.raises(SiteError, match="no batch system"):
         local.submit(job, LAPTOP)
 

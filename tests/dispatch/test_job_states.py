@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seamark.dispatch.dispatcher import DISPATCHERS
-from seamark.dispatch.job import JobSpec, Resources
+from seamark.dispatch.job import JobResources, JobSpec
 from seamark.dispatch.slurm.job_states import poll, recorded_jobs
 from seamark.dispatch.slurm.lost_jobs import refusals
 from seamark.model.site import Partition, Site
@@ -182,7 +182,7 @@ def test_resources_of_a_job_are_the_executors_without_what_it_would_misread(
 ) -> None:
     partitions = {"p": Partition(nodes=3, cpus=8, mem_gb=8, gpus=2, gres="gpu:a")}
     site = Site(name="s", summary="s", partitions=partitions, gpu_request=gpu_request, job_options=("--nice=7",))
-    resources = Resources(partition="p", nodes=3, gpus_per_node=2, cpus_per_task=4)
+    resources = JobResources(partition="p", nodes=3, gpus_per_node=2, cpus_per_task=4)
     named = DISPATCHERS["slurm"].executor_resources(resources, site)
     assert {name: named[name] for name in asked} == asked
     assert named["slurm_extra"].split()[1:] == ([] if gpu_request == "gres" else ["--gpus-per-node=2"])
@@ -205,7 +205,7 @@ def test_a_job_gets_its_words_and_its_logs_whatever_the_names_of_folders_hold(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     words = ("touch", str(study / "done"))
-    job = JobSpec(command=words, name="try", logs=study / "logs", folder=study, resources=Resources())
+    job = JobSpec(command=words, name="try", logs=study / "logs", folder=study, resources=JobResources())
     assert DISPATCHERS["slurm"].submit(job, Site(name="s", summary="s")) == "7"
     assert sorted(path.name for path in study.iterdir()) == ["done", "logs"]
     assert not (tmp_path / "P").exists()

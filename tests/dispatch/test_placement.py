@@ -12,7 +12,7 @@ import pytest
 
 from seamark.dispatch.placement import (
     PLACEMENTS,
-    Machine,
+    PartyMachine,
     Place,
     PlacedParty,
     pinned,
@@ -25,9 +25,9 @@ from seamark.dispatch.placement import (
 from seamark.errors import SiteError, UserError
 
 
-def machine(cores: int, gpus: tuple[int, ...] = ()) -> Machine:
+def machine(cores: int, gpus: tuple[int, ...] = ()) -> PartyMachine:
     """Return a machine whose CPUs begin at 4: a position is no number."""
-    return Machine(cores=tuple(range(4, 4 + cores)), gpus=gpus)
+    return PartyMachine(cores=tuple(range(4, 4 + cores)), gpus=gpus)
 
 
 def parties(text: str) -> list[PlacedParty]:

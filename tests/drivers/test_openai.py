@@ -26,7 +26,7 @@ from seamark.load.driver import Target
 from seamark.load.engine.event_loop import encode_all
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import CHUNK, MISSING_NS, Failure
-from seamark.patterns.trace_file import Row
+from seamark.patterns.trace_file import TraceRow
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder
 from seamark.testservers.truth import read_truth
@@ -135,7 +135,7 @@ def test_every_field_of_a_request_can_be_renamed_changed_or_left_out(endpoint, e
 
 def test_a_prompt_can_have_another_name_in_rows_of_a_trace_too():
     made = driver(extra_body='{"prompt": null, "input": "{prompt}"}')
-    row = made.row_body(0, Row(at_s=0.0, prompt_tokens=600, output_tokens=3, blocks=(1, 2)), 1)
+    row = made.row_body(0, TraceRow(at_s=0.0, prompt_tokens=600, output_tokens=3, blocks=(1, 2)), 1)
     request = made.encode(row)
     assert isinstance(request, bytes)
     document = json.loads(request.partition(b"\r\n\r\n")[2])

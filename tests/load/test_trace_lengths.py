@@ -24,7 +24,7 @@ from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.model.sample import Failure
 from seamark.model.trial import Plan
-from seamark.patterns.trace_file import Row, recorded_arrivals, recorded_rows
+from seamark.patterns.trace_file import TraceRow, recorded_arrivals, recorded_rows
 from seamark.planning.plan import plan
 from seamark.services.ephemeral_server import ephemeral_server
 
@@ -82,18 +82,18 @@ def asked(requests: list[EncodedRequest]) -> list[dict[str, Any]]:
 def test_all_known_forms_say_how_long_requests_are() -> None:
     written([{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": list(range(14))}], "mooncake")
     assert list(recorded_rows("mooncake")) == [
-        Row(at_s=0, prompt_tokens=6758, output_tokens=500, blocks=tuple(range(14)))
+        TraceRow(at_s=0, prompt_tokens=6758, output_tokens=500, blocks=tuple(range(14)))
     ]
     head = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
     Path("azure").write_text(f"\ufeff{head}2023-11-16 18:15:47.6805900,,0\n", encoding="utf-8")
     assert list(recorded_rows("azure")) == [
-        Row(at_s=0, prompt_tokens=374, output_tokens=44),
-        Row(at_s=1, prompt_tokens=None, output_tokens=1),
+        TraceRow(at_s=0, prompt_tokens=374, output_tokens=44),
+        TraceRow(at_s=1, prompt_tokens=None, output_tokens=1),
     ]
     written([{"at_s": 1, "prompt_tokens": 3, "output_tokens": 4, "class": "a"}, {"at_s": 2.5}], "ours")
     assert list(recorded_rows("ours")) == [
-        Row(at_s=1, prompt_tokens=3, output_tokens=4, request_class="a"),
-        Row(at_s=2.5),
+        TraceRow(at_s=1, prompt_tokens=3, output_tokens=4, request_class="a"),
+        TraceRow(at_s=2.5),
     ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from seamark.cli.options import (
-    Number,
+    FiniteRange,
     StudyOptions,
     json_option,
     output_file,
@@ -142,9 +142,15 @@ def prometheus(where: StudyOptions, file: Path | None) -> None:
 @scenario_among("trials")
 @output_option("file", "Default: TRIAL.trace.json.gz. Without .gz not compressed.", dir_okay=False)
 @click.option(
-    "--from", "from_s", type=Number(min=0), default=0.0, show_default=False, metavar="S", help="Start of the part."
+    "--from",
+    "from_s",
+    type=FiniteRange(min=0),
+    default=0.0,
+    show_default=False,
+    metavar="S",
+    help="Start of the part.",
 )
-@click.option("--to", "to_s", type=Number(min=0), metavar="S", help="End of the part.")
+@click.option("--to", "to_s", type=FiniteRange(min=0), metavar="S", help="End of the part.")
 def perfetto(
     trials: tuple[str, ...], where: StudyOptions, file: Path | None, from_s: float, to_s: float | None
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import Number, moment, names_argument, option, options, share_of, site_option
+from seamark.cli.options import FiniteRange, moment, names_argument, option, options, share_of, site_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
@@ -42,7 +42,7 @@ class HistoryOptions:
         help="Exit code 1 if the latest run is past a threshold: worse, or in any direction."
     )
     significance: float = option(
-        type=Number(0.002, 0.5), default=0.01, metavar="P", help="Largest p of a change point."
+        type=FiniteRange(0.002, 0.5), default=0.01, metavar="P", help="Largest p of a change point."
     )
     runs: bool = option(help="List every run.")
     form: Literal["text", "markdown", "json"] = option("--format", default="text")

@@ -11,7 +11,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name
 
 if TYPE_CHECKING:
-    from seamark.housekeeping.logs import Source
+    from seamark.housekeeping.logs import LogFile
 
 
 @click.group("logs")
@@ -71,7 +71,7 @@ def get(
     return 0 if done.lines else 1
 
 
-def _sources(results: Path, name: str) -> "list[Source]":
+def _sources(results: Path, name: str) -> "list[LogFile]":
     from seamark.housekeeping.logs import batch_sources, sources
     from seamark.services.persistent.instance import STANDING, instances
 

@@ -48,7 +48,7 @@ class Finite(click.types.FloatParamType):
         return number
 
 
-class Number(Finite, click.FloatRange):
+class FiniteRange(Finite, click.FloatRange):
     """A finite number within limits."""
 
 

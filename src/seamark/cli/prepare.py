@@ -83,10 +83,10 @@ def _show(steps: "list[PreparationStep]", console: Console) -> None:
 def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
     """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
     from seamark.dispatch.dispatcher import batch_dispatcher
-    from seamark.dispatch.job import JobSpec, Resources
+    from seamark.dispatch.job import JobResources, JobSpec
 
     plan, logs = study.plan, study.results / study.scenario.name / "logs"
-    resources = Resources(account=plan.account, partition=plan.partition, qos=plan.qos)
+    resources = JobResources(account=plan.account, partition=plan.partition, qos=plan.qos)
     words = [sys.executable, "-m", "seamark.cli.main", "prepare", "--here", "-c", str(study.scenario_path)]
     words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
     console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")

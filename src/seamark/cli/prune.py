@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli.options import Number, json_option, names_argument, site_option
+from seamark.cli.options import FiniteRange, json_option, names_argument, site_option
 from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, scenario_name, site_of
@@ -15,10 +15,10 @@ from seamark.storage.paths import HISTORY
 
 @click.command("prune")
 @names_argument("[SCENARIO]...")
-@click.option("--logs-days", type=Number(0), metavar="N", help="Keep logs for N days.")
-@click.option("--attempts-days", type=Number(0), metavar="N", help="Keep earlier attempts for N days.")
-@click.option("--standing-days", type=Number(0), metavar="N", help="Keep ended persistent servers for N days.")
-@click.option("--samples-days", type=Number(0), metavar="N", help="Keep raw samples for N days only.")
+@click.option("--logs-days", type=FiniteRange(0), metavar="N", help="Keep logs for N days.")
+@click.option("--attempts-days", type=FiniteRange(0), metavar="N", help="Keep earlier attempts for N days.")
+@click.option("--standing-days", type=FiniteRange(0), metavar="N", help="Keep ended persistent servers for N days.")
+@click.option("--samples-days", type=FiniteRange(0), metavar="N", help="Keep raw samples for N days only.")
 @click.option("--apply", "really", is_flag=True, help="Remove them.")
 @site_option
 @json_option

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import Number, duration_s, json_option, site_option
+from seamark.cli.options import FiniteRange, duration_s, json_option, site_option
 from seamark.cli.output import print_json, terminal
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
@@ -120,7 +120,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
 @click.argument("server", metavar="ID")
 @site_option
 @json_option
-@click.option("--timeout", type=Number(min=0, min_open=True), default=10.0, help="Longest wait, in seconds.")
+@click.option("--timeout", type=FiniteRange(min=0, min_open=True), default=10.0, help="Longest wait, in seconds.")
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     """Probe a server as its recipe defines (HTTP 2xx or a TCP connection) and print its address.
 

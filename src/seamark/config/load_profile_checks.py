@@ -15,7 +15,7 @@ from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
 from seamark.patterns.patterns import Trace, steps_of
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of
-from seamark.patterns.trace_file import BLOCK_TOKENS, Row, recorded_arrivals, recorded_rows
+from seamark.patterns.trace_file import BLOCK_TOKENS, TraceRow, recorded_arrivals, recorded_rows
 
 _OF_PATTERNS = dict.fromkeys(name for kind in PATTERNS.values() for name in (*kind.needs, *kind.reads))
 MOST_MADE = 1000
@@ -163,9 +163,9 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
     rows = (
         recorded_rows(text, min(sizes))
         if has_lengths or mixes
-        else (Row(at_s=at_s) for at_s in recorded_arrivals(text))
+        else (TraceRow(at_s=at_s) for at_s in recorded_arrivals(text))
     )
-    first: Row | None = None
+    first: TraceRow | None = None
     for row in rows:
         first = first or row
         if until_s is None or row.at_s * scale >= until_s:
@@ -187,7 +187,7 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
         _check_lengths(item, first, workload, mistakes)
 
 
-def _check_lengths(item: Item, first: Row, workload: Workload, mistakes: Mistakes) -> None:
+def _check_lengths(item: Item, first: TraceRow, workload: Workload, mistakes: Mistakes) -> None:
     """Note settings that a trace with lengths overrides or excludes."""
     for name in ("batch", "turns"):
         if any(number is not None and number > 1 for number in _numbers(workload, name, 1.0)):

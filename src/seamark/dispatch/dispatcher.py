@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from seamark.dispatch.identity import allocation
-from seamark.dispatch.job import Job, JobSpec, Node, Resources
-from seamark.dispatch.local import Local
+from seamark.dispatch.job import Job, JobResources, JobSpec, Node
+from seamark.dispatch.local import LocalDispatcher
 from seamark.dispatch.slurm.dispatcher import Slurm
 from seamark.model.site import Site
 from seamark.model.trial import Plan
@@ -36,7 +36,7 @@ class Dispatcher(Protocol):
     def misfit(self, plan: Plan, site: Site) -> str | None:
         """Return why the site would never start a job of the plan, and the remedy; None where each can start."""
 
-    def executor_resources(self, resources: Resources, site: Site) -> Mapping[str, str | int]:
+    def executor_resources(self, resources: JobResources, site: Site) -> Mapping[str, str | int]:
         """Return a job's resources for Snakemake's executor, beyond memory and run time."""
 
     def prepare_executor(self, root: Path, site: Site) -> None:
@@ -77,7 +77,7 @@ class Dispatcher(Protocol):
         """Return the environment for the command line of a step: this process's, without its own job step."""
 
 
-DISPATCHERS: Mapping[str, Dispatcher] = {"local": Local(), "slurm": Slurm()}
+DISPATCHERS: Mapping[str, Dispatcher] = {"local": LocalDispatcher(), "slurm": Slurm()}
 
 
 def dispatcher_of(site: Site) -> Dispatcher:

@@ -11,7 +11,7 @@ from seamark.model.trial import Deployment, Plan, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resources:
+class JobResources:
     """Resources of one batch job. None: the batch system's default."""
 
     account: str | None = None
@@ -35,7 +35,7 @@ class JobSpec:
     name: str
     logs: Path
     folder: Path
-    resources: Resources
+    resources: JobResources
     options: Sequence[str] = ()
 
 
@@ -108,9 +108,11 @@ def gpus_per_node(deployment: Deployment, service: Service) -> int:
     return -(-deployment.gpus // service.nodes_served(deployment.nodes))
 
 
-def resources_of(plan: Plan, deployment: Deployment, service: Service, *, time_min: int | None = None) -> Resources:
+def resources_of(
+    plan: Plan, deployment: Deployment, service: Service, *, time_min: int | None = None
+) -> JobResources:
     """Return the resources of the job of a deployment."""
-    return Resources(
+    return JobResources(
         account=plan.account,
         partition=plan.partition,
         qos=plan.qos,

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from seamark.dispatch.job import Job, JobSpec, Node, Resources
+from seamark.dispatch.job import Job, JobResources, JobSpec, Node
 from seamark.errors import SiteError
 from seamark.model.site import Site
 from seamark.model.trial import Plan
 
 
-class Local:
+class LocalDispatcher:
     """This machine: no queue, no limits, no other nodes."""
 
     name = "local"
@@ -23,7 +23,7 @@ class Local:
         """Return None: a deployment may take as long as it needs."""
         return None
 
-    def executor_resources(self, resources: Resources, site: Site) -> Mapping[str, str | int]:
+    def executor_resources(self, resources: JobResources, site: Site) -> Mapping[str, str | int]:
         """Return nothing: Snakemake's local executor starts processes."""
         return {}
 

@@ -18,7 +18,7 @@ NICEST = 19
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class PartyMachine:
     """CPUs by number and GPUs by index that all parties together may use.
 
     Policies divide `cores` in this order, so hardware threads of one physical core should stand side by side.
@@ -50,17 +50,17 @@ class Place:
     gpus: tuple[int, ...] = ()
 
 
-PlacementPolicy = Callable[[Sequence[PlacedParty], Machine], Mapping[str, Place]]
+PlacementPolicy = Callable[[Sequence[PlacedParty], PartyMachine], Mapping[str, Place]]
 """Returns a place for each party, by name. Parties are in the order of the plan."""
 
 
-def shared(parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]:
+def shared(parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, Place]:
     """Leave all parties on all cores: the kernel divides them."""
     gpus = _dealt("shared", parties, machine)
     return {party.name: Place(gpus=gpus[party.name]) for party in parties}
 
 
-def split(parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]:
+def split(parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, Place]:
     """Divide the cores evenly among the parties; server and load of a party share its part.
 
     Where they do not divide evenly, the first parties have one more. Raises SiteError with fewer cores than parties.
@@ -78,7 +78,7 @@ def split(parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]:
     }
 
 
-def pinned(parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]:
+def pinned(parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, Place]:
     """Divide the cores as `split` does, and each part between server and load, the server having the odd one.
 
     A party without a server has its whole part for the load. `threads` is the number of the server's cores. Raises
@@ -97,7 +97,7 @@ def pinned(parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]
     return found
 
 
-def priority(parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]:
+def priority(parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, Place]:
     """Leave all parties on all cores and give the first one precedence: the others have a niceness of 10."""
     gpus = _dealt("priority", parties, machine)
     return {
@@ -122,7 +122,7 @@ def _parts(
     return parts
 
 
-def _require_cores(policy: str, least: int, parties: Sequence[PlacedParty], machine: Machine) -> None:
+def _require_cores(policy: str, least: int, parties: Sequence[PlacedParty], machine: PartyMachine) -> None:
     if len(machine.cores) < least:
         why = " (two for each with a server)" if policy == "pinned" else ""
         others = "split, shared" if policy == "pinned" and len(machine.cores) >= len(parties) else "shared"
@@ -132,7 +132,7 @@ def _require_cores(policy: str, least: int, parties: Sequence[PlacedParty], mach
         )
 
 
-def _dealt(policy: str, parties: Sequence[PlacedParty], machine: Machine) -> dict[str, tuple[int, ...]]:
+def _dealt(policy: str, parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, tuple[int, ...]]:
     """Return the GPUs of each party: as many as it requests, in order, none twice. Raises SiteError for too few."""
     needed = sum(party.gpus for party in parties)
     if needed > len(machine.gpus):
@@ -168,7 +168,7 @@ def placement_of(name: str) -> PlacementPolicy:
     return PLACEMENTS[name]
 
 
-def places(policy: PlacementPolicy, parties: Sequence[PlacedParty], machine: Machine) -> dict[str, Place]:
+def places(policy: PlacementPolicy, parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, Place]:
     """Return the place of each party, in their order, by a policy whose answer is checked.
 
     Raises SiteError when the machine has too few cores or GPUs for a policy of Seamark, UserError with every mistake
@@ -195,7 +195,7 @@ def _name_of(policy: PlacementPolicy) -> str:
     return next(named, dotted)
 
 
-def _mistakes(answer: object, parties: Sequence[PlacedParty], machine: Machine) -> Iterable[str]:
+def _mistakes(answer: object, parties: Sequence[PlacedParty], machine: PartyMachine) -> Iterable[str]:
     if not isinstance(answer, Mapping):
         yield f"it returned {_kind(answer)}. Return a mapping with a Place for each party, by name."
         return
@@ -212,7 +212,7 @@ def _mistakes(answer: object, parties: Sequence[PlacedParty], machine: Machine) 
             yield f"'{other}' is no party. Parties: {', '.join(names)}.{did_you_mean(other, names)}"
 
 
-def _mistakes_in(place: Place, party: PlacedParty, machine: Machine) -> Iterable[str]:
+def _mistakes_in(place: Place, party: PlacedParty, machine: PartyMachine) -> Iterable[str]:
     for field, noun, there in (
         ("server_cores", "core", machine.cores),
         ("load_cores", "core", machine.cores),

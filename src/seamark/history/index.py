@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import UserError
 from seamark.history.runs import Run, runs_in
-from seamark.history.trial_row import Planned, TrialRow, ValueRow, row_of, stamp
+from seamark.history.trial_row import PlannedRun, TrialRow, ValueRow, row_of, stamp
 from seamark.storage.paths import TrialFolder, history_index
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ class Index:
             self._connection.execute(f"DELETE FROM {table} WHERE folder IN (SELECT unnest(?))", [list(folders)])
 
     def _insert(self, trials: Sequence[tuple[Run, TrialFolder]], stamps: Sequence[str]) -> None:
-        planned: dict[Path, Planned] = {}
+        planned: dict[Path, PlannedRun] = {}
         rows, values, marks = list[TrialRow](), list[ValueRow](), list[dict[str, object]]()
         for (run, folder), mark in zip(trials, stamps, strict=True):
             if run.folder.root not in planned:
-                planned[run.folder.root] = Planned.of(run)
+                planned[run.folder.root] = PlannedRun.of(run)
             row, figures, damage = row_of(run, folder, planned[run.folder.root])
             rows.append(row)
             values.extend(figures)

@@ -104,7 +104,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class SeriesChange:
     """A change point: the medians of the runs since the last one and until the next one, `ratio` after / before (None
     unless both are positive), the last run before and the first after, and what else differs between these two. Runs
     with a lower bound are on neither side."""
@@ -132,7 +132,7 @@ class Judgement:
     treatment that the latest run of the scenario lacks is not judged by an older one."""
 
     series: Series
-    changes: tuple[Change, ...]
+    changes: tuple[SeriesChange, ...]
     reference: float | None
     reference_n: int
     reference_name: str
@@ -246,13 +246,13 @@ def _judged_run(series: Series, reference: float, latest: RunValue, threshold_ra
     return judged if judged == _judged(series, reference, latest.most, threshold_ratio) else "range"
 
 
-def _change(series: Series, start: int, at: int, end: int, p: float, threshold_ratio: float) -> Change:
+def _change(series: Series, start: int, at: int, end: int, p: float, threshold_ratio: float) -> SeriesChange:
     earlier, later = (
         [run for run in part if not run.lower_bound] for part in (series.runs[start:at], series.runs[at:end])
     )
     before, after = (median(run.value for run in part) for part in (earlier, later))
     last, first = earlier[-1], later[0]
-    return Change(
+    return SeriesChange(
         at=at,
         p=p,
         before=before,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from seamark.history.index import Scanned
-from seamark.history.series import Change, Judgement, RunValue
+from seamark.history.series import Judgement, RunValue, SeriesChange
 from seamark.model.plurals import counted
 from seamark.report.numbers import ABSENT, level, number, range_text, span, unit_of
 from seamark.stats.range import Range
@@ -179,7 +179,7 @@ def _levels(judged: Judgement) -> str:
     return " ".join(f"{name}={level(value, name)}" for name, value in judged.series.levels.items()) or ABSENT
 
 
-def _change_line(judged: Judgement, change: Change) -> str:
+def _change_line(judged: Judgement, change: SeriesChange) -> str:
     also = f"; also changed: {', '.join(change.also_changed)}" if change.also_changed else ""
     return (
         f"{name_of(judged)}: {change_words(change.ratio, change.before, change.after)} "

@@ -74,7 +74,7 @@ class ValueRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedRun:
     """Workload and factors of a treatment, as the plan of a run has them, the treatment of each trial, and the
     qualities that its recipes declare."""
 
@@ -84,7 +84,7 @@ class Planned:
     qualities: Mapping[str, Quality] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Run) -> "Planned":
+    def of(cls, run: Run) -> "PlannedRun":
         """Read plan.json of a run; without one, a trial is described by its own settings."""
         plan = read_or_none(run.folder.plan, Plan)
         if plan is None:
@@ -111,7 +111,7 @@ def _stamp(path: Path) -> str:
     return f"{state.st_size}:{state.st_mtime_ns}"
 
 
-def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, tuple[ValueRow, ...], str | None]:
+def row_of(run: Run, folder: TrialFolder, planned: PlannedRun) -> tuple[TrialRow, tuple[ValueRow, ...], str | None]:
     """Read a trial's row and figures. Of damaged metrics return a row without figures, as the trial was measured, and
     what is wrong; a damaged or missing load.json or meta.json leaves the fields unknown that come from it."""
     load, trial = read_or_none(folder.load, LoadRecord), folder.root.name
@@ -150,7 +150,7 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
 
 
 def _row(
-    run: Run, folder: TrialFolder, planned: Planned, trial: str, treatment: str, started_at: str | None
+    run: Run, folder: TrialFolder, planned: PlannedRun, trial: str, treatment: str, started_at: str | None
 ) -> TrialRow:
     """Return what is known of a trial without its metrics."""
     return TrialRow(

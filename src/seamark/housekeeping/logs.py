@@ -25,7 +25,7 @@ TIME_KEYS = ("at", "time", "timestamp", "ts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class LogFile:
     """One log file and its component. `trial` and `deployment` are ids, None where it belongs to none."""
 
     path: Path
@@ -57,23 +57,23 @@ class Collected:
     lines: dict[str, int] = field(default_factory=dict)
 
 
-def sources(folder: Path, scenario: str) -> list[Source]:
+def sources(folder: Path, scenario: str) -> list[LogFile]:
     """Return every log file below a results folder, by name."""
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and path.is_file())
     return [_source(path, folder, scenario) for path in paths]
 
 
-def batch_sources(logs: Path, scenario: str) -> list[Source]:
+def batch_sources(logs: Path, scenario: str) -> list[LogFile]:
     """Return the output files of a scenario's batch jobs in the study's `logs/`, matched by name."""
     paths = (path for path in sorted(logs.rglob("*")) if path.suffix in ENDINGS and path.is_file())
     return [
-        Source(path=path, name=f"logs/{path.relative_to(logs)}", component="job", scenario=scenario)
+        LogFile(path=path, name=f"logs/{path.relative_to(logs)}", component="job", scenario=scenario)
         for path in paths
         if re.search(rf"(?<![A-Za-z0-9]){re.escape(scenario)}(?![A-Za-z0-9])", str(path.relative_to(logs)))
     ]
 
 
-def _source(path: Path, folder: Path, scenario: str) -> Source:
+def _source(path: Path, folder: Path, scenario: str) -> LogFile:
     """Return a log file with its component, derived from its path; docs/architecture.md lists the paths."""
     parts = path.relative_to(folder).parts
     deployment = trial = None
@@ -89,7 +89,7 @@ def _source(path: Path, folder: Path, scenario: str) -> Source:
         deployment = whole if len(parts) > 2 and trial is None else None
     if trial is not None:
         deployment = trial.split("--")[0]
-    return Source(
+    return LogFile(
         path=path,
         name=str(path.relative_to(folder)),
         component=component,
@@ -99,7 +99,7 @@ def _source(path: Path, folder: Path, scenario: str) -> Source:
     )
 
 
-def check_components(components: Sequence[str], logs: Sequence[Source]) -> None:
+def check_components(components: Sequence[str], logs: Sequence[LogFile]) -> None:
     """Raise UserError for a component without a log."""
     known = sorted({source.component for source in logs})
     for name in components:
@@ -110,7 +110,7 @@ def check_components(components: Sequence[str], logs: Sequence[Source]) -> None:
             )
 
 
-def collect(logs: Sequence[Source], chosen: LogFilter, target: Path, name: str) -> Collected:
+def collect(logs: Sequence[LogFile], chosen: LogFilter, target: Path, name: str) -> Collected:
     """Write a .tar.gz with one file of JSON lines per component; return its content.
 
     For the filter, a line without timestamp has that of the last line above with one; lines above the first
@@ -137,7 +137,7 @@ def collect(logs: Sequence[Source], chosen: LogFilter, target: Path, name: str) 
     return done
 
 
-def _lines(source: Source, chosen: LogFilter) -> Iterator[Mapping[str, Any]]:
+def _lines(source: LogFile, chosen: LogFilter) -> Iterator[Mapping[str, Any]]:
     facts = {
         "component": source.component,
         "scenario": source.scenario,

@@ -19,7 +19,7 @@ from seamark.model.service import Value
 if TYPE_CHECKING:
     import ssl
 
-    from seamark.patterns.trace_file import Row
+    from seamark.patterns.trace_file import TraceRow
 
 
 class Track(Protocol):
@@ -130,7 +130,7 @@ class Driver(ABC):
     """`item_ids()` returns what identifies the content of each item, before the clock starts. A scorer returns the
     same as `Judged.asked`, so that kept replies are never scored against items that have changed since."""
 
-    row_body: "Callable[[int, Row, int], Body] | None" = None
+    row_body: "Callable[[int, TraceRow, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""
 

@@ -294,14 +294,14 @@ class Repeated(Pattern):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class RateStep:
     """A rate for `length_s` seconds; None: for as long as every other step."""
 
     rate_rps: float
     length_s: float | None
 
 
-def steps_of(text: str) -> tuple[Step, ...]:
+def steps_of(text: str) -> tuple[RateStep, ...]:
     """Return the steps of a `step_rates`. Raises ValueError with the mistake and the correct form."""
     steps = tuple(_step(part.strip()) for part in text.split(","))
     if len({step.length_s is None for step in steps}) > 1:
@@ -315,10 +315,10 @@ def steps_of(text: str) -> tuple[Step, ...]:
     return steps
 
 
-def _step(part: str) -> Step:
+def _step(part: str) -> RateStep:
     rate, colon, length = part.partition(":")
     try:
-        step = Step(rate_rps=float(rate), length_s=float(length) if colon else None)
+        step = RateStep(rate_rps=float(rate), length_s=float(length) if colon else None)
     except ValueError:
         raise ValueError(f"'{part}' is not a rate: write rates such as '50,100,200' or '50:10,200:5'") from None
     if not (0 <= step.rate_rps <= HIGHEST_RPS and (step.length_s is None or 0 < step.length_s <= LONGEST_S)):

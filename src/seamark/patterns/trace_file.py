@@ -26,7 +26,7 @@ DATES_S = (1e9, 4.1e9)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class TraceRow:
     """One request of a trace. A length is None if the file lacks it; a reply of 0 tokens counts as 1.
 
     `blocks` identify the content of the prompt, `block_tokens` tokens each: equal ids have equal tokens.
@@ -64,7 +64,7 @@ def recorded_arrivals(trace: str) -> Iterator[float]:
     return _read(trace, lambda rows, line, at_s: at_s)
 
 
-def recorded_rows(trace: str, block_tokens: int = BLOCK_TOKENS) -> Iterator[Row]:
+def recorded_rows(trace: str, block_tokens: int = BLOCK_TOKENS) -> Iterator[TraceRow]:
     """Yield the requests of a file, in the order of `recorded_arrivals`, with lengths, blocks and class."""
     return _read(trace, lambda rows, line, at_s: rows.row(line, at_s, block_tokens))
 
@@ -135,7 +135,7 @@ class _JsonRows:
             raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, not a time")
         return (value - self._began) / self._per_s
 
-    def row(self, line: bytes, at_s: float, block_tokens: int) -> Row:
+    def row(self, line: bytes, at_s: float, block_tokens: int) -> TraceRow:
         """Return a row, whose time is read already."""
         row = self._object(line)
         blocks, name = row.get("hash_ids"), row.get("class")
@@ -153,7 +153,7 @@ class _JsonRows:
             fits = math.ceil(prompt_tokens / block_tokens)
             text = f"has {len(blocks)} ids for {prompt_tokens} tokens, which are {fits} blocks of {block_tokens}"
             raise ValueError(f"{text}. Correct the length, set trace_block_tokens, or remove 'hash_ids'")
-        return Row(
+        return TraceRow(
             at_s=at_s,
             prompt_tokens=prompt_tokens,
             output_tokens=self._length(row, OUTPUT_KEYS, 0),
@@ -245,7 +245,7 @@ class _CsvRows:
         self._began = self._began or (self._minute_s, float(seconds))
         return self._minute_s - self._began[0] + (float(seconds) - self._began[1])
 
-    def row(self, line: bytes, at_s: float, block_tokens: int) -> Row:
+    def row(self, line: bytes, at_s: float, block_tokens: int) -> TraceRow:
         """Return a row, whose time is read already. Raises ValueError if one length has a column and the other has
         none."""
         missing = [name for name, at in zip(self._names, self._lengths, strict=True) if at is None]
@@ -253,7 +253,7 @@ class _CsvRows:
             raise ValueError(f"has no column '{missing[0]}'; the header is {self._header}. Add it")
         cells = self._cells(line)
         prompt, output = (None if at is None or not cells[at] else cells[at] for at in self._lengths)
-        return Row(
+        return TraceRow(
             at_s=at_s,
             prompt_tokens=None if prompt is None else _tokens(self._names[0], _whole(prompt), 1),
             output_tokens=None if output is None else _tokens(self._names[1], _whole(output), 0),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from seamark.dispatch.identity import allocation, node
-from seamark.dispatch.placement import Machine, Place, PlacedParty, placement_of, places
+from seamark.dispatch.placement import PartyMachine, Place, PlacedParty, placement_of, places
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.deployment_record import Endpoint, WarmUp
@@ -24,7 +24,7 @@ def place_of(context: DeploymentContext) -> Place | None:
     if PARTY not in context.deployment.id:
         return None
     whole = context.study.deployment(context.scenario, context.deployment.whole)
-    machine = Machine(cores=tuple(cpu for core in cores_here() for cpu in core), gpus=_gpus_here(whole))
+    machine = PartyMachine(cores=tuple(cpu for core in cores_here() for cpu in core), gpus=_gpus_here(whole))
     parties = [
         PlacedParty(
             name=_name(member), in_client=context.study.services[member.service].server is None, gpus=member.gpus

@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from seamark.config.yaml_source import value_of
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.job import (
-    Resources,
+    JobResources,
     deployment_min,
     gpus_per_node,
     loads_min,
@@ -41,7 +41,7 @@ END_S = 120
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ExportedJob:
     """Deployments of equal resources: the tasks of one array, or a plain job where there is one only.
 
     `needs_min` are the minutes that the longest of them takes, `time_min` the time limit: less, where the QoS ends a
@@ -66,7 +66,7 @@ class Job:
         return f"{what}, {first.nodes} x {first.cpus_per_task} CPUs{gpus}, {clock(self.time_min)} at most"
 
 
-def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job]:
+def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[ExportedJob]:
     """Return the jobs of a plan in the order of its deployments; `services` are the recipes by name.
 
     Raises UserError when a single trial takes longer than the QoS lets a job run.
@@ -82,11 +82,11 @@ def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job
             needs_min = max(deployment_min(trials[deployment.id], site) for deployment in part)
             time_min = needs_min if limit_min is None else min(needs_min, limit_min)
             service = services[part[0].service]
-            found.append(Job(deployments=part, service=service, needs_min=needs_min, time_min=time_min))
+            found.append(ExportedJob(deployments=part, service=service, needs_min=needs_min, time_min=time_min))
     return found
 
 
-def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) -> list[str]:
+def options(plan: Plan, site: Site, job: ExportedJob, name: str, at_once: int | None) -> list[str]:
     """Return the options of sbatch for a job; of an array at most `at_once` tasks run at the same time."""
     resources = resources_of(plan, job.deployments[0], job.service, time_min=job.time_min)
     return [
@@ -101,7 +101,7 @@ def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) ->
 
 def report_options(plan: Plan, site: Site, name: str) -> list[str]:
     """Return the options of sbatch for the job that writes the report."""
-    charged = Resources(account=plan.account, partition=plan.partition, qos=plan.qos)
+    charged = JobResources(account=plan.account, partition=plan.partition, qos=plan.qos)
     resources = replace(charged, cpus_per_task=1, mem_gb=REPORT_GB, time_min=REPORT_MIN)
     options = sbatch_options(resources, site).items()
     return [f"--job-name={name}", *(f"--{key}={value}" for key, value in options), *_output("%x_%j")]
@@ -155,7 +155,7 @@ class Export:
     """Scripts written to `folder`: jobs by script, and notes for the user."""
 
     folder: Path
-    jobs: Mapping[str, Job]
+    jobs: Mapping[str, ExportedJob]
     notes: tuple[str, ...]
 
 
@@ -212,7 +212,7 @@ class _Texts:
             "where": "scripts=scripts" if own else SHIPPED,
         }
 
-    def job(self, job: Job, number: str, at_once: int | None) -> str:
+    def job(self, job: ExportedJob, number: str, at_once: int | None) -> str:
         count = len(job.deployments)
         name = f"{self._study.scenario.name}{number}"
         return self._text(
@@ -227,7 +227,7 @@ class _Texts:
         name = f"{self._study.scenario.name}-report"
         return self._text("report.sbatch.j2", options=report_options(self._study.plan, self._study.site, name))
 
-    def submit(self, scripts: Mapping[str, Job]) -> str:
+    def submit(self, scripts: Mapping[str, ExportedJob]) -> str:
         return self._text(
             "submit.sh.j2",
             limits=submit_limits(self._study.site, self._study.plan.qos),
@@ -273,7 +273,7 @@ def _at_once(study: Study) -> int | None:
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
 
 
-def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
+def _notes(study: Study, jobs: Sequence[ExportedJob]) -> list[str]:
     plan = study.plan
     notes = [
         f"{counted(len(job.deployments), 'deployment')} may take {clock(job.needs_min)}, and QoS '{plan.qos}' ends a"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seamark.cli.options import Number, given_options, option, options
+from seamark.cli.options import FiniteRange, given_options, option, options
 from seamark.errors import UserError
 from seamark_simulate.model.queueing import Router
 
@@ -17,14 +17,16 @@ class PlanOptions:
     """A plan: models, load and objectives, the layouts to choose from, and how they are simulated."""
 
     fit: Path | None = option(metavar="FILE", help="Models, as `bench fit` writes them.")
-    rate: float | None = option(type=Number(1e-6, 1e7), metavar="RPS", help="Planned load in requests/s.")
+    rate: float | None = option(type=FiniteRange(1e-6, 1e7), metavar="RPS", help="Planned load in requests/s.")
     slo: tuple[str, ...] = option(metavar="OBJECTIVE", help="Such as 'ttft_p99_s <= 0.5'. Repeatable.")
     model: Path | None = option(metavar="DIR", help="Folder of a language model, for GPU memory.")
     gpus: str | None = option(metavar="KINDS", help="Kinds of GPU: a100-40,h100-80. Default: the servers of the fit.")
     server: tuple[str, ...] = option(metavar="NAME", help="Model of the fit. Default: all. Repeatable.")
     most_gpus: int = option(type=click.IntRange(1, 4096), default=16, help="Most GPUs, or servers without GPUs.")
     price: Path | None = option(metavar="FILE", help="Prices of an hour, by kind of GPU.")
-    confidence: float = option(type=Number(0.5, 0.999), default=0.95, help="Probability of meeting the objectives.")
+    confidence: float = option(
+        type=FiniteRange(0.5, 0.999), default=0.95, help="Probability of meeting the objectives."
+    )
     prompt_tokens: int | None = option(
         type=click.IntRange(1, 10_000_000), help="Tokens of a prompt. Default: the fit's."
     )
@@ -33,8 +35,10 @@ class PlanOptions:
     )
     max_model_len: int | None = option(type=click.IntRange(1), help="Longest request in tokens. Default: the fit's.")
     router: Router | None = option(help="How requests are spread. Default: one-queue; least-loaded.")
-    duration_s: float | None = option(type=Number(1, 1e5), help="Length of a simulated trial. Default: 60 s or more.")
-    warmup_s: float = option(type=Number(0, 1e4), default=5.0, help="Warm-up of a trial, in s.")
+    duration_s: float | None = option(
+        type=FiniteRange(1, 1e5), help="Length of a simulated trial. Default: 60 s or more."
+    )
+    warmup_s: float = option(type=FiniteRange(0, 1e4), default=5.0, help="Warm-up of a trial, in s.")
     trials: int = option(type=click.IntRange(20, 100_000), default=200, help="Simulated trials of a layout.")
     seed: int = option(type=click.IntRange(0, 2**32 - 1), default=1, help="Seed of all trials.")
     extrapolate: bool = option(help="Also plan beyond the measured loads, marked SUSPECT.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from seamark.cli.options import Number, json_option, option, options
+from seamark.cli.options import FiniteRange, json_option, option, options
 from seamark.cli.output import print_json
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
@@ -30,7 +30,7 @@ class MemoryOptions:
         type=click.IntRange(1), help="Longest request in tokens. Default: the model's."
     )
     gpu_memory_utilization: float = option(
-        type=Number(0, 1, min_open=True), default=0.9, help="Share of each GPU for the server."
+        type=FiniteRange(0, 1, min_open=True), default=0.9, help="Share of each GPU for the server."
     )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = option(
         default="auto", help="Type of weights and activations."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
 
-from seamark.dispatch.job import Job, JobSpec, Resources
+from seamark.dispatch.job import Job, JobResources, JobSpec
 from seamark.errors import SiteError
 from seamark.model.site import Partition, Site
 
@@ -21,7 +21,7 @@ ENDED = frozenset(
 """States of a job that will not run any more."""
 
 
-def sbatch_options(resources: Resources, site: Site) -> dict[str, str | int]:
+def sbatch_options(resources: JobResources, site: Site) -> dict[str, str | int]:
     """Return the long options of sbatch for a job's resources, in their usual order."""
     options = {
         "partition": resources.partition,
@@ -37,7 +37,7 @@ def sbatch_options(resources: Resources, site: Site) -> dict[str, str | int]:
     return {name: value for name, value in options.items() if value}
 
 
-def executor_resources(resources: Resources, site: Site) -> dict[str, str | int]:
+def executor_resources(resources: JobResources, site: Site) -> dict[str, str | int]:
     """Return a job's resources as Snakemake's Slurm executor plugin names them.
 
     The CPUs are among them since Snakemake cuts threads to the cores of the machine on which it runs. For a job with
@@ -58,7 +58,7 @@ def executor_resources(resources: Resources, site: Site) -> dict[str, str | int]
     return named | ({"qos": resources.qos} if resources.qos else {})
 
 
-def gpu_option(resources: Resources, site: Site) -> dict[str, str]:
+def gpu_option(resources: JobResources, site: Site) -> dict[str, str]:
     """Return the option of sbatch for the GPUs of each node as the site wants it; empty without GPUs."""
     if not resources.gpus_per_node:
         return {}

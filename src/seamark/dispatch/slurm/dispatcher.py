@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seamark.dispatch.identity import allocation
-from seamark.dispatch.job import Job, JobSpec, Node, Resources, deployment_min
+from seamark.dispatch.job import Job, JobResources, JobSpec, Node, deployment_min
 from seamark.dispatch.slurm import allocation as allocated
 from seamark.dispatch.slurm import commands
 from seamark.dispatch.slurm.job_states import record_of, recorded_jobs
@@ -30,7 +30,7 @@ class Slurm:
         """Return why a job of the plan is longer than its QoS or partition allows, or larger than a node."""
         return _overlong(plan, site) or _unfit_for_one_job(plan, site)
 
-    def executor_resources(self, resources: Resources, site: Site) -> Mapping[str, str | int]:
+    def executor_resources(self, resources: JobResources, site: Site) -> Mapping[str, str | int]:
         """Return the resources as Snakemake's Slurm executor plugin names them."""
         return commands.executor_resources(resources, site)
 

@@ -24,7 +24,7 @@ from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import http_request, in_url
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
-from seamark.patterns.trace_file import Row
+from seamark.patterns.trace_file import TraceRow
 from seamark.platform.tls import reason_of, tls_context
 
 ROLES = ("user", "assistant")
@@ -82,7 +82,7 @@ class OpenAi(Wire):
         """Return seeded requests, each an Ask. Raises UserError for lengths that no prompt or model can have."""
         return [Body(content=ask, kind=ask.turn) for ask in self._asks.drawn(count, seed)]
 
-    def row_body(self, number: int, row: Row, seed: int) -> Body:
+    def row_body(self, number: int, row: TraceRow, seed: int) -> Body:
         """Return the request for row `number` of a trace. Raises UserError for an impossible one."""
         return Body(content=self._asks.row(number, row, seed))
 

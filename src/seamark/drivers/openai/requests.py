@@ -17,7 +17,7 @@ from seamark.drivers.openai.prompts import Ids, Prompt, Prompts, Texts, Tokens, 
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import whole
 from seamark.model.service import Value
-from seamark.patterns.trace_file import BLOCK_TOKENS, Row
+from seamark.patterns.trace_file import BLOCK_TOKENS, TraceRow
 
 Shape = Literal["fixed", "uniform", "lognormal"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
@@ -235,7 +235,7 @@ class Asks:
             return [self._prompts.prompt(tokens[: ends[-1]])]
         return [self._prompts.prompt(tokens[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
-    def row(self, number: int, row: Row, seed: int) -> Ask:
+    def row(self, number: int, row: TraceRow, seed: int) -> Ask:
         """Return the content for row `number` of a trace; a missing length is drawn by the settings."""
         if self._turns > 1 or self._batch != 1:
             what = "turns" if self._turns > 1 else "batch"

@@ -18,7 +18,7 @@ from seamark.load.driver import Body, Call, Decoder, Driver, Reply, Session, Tar
 from seamark.model.digest import seed_for
 from seamark.model.sample import Failure
 from seamark.model.service import Value
-from seamark.patterns.trace_file import Row
+from seamark.patterns.trace_file import TraceRow
 
 MOST_KINDS = 127
 """A sample has one byte for the kind of its request."""
@@ -140,7 +140,7 @@ class _Mixed(Driver, Generic[AnyDriver]):
         sessions = [self._sessions(number, int((sequence == number).sum()), count, seed) for number in self._numbers]
         return [body for number in sequence.tolist() for body in next(sessions[number])]
 
-    def row_body(self, number: int, row: Row, seed: int) -> Body:
+    def row_body(self, number: int, row: TraceRow, seed: int) -> Body:
         """Return the request for a row of a trace: of the class that it names, else of the seeded sequence.
 
         If the class's driver makes no requests of recorded lengths, one of its usual bodies.

@@ -9,7 +9,7 @@ from seamark.load.driver import Body, Driver
 from seamark.model.load_profile import LoadProfile
 from seamark.patterns.patterns import Trace
 from seamark.patterns.table import pattern_of
-from seamark.patterns.trace_file import Row, recorded_rows
+from seamark.patterns.trace_file import TraceRow, recorded_rows
 
 LARGEST_BYTES = 1 << 30
 """Memory limit for the requests of one worker's rows: none of them is sent twice."""
@@ -20,7 +20,7 @@ class RowBodies:
     """Bodies of the rows that a load sends, made one by one; None for rows of other workers. In a replayed trace
     (`repeated`) every worker sends all rows, in one of the passes."""
 
-    row_body: Callable[[int, Row, int], Body]
+    row_body: Callable[[int, TraceRow, int], Body]
     trace: Trace
     load: LoadProfile
     seed: int
@@ -37,7 +37,7 @@ class RowBodies:
         """Return the bodies of all rows, those of other workers included."""
         return [self.row_body(number, row, self.seed) for number, row in enumerate(self._rows())]
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[TraceRow]:
         trace, until_s = self.trace, self.load.length_s
         rows = recorded_rows(trace.path, trace.block_tokens)
         rows = takewhile(lambda row: row.at_s * trace.time_scale < until_s, rows)
