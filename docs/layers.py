@@ -213,15 +213,13 @@ def strangers(package: Path) -> list[str]:
 
 
 def drawn(found: Arrows, rooms: Mapping[str, Room] = ROOMS) -> str:
-    """Return the rooms and arrows as Markdown: a picture with the direct arrows, a table with all of them."""
-    lines = ["```mermaid", "flowchart TD"]
-    for floor in sorted({rooms[room].floor for room in found}, reverse=True):
-        inside = [room for room in rooms if room in found and rooms[room].floor == floor]
-        lines += [f"  subgraph floor{floor}[floor {floor}]", *(f"    {room}" for room in inside), "  end"]
-    for room, targets in direct(found).items():
-        lines += [f"  {room} --> {target}" for target in sorted(targets)]
-    lines += ["```", "", "| floor | room | what lives there | imports |", "| --- | --- | --- | --- |"]
+    """Return the rooms as Markdown: a line for each with its floor; the core has a picture of the direct arrows."""
+    lines = []
+    if rooms is ROOMS:
+        pointed = {room: sorted(targets) for room, targets in direct(found).items() if targets}
+        lines += ["```mermaid", "flowchart TD"]
+        lines += [f"  {room} --> {' & '.join(targets)}" for room, targets in pointed.items()]
+        lines += ["```", ""]
     for room in sorted(found, key=lambda room: (-rooms[room].floor, list(rooms).index(room))):
-        below = ", ".join(f"`{target}`" for target in sorted(found[room])) or "nothing of Seamark"
-        lines.append(f"| {rooms[room].floor} | `{room}` | {rooms[room].what} | {below} |")
+        lines.append(f"- {rooms[room].floor} `{room}`: {rooms[room].what}")
     return "\n".join(lines)
