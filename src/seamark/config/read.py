@@ -36,31 +36,31 @@ class Recipes(Mapping[str, Service]):
         if not folder.is_dir():
             text = "no such folder; recipes of services are expected there."
             raise UserError(Mistake(code="no_such_file", file=shown(folder), text=text))
-        self._paths = yaml_files([folder, *config_folders(folder.name)])
+        self.paths = yaml_files([folder, *config_folders(folder.name)])
         self._read: dict[str, Service] = {}
 
     def __getitem__(self, name: str) -> Service:
         if name not in self._read:
             mistakes = Mistakes()
-            service = _read_service(self._paths[name], mistakes)
+            service = _read_service(self.paths[name], mistakes)
             mistakes.raise_any()
             assert service is not None, "a recipe that cannot be read leaves a mistake"
             self._read[name] = service
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._paths  # without reading it
+        return name in self.paths  # without reading it
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
+        return iter(self.paths)
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self.paths)
 
 
 def read_services(folder: Path) -> dict[str, Service]:
     """Read every recipe of a folder, by name. Raises UserError with all mistakes of all files."""
-    paths = yaml_files([folder]).values()
+    paths = Recipes(folder).paths.values()
     mistakes = Mistakes()
     decoded = [service for path in paths if (service := _read_service(path, mistakes)) is not None]
     mistakes.raise_any()
