@@ -17,7 +17,7 @@ for module in (
     "seamark.telemetry.cut",
     "seamark.trials.derive_trial",
     "seamark.trials.kinds.search",
-    "seamark.trials.kinds.simulation",
+    "seamark.trials.kinds.virtual_clock",
     "seamark.trials.kinds.timed_load",
     "seamark.trials.lane",
     "seamark.trials.run_deployment",

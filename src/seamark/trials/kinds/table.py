@@ -20,7 +20,7 @@ class TrialKind(Protocol):
 
 KINDS: Mapping[str, Callable[[Trial, Service], object]] = {
     "parties": lambda trial, service: trial.parties,
-    "simulation": lambda trial, service: service.virtual_clock,
+    "virtual_clock": lambda trial, service: service.virtual_clock,
     "search": lambda trial, service: trial.search,
     "timed_load": lambda trial, service: True,
 }

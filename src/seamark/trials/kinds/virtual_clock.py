@@ -1,4 +1,4 @@
-"""Kind of trial that is a simulation: a program on a virtual clock. It needs no server and no machine to itself."""
+"""Kind of trial on a virtual clock: a program that needs no server and no machine to itself, such as a simulation."""
 
 import os
 import shutil
