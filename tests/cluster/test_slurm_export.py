@@ -208,7 +208,7 @@ def test_a_failed_trial_fails_no_job_and_is_measured_again_when_that_is_asked_fo
 ) -> None:
     workload = {"reply_bytes": 2, "error_every": [0, 1], "concurrency": 1}
     jobs = exported(workload=workload, repetitions=1)
-    numbers = jobs.measure()
+    numbers = jobs.submit()
     jobs.wait(numbers)
     loads = jobs.records("load.json")
     assert sorted(str(load["category"]) for load in loads.values()) == ["None", "all_requests_failed"], jobs.said()
@@ -216,7 +216,7 @@ def test_a_failed_trial_fails_no_job_and_is_measured_again_when_that_is_asked_fo
         said = jobs.slurm("scontrol", "show", "job", number)
         assert said.count("JobState=COMPLETED") == said.count("JobState=") > 0
         assert said.count("ExitCode=0:0") == said.count("ExitCode=")
-    jobs.wait(jobs.measure())
+    jobs.wait(jobs.submit())
     assert set(jobs.measurements().values()) == {1}
     jobs.wait(jobs.submit("--retry"))
     again = {name: 1 + (load["status"] != "ok") for name, load in loads.items()}
