@@ -63,7 +63,9 @@ def test_a_fit_file_among_the_results_is_shown_with_its_held_out_trials(results,
     assert section is not None
     [table] = [each for each in blocks if type(each).__name__ == "Table"]
     columns = {each.name: [cell.text for cell in each.cells] for each in table.columns}
-    assert columns["trial"] == [each.id for each in results.plan.measured[:2]]
+    held_out = [trial.id for trial in results.plan.measured[:2]]
+    assert columns["trial"] == [results.names[name] for name in held_out]
+    assert [cell.title for cell in table.columns[0].cells] == held_out
     assert columns["load"] == ["inside", "beyond"]
     assert columns["error"] == ["+5", "+50"]
     assert columns["in the interval"] == ["yes", "no"]

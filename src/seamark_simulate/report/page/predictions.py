@@ -1,11 +1,11 @@
 """Section of predictions: fitted models with what they predicted of held-out trials, simulated beside measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seamark.model.plurals import counted
 from seamark.report.numbers import number, percent
-from seamark.report.page.content import Block, Code, Table, Text, column, figures, known
+from seamark.report.page.content import Block, Code, Table, Text, column, figures, known, named
 from seamark.report.source import Results
 from seamark.report.tables.summary import slug
 from seamark_simulate.report.figures.predicted import figure_words, predicted_picture
@@ -23,15 +23,15 @@ def prediction_blocks(results: Results, folder: Path) -> list[Block]:
         blocks += [
             Text(text="Simulated treatments beside the measured ones with equal settings; medians of repetitions."),
             predicted_picture(pairs, "simulated-and-measured", "Simulated and measured", folder),
-            _table(pairs, "Simulated and measured", "treatment"),
+            _table(pairs, "Simulated and measured", "treatment", {}),
         ]
     shown, mistakes = fits_of(results.folder, results.plan)
     for position, fit in enumerate(shown, 1):
-        blocks += _fit_blocks(fit, f"fit-{position}-{slug(fit.model.name)}", folder)
+        blocks += _fit_blocks(fit, f"fit-{position}-{slug(fit.model.name)}", folder, results.names)
     return [*blocks, *(Text(text=text, kind="warning") for text in mistakes)]
 
 
-def _fit_blocks(shown: FitShown, name: str, folder: Path) -> list[Block]:
+def _fit_blocks(shown: FitShown, name: str, folder: Path, names: Mapping[str, str]) -> list[Block]:
     model = shown.model
     blocks: list[Block] = [Code(text="\n".join(model_lines(model)), caption=f"Fitted model of `{shown.file}`")]
     if model.contradictions:
@@ -47,15 +47,15 @@ def _fit_blocks(shown: FitShown, name: str, folder: Path) -> list[Block]:
     return [
         *blocks,
         predicted_picture(shown.pairs, name, title, folder),
-        _table(shown.pairs, f"{title}: held-out trials", "trial"),
+        _table(shown.pairs, f"{title}: held-out trials", "trial", names),
     ]
 
 
-def _table(pairs: Sequence[Pair], caption: str, what: str) -> Table:
+def _table(pairs: Sequence[Pair], caption: str, what: str, names: Mapping[str, str]) -> Table:
     rows = pairs[:MOST_ROWS]
     has_intervals = any(pair.low is not None for pair in pairs)
     columns = [
-        column(what, [pair.what for pair in rows], "code" if what == "trial" else "text"),
+        column(what, named([pair.what for pair in rows], names)),
         *([column("load", [pair.place for pair in rows])] if what == "trial" else []),
         column("figure", [figure_words(pair.figure) for pair in rows]),
         figures("measured", [known(number(pair.measured)) for pair in rows]),
