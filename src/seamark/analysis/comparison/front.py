@@ -14,7 +14,7 @@ from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.saving import savings
 from seamark.analysis.comparison.scored import Item
 from seamark.model.origin import origin_of
-from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.comparison import Front, FrontPoint
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.stats.front import RESAMPLES, SEED, front

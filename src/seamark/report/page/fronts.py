@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from seamark.model.results.front import Front
+from seamark.model.results.comparison import Front
 from seamark.report.compared_answers import score_text
 from seamark.report.figures.fronts import front_picture
 from seamark.report.fronts import as_printed, front_note, front_sentence, front_title, share

@@ -37,11 +37,11 @@ from seamark.report.page.sections import (
     failures_section,
     glossary_section,
     numbers,
+    prediction_section,
     verdicts_section,
     where,
 )
 from seamark.report.source import Results, read_results
-from seamark.report.tables.prediction import prediction_section
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
 from seamark.report.tables.summary import slug, summary_section, trials_section
