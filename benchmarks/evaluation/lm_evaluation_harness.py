@@ -32,7 +32,7 @@ MODEL = """
 import sys, torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from seamark_evaluate.attention.known_reader import word_tokenizer
-from seamark_evaluate.attention.needle_words import needle_vocabulary
+from seamark_evaluate.attention.known_answers import needle_vocabulary
 folder, longest = sys.argv[1], int(sys.argv[2])
 tokenizer = word_tokenizer(needle_vocabulary(128), longest)
 torch.manual_seed(1)

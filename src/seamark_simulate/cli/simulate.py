@@ -102,7 +102,7 @@ def command(asked: SimulateOptions, measure: MeasureOptions) -> int:
     for run in runs:
         write_rows(path if len(runs) == 1 else _of_policy(path, run.policy), run.log, "executions")
         if traced is not None:
-            from seamark_simulate.trials.quick_trace import write_trace
+            from seamark_simulate.trials.quick_simulation import write_trace
 
             write_trace(run, traced if len(runs) == 1 else _of_policy(traced, run.policy))
     if len(runs) == 1:

@@ -17,11 +17,10 @@ from seamark_simulate.simulation.execution_log import ExecutionLog, execution_lo
 from seamark_simulate.simulation.general_loop import run_in
 from seamark_simulate.simulation.log_text import event_lines, header_lines
 from seamark_simulate.simulation.machine import ColdLoad, Machine
-from seamark_simulate.simulation.node_times import SOURCES
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
-from seamark_simulate.simulation.workload import Arrivals, Workload, require_windows, workload_of
+from seamark_simulate.simulation.workload import SOURCES, Arrivals, Workload, require_windows, workload_of
 from seamark_simulate.trials.measured.model_servers import ModelServers
 from seamark_simulate.trials.measured.real_world import NodeCalls, RealWorld
 from seamark_simulate.trials.quick_simulation import MODES
