@@ -26,9 +26,8 @@ from seamark.report.figures.timelines import order_picture, phases_picture, time
 from seamark.report.headline import headline_of
 from seamark.report.ordering import only_simulated
 from seamark.report.page.answers import answers_section
-from seamark.report.page.comparisons import comparison_blocks, comparisons_section
+from seamark.report.page.comparisons import comparison_blocks, comparisons_section, front_blocks, fronts_section
 from seamark.report.page.content import Block, Picture, Section, Text
-from seamark.report.page.fronts import front_blocks, fronts_section
 from seamark.report.page.page_part import page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.sections import (
