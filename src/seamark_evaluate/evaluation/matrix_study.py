@@ -2,7 +2,7 @@
 recipes of services that answer questions."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -86,16 +86,13 @@ def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Valu
         if not rest:
             continue
         if service.setting(rest_in) is None:
-            raise UserError(f"adapter_config.{what}: {service.name} has no {_listed(rest)}. It has: {_own(service)}.")
+            names = " and no ".join(f"'{name}'" for name in rest)
+            raise UserError(f"adapter_config.{what}: {service.name} has no {names}. It has: {_own(service)}.")
         try:
             found[rest_in] = json.dumps(rest, sort_keys=True)
         except TypeError as error:
             raise UserError(f"adapter_config.{what}: {error}. Give texts, numbers, true and false.") from None
     return found
-
-
-def _listed(names: Iterable[str]) -> str:
-    return " and no ".join(f"'{name}'" for name in names)
 
 
 def _own(service: Service) -> str:
