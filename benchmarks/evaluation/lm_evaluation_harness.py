@@ -144,7 +144,7 @@ def compared(
 
 def planned(folder: Path, name: str, text: str, method: str = "dense") -> tuple[dict[str, Any], Sequence[str]]:
     """Return the settings of a trial of a benchmark, and its prompts in the order of the questions."""
-    from seamark.model.leaves import filled
+    from seamark.model.scenario import filled
     from seamark.planning.study import Study
     from seamark_evaluate.drivers.questions import asked_of
 
