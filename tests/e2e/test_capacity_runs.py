@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from seamark.analysis.comparison.predicted import PredictionScore
+from seamark.model.results.comparison import PredictionScore
 from seamark.storage.codec import parse
 
 pytestmark = pytest.mark.e2e

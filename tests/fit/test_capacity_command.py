@@ -12,8 +12,8 @@ from fitted_models import KNOWN, constant_draws, fit_file, llama, on, station
 from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PARAMETERS, write_model
 from planted_study import planted_results
 
-from seamark.analysis.comparison.predicted import PredictionScore
 from seamark.config.read import Recipes
+from seamark.model.results.comparison import PredictionScore
 from seamark.planning.study import Study
 from seamark.storage.codec import decode, encode, parse
 from seamark_simulate.model.capacity_plan import BreaksFirst, CapacityPlan

@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.analysis.comparison.predicted import PredictionScore
-from seamark.model.results.comparison import EXACT, Compared, ComparedSide, Comparisons, Effect, Front, FrontPoint
+from seamark.model.results.comparison import (
+    EXACT,
+    Compared,
+    ComparedSide,
+    Comparisons,
+    Effect,
+    Front,
+    FrontPoint,
+    PredictionScore,
+)
 from seamark.model.results.summary import (
     Knee,
     ObjectiveSummary,

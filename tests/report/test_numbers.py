@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from fitted_models import station
 
-from seamark.analysis.comparison.predicted import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.analysis.summary.repetitions import disagreements
 from seamark.model.plurals import in_percent, in_time
-from seamark.model.results.comparison import Front, FrontPoint
+from seamark.model.results.comparison import Front, FrontPoint, PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.results.summary import SearchSummary
 from seamark.report import numbers
 from seamark.report.fronts import as_printed

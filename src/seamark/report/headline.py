@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seamark.analysis.comparison.predicted import PredictionScore
 from seamark.model.plugin import part, plugins
 from seamark.model.plurals import counted, in_percent
-from seamark.model.results.comparison import Comparisons
+from seamark.model.results.comparison import Comparisons, PredictionScore
 from seamark.model.results.headline import Headline, HeadlineNumber
 from seamark.model.results.summary import Knee, ObjectiveSummary, SearchSummary, Summary, SummaryRow
 from seamark.model.trial import Plan

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from seamark.analysis.comparison.predicted import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.plurals import counted, in_percent
+from seamark.model.results.comparison import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.report.numbers import number, unit_of
 
 MEASURED = ("measured", "inside")

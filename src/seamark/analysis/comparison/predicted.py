@@ -1,62 +1,13 @@
-"""What a model predicted of a scenario's trials, held against what they measured: the document of
-`bench capacity --score`."""
+"""What a model predicted of a scenario's trials, held against what they measured."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from seamark.analysis.metrics.objectives import value_of
 from seamark.analysis.trial_view import TrialView
-from seamark.model.results.values import Word
+from seamark.model.results.comparison import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.scenario import PredictedLoad, Prediction
 from seamark.model.trial import Plan
 from seamark.storage.paths import ScenarioFolder
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredFigure:
-    """One figure at one load, in the unit of an objective: its prediction, and what each trial measured. `inside`
-    counts the trials in the interval."""
-
-    figure: str
-    value: float
-    low: float
-    high: float
-    measured: tuple[float, ...] = ()
-    inside: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredLoad:
-    """One load: the predicted probability that a trial meets the objectives, and how many of the judged trials did.
-    `right` is whether most of them had the likelier verdict, None without any; `unmeasured` trials have no figures
-    or are INVALID, and `doubtful` ones are SUSPECT, by `codes`."""
-
-    rate_rps: float
-    predicted_met: float
-    met: int = 0
-    judged: int = 0
-    right: bool | None = None
-    unmeasured: int = 0
-    doubtful: int = 0
-    codes: tuple[str, ...] = ()
-    figures: tuple[ScoredFigure, ...] = ()
-    suspect: Word = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictionScore:
-    """Prediction against measurement. `inside` of `compared` figures of single trials lie in their intervals, and at
-    `right` of `judged` loads the predicted verdict was that of most trials."""
-
-    schema_version: int = 1
-    scenario: str
-    fit: Word = None
-    interval: float
-    inside: int
-    compared: int
-    right: int
-    judged: int
-    loads: tuple[ScoredLoad, ...] = ()
 
 
 def score_of(plan: Plan, folder: ScenarioFolder) -> PredictionScore | None:

@@ -1,5 +1,5 @@
-"""Comparison of treatments, and quality against cost: what summary.json, `bench compare --format json` and the report
-say of them."""
+"""Comparison of treatments, quality against cost, and predictions beside measurements: what summary.json,
+`bench compare --format json`, `bench capacity --score` and the report say of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -239,3 +239,50 @@ class Comparisons:
     def judged(self) -> tuple[Compared, ...]:
         """The comparisons that have a verdict."""
         return tuple(comparison for comparison in self.comparisons if comparison.verdict is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredFigure:
+    """One figure at one load, in the unit of an objective: its prediction, and what each trial measured. `inside`
+    counts the trials in the interval."""
+
+    figure: str
+    value: float
+    low: float
+    high: float
+    measured: tuple[float, ...] = ()
+    inside: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredLoad:
+    """One load: the predicted probability that a trial meets the objectives, and how many of the judged trials did.
+    `right` is whether most of them had the likelier verdict, None without any; `unmeasured` trials have no figures
+    or are INVALID, and `doubtful` ones are SUSPECT, by `codes`."""
+
+    rate_rps: float
+    predicted_met: float
+    met: int = 0
+    judged: int = 0
+    right: bool | None = None
+    unmeasured: int = 0
+    doubtful: int = 0
+    codes: tuple[str, ...] = ()
+    figures: tuple[ScoredFigure, ...] = ()
+    suspect: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionScore:
+    """Prediction against measurement. `inside` of `compared` figures of single trials lie in their intervals, and at
+    `right` of `judged` loads the predicted verdict was that of most trials."""
+
+    schema_version: int = 1
+    scenario: str
+    fit: Word = None
+    interval: float
+    inside: int
+    compared: int
+    right: int
+    judged: int
+    loads: tuple[ScoredLoad, ...] = ()
