@@ -96,8 +96,7 @@ def seamark(case: Case, loop: str = "seamark") -> dict[str, float]:
     covers the work made from requests, and the run."""
     from seamark_simulate.simulation.engine import simulate
     from seamark_simulate.simulation.general_loop import run_in
-    from seamark_simulate.simulation.layout import GpuKind, Host, Layout
-    from seamark_simulate.simulation.machine import Machine
+    from seamark_simulate.simulation.machine import GpuKind, Host, Layout, Machine
     from seamark_simulate.simulation.policies.table import POLICIES
     from seamark_simulate.simulation.system import Edge, Request, System, Workflow, WorkflowNode
     from seamark_simulate.simulation.virtual_world import VirtualWorld

@@ -12,7 +12,6 @@ from seamark.analysis.metrics import (
     energy,
     outages,
     processors,
-    run_timeline,
     startup,
     steady,
     timeline,
@@ -68,9 +67,9 @@ MEASUREMENT = {
     f"warm-up have, if they are {WORDS[startup.LEAST_RUN]} or more",
     "slower than the rest": f"than {WORDS[int(startup.SLOWER_THAN_REST)]} what {percent(startup.USUAL[1])} of",
     "versions": f"version {VERSION - 1} bounded percentiles from one side",
-    "parts of the window": f"The window is cut into {run_timeline.MOST_PARTS} equal parts; fewer, but at least "
-    f"{run_timeline.LEAST_PARTS}, where a part would have fewer than {run_timeline.REPLIES_A_PART} replies or be "
-    f"shorter than {run_timeline.SHORTEST_PART_NS / 1e6:g} ms",
+    "parts of the window": f"The window is cut into {outages.MOST_PARTS} equal parts; fewer, but at least "
+    f"{outages.LEAST_PARTS}, where a part would have fewer than {outages.REPLIES_A_PART} replies or be "
+    f"shorter than {outages.SHORTEST_PART_NS / 1e6:g} ms",
     "replies missed in an outage": f"where {outages.LEAST_MISSED} or more were to be expected",
     "how long an outage is": f"lasts {outages.LEAST_S:g} s or longer",
     "many outages": f"{WORDS[result.MANY_OUTAGES + 1].capitalize()} or more are a note",

@@ -32,7 +32,7 @@ MODEL = """
 import sys, torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from seamark_evaluate.attention.known_reader import word_tokenizer
-from seamark_evaluate.attention.needle_words import needle_vocabulary
+from seamark_evaluate.attention.known_answers import needle_vocabulary
 folder, longest = sys.argv[1], int(sys.argv[2])
 tokenizer = word_tokenizer(needle_vocabulary(128), longest)
 torch.manual_seed(1)
@@ -144,7 +144,7 @@ def compared(
 
 def planned(folder: Path, name: str, text: str, method: str = "dense") -> tuple[dict[str, Any], Sequence[str]]:
     """Return the settings of a trial of a benchmark, and its prompts in the order of the questions."""
-    from seamark.model.leaves import filled
+    from seamark.model.scenario import filled
     from seamark.planning.study import Study
     from seamark_evaluate.drivers.questions import asked_of
 

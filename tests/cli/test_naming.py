@@ -11,8 +11,8 @@ from seamark.cli.main import cli, verb_summaries
 from seamark.config.read import Recipes
 from seamark.errors import Mistake, UserError
 from seamark.planning.study import Study
-from seamark_evaluate.evaluation.adapters import service_of
 from seamark_evaluate.evaluation.matrix import AdapterConfig
+from seamark_evaluate.evaluation.matrix_study import service_of
 
 SMALL = "scenario: {name}\nrepetitions: 1\nworkload:\n  service: 'null'\n  duration_s: 0.25\n  concurrency: [1, 2]\n"
 OF_ONE_SCENARIO = (

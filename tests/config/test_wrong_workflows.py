@@ -10,7 +10,7 @@ from wrong_files import change, wrong_files
 from seamark.config.yaml_source import value_of
 from seamark.errors import UserError
 from seamark_simulate.config.workflow_files import read_files
-from seamark_simulate.simulation.node_times import model_time
+from seamark_simulate.simulation.workload import model_time
 
 SYSTEM = """\
 # models and workflows

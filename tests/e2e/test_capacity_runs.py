@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from seamark.model.results.prediction_score import PredictionScore
+from seamark.model.results.comparison import PredictionScore
 from seamark.storage.codec import parse
 
 pytestmark = pytest.mark.e2e

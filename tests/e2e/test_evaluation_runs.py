@@ -16,8 +16,8 @@ from seamark.planning.study import Study
 from seamark_evaluate.attention.known_answers import expected_density, expected_right
 from seamark_evaluate.attention.method import read_method
 from seamark_evaluate.drivers.questions import asked_of
+from seamark_evaluate.tasks.benchmark import task_of_document
 from seamark_evaluate.tasks.scoring.table import score
-from seamark_evaluate.tasks.task import task_of_document
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -14,10 +14,15 @@ from forked_answers import TRANSFORMERS
 from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from seamark_evaluate.attention.attend import Attended, attend
-from seamark_evaluate.attention.known_answers import expected_density, expected_right
+from seamark_evaluate.attention.known_answers import (
+    FILLERS,
+    expected_density,
+    expected_right,
+    needle_keys,
+    needle_values,
+)
 from seamark_evaluate.attention.known_reader import write_known_reader, write_random_model
 from seamark_evaluate.attention.method import Method, read_method
-from seamark_evaluate.attention.needle_words import FILLERS, needle_keys, needle_values
 
 PRELOADED = TRANSFORMERS
 KEYS = 16

@@ -8,7 +8,7 @@ from wrong_files import change, wrong_files
 from seamark.config.extends import yaml_files
 from seamark.errors import UserError
 from seamark_evaluate.config.benchmark_files import read_benchmark, task_of, tasks_of
-from seamark_evaluate.tasks.templates import places
+from seamark_evaluate.tasks.question_files import places
 
 SHIPPED = Path(__file__).parents[2] / "config" / "benchmarks"
 WRONG = wrong_files(Path(__file__).with_name("wrong_benchmarks.yaml"))

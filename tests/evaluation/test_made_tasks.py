@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from seamark.errors import UserError
-from seamark_evaluate.attention.needle_words import needle_vocabulary
+from seamark_evaluate.attention.known_answers import needle_vocabulary
 from seamark_evaluate.config.benchmark_files import task_of, tasks_of
 from seamark_evaluate.tasks.benchmark import Question
 from seamark_evaluate.tasks.benchmarks import infinite_bench, needles, ruler, ruler_words

@@ -14,11 +14,10 @@ from seamark.planning.study import SHIPPED, Study
 from seamark.storage.paths import TrialFolder
 from seamark.trials.progress import State
 from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, ExecutionProgress
-from seamark_evaluate.evaluation.adapters import adapter_settings, service_of
 from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial
 from seamark_evaluate.evaluation.executor import _failure, running_on
 from seamark_evaluate.evaluation.matrix import path_name, settings_of_generation, stubs_of
-from seamark_evaluate.evaluation.matrix_study import Options, _level, study_of
+from seamark_evaluate.evaluation.matrix_study import Options, _level, adapter_settings, service_of, study_of
 from seamark_evaluate.evaluation.result_tree import new_folder
 
 SERVICES = Recipes(SHIPPED / "config/services")

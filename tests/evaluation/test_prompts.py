@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamark_evaluate.tasks.templates import filled, parts, places
+from seamark_evaluate.tasks.question_files import filled, parts, places
 from seamark_evaluate.tasks.truncation import ContextTooLongError, truncated
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from seamark.errors import UserError
-from seamark.stats.pass_at_k import pass_at_k
+from seamark.report.page.answer_costs import pass_at_k
 from seamark_evaluate.tasks.benchmark import Benchmark, Question, Source, Subset, Value
 from seamark_evaluate.tasks.scoring.choices import retrieval
 from seamark_evaluate.tasks.scoring.table import SCORERS, score

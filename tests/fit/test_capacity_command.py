@@ -13,7 +13,7 @@ from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PA
 from planted_study import planted_results
 
 from seamark.config.read import Recipes
-from seamark.model.results.prediction_score import PredictionScore
+from seamark.model.results.comparison import PredictionScore
 from seamark.planning.study import Study
 from seamark.storage.codec import decode, encode, parse
 from seamark_simulate.model.capacity_plan import BreaksFirst, CapacityPlan

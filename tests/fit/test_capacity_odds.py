@@ -10,13 +10,12 @@ from fitted_models import constant_draws, llama, station
 from scipy import stats
 
 from seamark.model.scenario import Slo
-from seamark_simulate.fit.bottleneck import bottleneck
-from seamark_simulate.fit.odds import LOOK, Judged, Odds, fewest_replicas, judge, largest_uncertainty
+from seamark_simulate.fit.odds import LOOK, Judged, Odds, bottleneck, fewest_replicas, judge, largest_uncertainty
 from seamark_simulate.fit.planned_load import PlannedLoad, duration_for, objective_of
 from seamark_simulate.fit.service_model import REPLICA_TIMES, STATION_TIMES, ReplicaService, StationService
 from seamark_simulate.model.fitted_model import FitSource, InputRange
 from seamark_simulate.simulation.fitted_service import own_speed
-from seamark_simulate.trials.simulated_search import largest_simulated
+from seamark_simulate.trials.capacity_judged import largest_simulated
 
 MEAN_S = 0.01
 

@@ -7,9 +7,8 @@ import pytest
 from planted_replicas import COST, LIMITS, OVERHEAD_S, planted_replica_trial, planted_replica_trials
 
 from seamark_simulate.fit import fit_replica, predict_replica, replica_contradictions, score
-from seamark_simulate.fit.replica_trial import replayed_figures
+from seamark_simulate.fit.replica_trial import replayed_figures, serve_closed_loop
 from seamark_simulate.fit.step_sums import step_sums
-from seamark_simulate.simulation.llm.closed_loop import serve_closed_loop
 from seamark_simulate.simulation.llm.replica import StepCost
 
 

@@ -13,8 +13,7 @@ from seamark.planning.study import SHIPPED, Study
 from seamark.stats.paired_compare import paired_test
 from seamark_evaluate.config.benchmark_files import task_of
 from seamark_evaluate.planning.items import QUESTIONS
-from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset
-from seamark_evaluate.tasks.task import task_document
+from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset, task_document
 
 
 def alone_in(items):

@@ -15,7 +15,7 @@ from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
 from seamark.planning.study import SHIPPED
 from seamark_evaluate.config.benchmark_files import task_of
-from seamark_evaluate.tasks.task import task_document
+from seamark_evaluate.tasks.benchmark import task_document
 
 ROOT = Path(__file__).parents[2]
 HERE = Site(name="here", summary="no batch system")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.comparison import Front, FrontPoint
 from seamark.report.fronts import choice_sentence, front_sentence
 
 BASE = FrontPoint(level="dense", treatment="d", trials=6, quality=1.0, cost=10.0, ratio=1.0, on_front=True)

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.comparison import Front, FrontPoint
 from seamark.report.figures.canvas import drawing
 from seamark.report.figures.fronts import draw_fronts, front_picture
 

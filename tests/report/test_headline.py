@@ -4,9 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.model.results.comparison import EXACT, Compared, ComparedSide, Comparisons, Effect
-from seamark.model.results.front import Front, FrontPoint
-from seamark.model.results.prediction_score import PredictionScore
+from seamark.model.results.comparison import (
+    EXACT,
+    Compared,
+    ComparedSide,
+    Comparisons,
+    Effect,
+    Front,
+    FrontPoint,
+    PredictionScore,
+)
 from seamark.model.results.summary import (
     Knee,
     ObjectiveSummary,

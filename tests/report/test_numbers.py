@@ -9,8 +9,7 @@ from fitted_models import station
 
 from seamark.analysis.summary.repetitions import disagreements
 from seamark.model.plurals import in_percent, in_time
-from seamark.model.results.front import Front, FrontPoint
-from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
+from seamark.model.results.comparison import Front, FrontPoint, PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.results.summary import SearchSummary
 from seamark.report import numbers
 from seamark.report.fronts import as_printed

@@ -22,8 +22,8 @@ from seamark_simulate.report.figures.gantt import (
 )
 from seamark_simulate.report.figures.gpu_course import course_pictures, use_over_time
 from seamark_simulate.report.figures.gpu_time import gpu_time_picture
+from seamark_simulate.report.page.schedules import gpu_time_table
 from seamark_simulate.report.schedules import Schedules, ShownSchedule, by_makespan, compared_factor, schedule_figures
-from seamark_simulate.report.tables.gpu_time import gpu_time_table
 
 
 def rows(executions, gpus):

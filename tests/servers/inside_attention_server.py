@@ -322,8 +322,8 @@ def _generation(folder: str, chunk: int, **changes: Any) -> Any:
     from dataclasses import replace
 
     from seamark_evaluate.server.arguments import read_arguments
-    from seamark_evaluate.server.context_cache import ContextCache
     from seamark_evaluate.server.generate import Generation
+    from seamark_evaluate.server.key_value_cache import ContextCache
     from seamark_evaluate.server.model import load
     from seamark_evaluate.server.prefill import Chunks
 
@@ -358,7 +358,7 @@ def texts(folder: str, cases: list[list[Any]]) -> list[dict[str, Any]]:
     """
     from transformers import AutoTokenizer
 
-    from seamark_evaluate.server.text_stream import TextStream
+    from seamark_evaluate.server.generate import TextStream
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     found = []

@@ -10,11 +10,9 @@ import pytest
 from shipped import SERVICES
 
 from seamark_evaluate.server.arguments import read_arguments
-from seamark_evaluate.server.chat import with_template
 from seamark_evaluate.server.errors import RequestError
-from seamark_evaluate.server.prompt import read_prompt
+from seamark_evaluate.server.prompt import read_prompt, truncated, with_template
 from seamark_evaluate.server.request import Completion, read_completion
-from seamark_evaluate.server.truncation import truncated
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = SERVICES["attention"]

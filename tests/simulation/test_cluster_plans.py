@@ -3,8 +3,7 @@
 import pytest
 from small_clusters import machine, ran, times_of, work_of
 
-from seamark_simulate.simulation.layout import Change
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import Change, Machine
 
 PLANNED = pytest.mark.parametrize("policy", ["heft", "cpop"])
 

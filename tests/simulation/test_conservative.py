@@ -6,10 +6,9 @@ import pytest
 from small_clusters import KIND, machine, model, work_of
 
 from seamark_simulate.simulation.host_cluster import HostCluster
-from seamark_simulate.simulation.layout import Change, GpuKind, Host, Layout
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import Change, GpuKind, Host, Layout, Machine
 from seamark_simulate.simulation.policies import backfill
-from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.virtual_world import run_policy
 
 
 def cluster_of(kind, rng):

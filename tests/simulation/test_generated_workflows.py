@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from seamark_simulate.config.workflow_files import cycle_of
-from seamark_simulate.simulation.generated_requests import GeneratedLoad, generated_requests
-from seamark_simulate.simulation.generated_workflows import MOST_PASSES, SHAPES, Shape, generated_workflow
+from seamark_simulate.simulation.generated_requests import (
+    MOST_PASSES,
+    SHAPES,
+    GeneratedLoad,
+    Shape,
+    generated_requests,
+    generated_workflow,
+)
 from seamark_simulate.simulation.system import Model, System
 
 MODELS = ("a", "b", "c")

@@ -14,8 +14,8 @@ from seamark_simulate.config.workflow_files import read_files
 from seamark_simulate.simulation.execution_log import execution_log
 from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import workload_of
 
 REQUESTS = 250

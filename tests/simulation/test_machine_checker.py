@@ -7,12 +7,11 @@ import pytest
 from seamark.storage.codec import encode
 from seamark_simulate.simulation.checker import check_log, check_rules
 from seamark_simulate.simulation.execution_log import execution_log
-from seamark_simulate.simulation.layout import Change, GpuKind, Host, Layout
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import Change, GpuKind, Host, Layout, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import workload_of
 
 SYSTEM = System(

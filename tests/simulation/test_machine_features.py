@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 
 from seamark_simulate.simulation.bounds import lower_bounds
-from seamark_simulate.simulation.gpu_changes import gpu_changes
-from seamark_simulate.simulation.layout import Change, Failures, GpuKind, Host, Layout
 from seamark_simulate.simulation.log_text import event_lines
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import Change, Failures, GpuKind, Host, Layout, Machine, gpu_changes
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import workload_of
 
 KIND = GpuKind(name="k", memory_gb=40.0)

@@ -9,7 +9,7 @@ from random_workflows import documents, nouns
 from small_clusters import machine, model, work_of
 
 from seamark_simulate.simulation.policies.queues import AGEING_PER_S, priority
-from seamark_simulate.simulation.run_policy import run_policy
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import workload_of
 
 

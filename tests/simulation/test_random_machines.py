@@ -13,13 +13,11 @@ from seamark_simulate.simulation.checker import check_log, check_rules
 from seamark_simulate.simulation.engine import simulate
 from seamark_simulate.simulation.execution_log import execution_log
 from seamark_simulate.simulation.general_loop import run_in
-from seamark_simulate.simulation.layout import GpuKind, Host, Layout
 from seamark_simulate.simulation.log_text import event_lines
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import GpuKind, Host, Layout, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
-from seamark_simulate.simulation.virtual_world import VirtualWorld
+from seamark_simulate.simulation.virtual_world import VirtualWorld, run_policy
 from seamark_simulate.simulation.workload import workload_of
 from seamark_simulate.trials.execution_file import SimulationFacts, log_of_file, write_executions
 

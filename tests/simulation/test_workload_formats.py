@@ -17,9 +17,8 @@ from seamark.errors import UserError
 from seamark_simulate.config.workloads.table import FORMATS, format_of, read_workload
 from seamark_simulate.simulation.engine import simulate
 from seamark_simulate.simulation.machine import Machine
-from seamark_simulate.simulation.node_times import SOURCES
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.workload import Workload, workload_of
+from seamark_simulate.simulation.workload import SOURCES, Workload, workload_of
 
 SYSTEM = """\
 models:

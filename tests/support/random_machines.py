@@ -2,8 +2,7 @@
 
 import random
 
-from seamark_simulate.simulation.layout import Change, Failures, GpuKind, Host, Layout
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import Change, Failures, GpuKind, Host, Layout, Machine
 
 
 def machine(seed, system, gpus):

@@ -1,10 +1,9 @@
 """Small clusters and workloads that a test writes out, and what a policy makes of them."""
 
-from seamark_simulate.simulation.layout import GpuKind, Host, Layout
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import GpuKind, Host, Layout, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import workload_of
 
 KIND = GpuKind(name="k", memory_gb=40.0)

@@ -30,8 +30,7 @@ from seamark.trials.judge import judge_trial, needs_judging
 from seamark_evaluate.drivers import questions
 from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial, answer_rows
 from seamark_evaluate.evaluation.result_tree import write_whole
-from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset
-from seamark_evaluate.tasks.task import task_document
+from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset, task_document
 
 pytestmark = pytest.mark.slow
 

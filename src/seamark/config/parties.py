@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from seamark.config.decode import WRONG, decode, is_mapping
-from seamark.config.levels import levels
-from seamark.config.workload_settings import settings_of
+from seamark.config.levels import levels, settings_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean

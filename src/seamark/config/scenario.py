@@ -1,7 +1,7 @@
 """Decoder of a scenario's top level: Items of a merged file into a Scenario. Files are read in read.py."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os.path import expandvars
 from pathlib import Path
 from types import FunctionType
@@ -13,7 +13,17 @@ from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, WORKLOAD_KEYS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
-from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Notify, Resources, Restarts, Scenario, Workload
+from seamark.model.scenario import (
+    Artifacts,
+    CapacityCheck,
+    Metadata,
+    Notify,
+    Prediction,
+    Resources,
+    Restarts,
+    Scenario,
+    Workload,
+)
 from seamark.model.service import Service
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import HISTORY
@@ -73,8 +83,6 @@ def scenario_of(
             tree.value["compare"], fields["workloads"], resources, services, own, mistakes, mistakes.count == noted
         )
     if "prediction" in tree.value:
-        from seamark.config.prediction import prediction_of  # few scenarios have it
-
         fields["prediction"] = prediction_of(tree.value["prediction"], fields["workloads"], mistakes)
     if "notify" in tree.value:
         fields["notify"] = _notify(tree.value["notify"], mistakes)
@@ -248,3 +256,31 @@ def lines_of(tree: Item) -> dict[str, str]:
     for child in parts.values() if isinstance(parts, dict) else parts if isinstance(parts, list) else ():
         entries |= lines_of(child)
     return entries
+
+
+PARTS = 3
+
+
+def prediction_of(item: Item, workloads: Sequence[Workload], mistakes: Mistakes) -> Prediction | None:
+    """Return the prediction of a scenario, or None after noting at least one mistake."""
+    prediction = decode(item, Prediction, mistakes)
+    if prediction is WRONG:
+        return None
+    before = mistakes.count
+    rates = {level for workload in workloads for level in workload.levels.get("rate_rps", ())}
+    if not prediction.loads:
+        mistakes.add(item.value["loads"], "has no load. `bench capacity --verify` writes predictions.")
+    if not 0 < prediction.interval < 1:
+        mistakes.add(item.value["interval"], f"{prediction.interval:g} is no share between 0 and 1.")
+    for part, load in zip(item.value["loads"].value, prediction.loads, strict=True):
+        if load.rate_rps not in rates:
+            known = ", ".join(f"{rate:g}" for rate in sorted(rates, key=str)) or "none"
+            mistakes.add(part.value["rate_rps"], f"{load.rate_rps:g} is no rate_rps of a workload. Rates: {known}.")
+        if not 0 <= load.met <= 1:
+            mistakes.add(part.value["met"], f"{load.met:g} is no share from 0 to 1.")
+        for name, numbers in load.figures.items():
+            if len(numbers) != PARTS or not numbers[1] <= numbers[0] <= numbers[2]:
+                at = part.value["figures"].value[name]
+                mistakes.add(at, "needs three numbers: value, low and high, the value between the others.")
+    assert isinstance(prediction, Prediction)
+    return prediction if mistakes.count == before else None

@@ -4,22 +4,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from os.path import expandvars
 from types import FunctionType
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import LevelReader, PresetFolder, form_names, form_of, qualities_of
-from seamark.config.load_profile_checks import check_excluded, check_load_profile
+from seamark.config.load_profile_checks import check_excluded, check_load_profile, texts_of
 from seamark.config.parties import parties_of
 from seamark.config.search import levels_with, search_of
-from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
+from seamark.model.digest import sha256_of
 from seamark.model.dotted import resolved
 from seamark.model.parties import OF_THE_WHOLE
 from seamark.model.scenario import Levels, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting, Value, sound_services
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
+from seamark.patterns.trace_file import file_of
 
 WorkloadCheck = Callable[[Item, Workload, Service, int, Mistakes], object]
 """Notes what is wrong with the files and settings of a workload, which has this number of repetitions."""
@@ -305,3 +307,23 @@ def _check_names(items: list[Item], made: list[Workload | None], mistakes: Mista
             text = f"'{workload.name}' already names the workload in line {first[workload.name]}."
             mistakes.add(at, text, "written_twice")
         first.setdefault(workload.name, at.line)
+
+
+def file_contents(item: Item, workload: Workload, settings: Iterable[Setting], mistakes: Mistakes) -> dict[str, str]:
+    """Return the SHA-256 of each file that a level of a workload names, by its path as written.
+
+    Notes each file that cannot be read. A path whose `$NAME` is not known here is not read.
+    """
+    digests: dict[str, str] = {}
+    for setting in settings:
+        for at, text in texts_of(item, workload, setting.name) if setting.file else ():
+            if "$" in expandvars(text):
+                continue
+            try:
+                digests[text] = sha256_of(file_of(text))
+            except FileNotFoundError:
+                where = "Correct the path; it begins in the folder where bench is called."
+                mistakes.add(at, f"no such file: {text}. {where}")
+            except OSError as error:
+                mistakes.add(at, f"{text}: cannot be read: {error.strerror}.")
+    return digests

@@ -1,4 +1,5 @@
-"""Runs of scenarios: where they lie, and how a measured one is set aside so that the next one lies beside it."""
+"""Runs of scenarios: where they lie, and how a measured one is set aside, with a note in run.json, so that the next
+one lies beside it."""
 
 import os
 import re
@@ -10,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seamark.errors import UserError
-from seamark.model.results.kept_run import KeptRun
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.values import Moment, Word
 from seamark.storage.documents import read_or_none, write
 from seamark.storage.paths import HISTORY, ScenarioFolder, TrialFolder
 
@@ -20,6 +21,17 @@ COMMIT = re.compile(r"[\w./+-]{1,64}", re.ASCII)
 SHORT = 8
 """Digits of a commit where it is shown."""
 REPORT = "report"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptRun:
+    """A run of a scenario under a name of its own. `commit` is that of the measured service, as its user gave it."""
+
+    schema_version: int = 1
+    scenario: str
+    run: str
+    kept_at: Moment = None
+    commit: Word = None
 
 
 @dataclass(frozen=True, kw_only=True)

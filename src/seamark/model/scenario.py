@@ -1,9 +1,11 @@
-"""The scenario: one experiment as workloads, factors and repetitions. Frozen; decoded in config/read.py."""
+"""The scenario: one experiment as workloads, factors and repetitions, and leaves of structured settings that are
+factors. Frozen; decoded in config/read.py."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Setting, Value
@@ -71,7 +73,7 @@ class Workload:
 
     `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement. With
     a `search` each treatment searches the level of one setting, whose only level here is the first one. `leaves` are
-    the settings that leaves of its structures are (model/leaves.py). With `parties` several services are under load
+    the settings that leaves of its structures are (`filled`). With `parties` several services are under load
     at the same time: `leaves` are then the settings of all of them, as `PARTY.SETTING`.
     """
 
@@ -216,3 +218,38 @@ def why_no_p(names: tuple[str, ...]) -> str:
         "share its time and its place. A change of the machine over time, or between two starts, would look the same "
         "as an effect"
     )
+
+
+FACTOR = "factor"
+"""Key of the mapping that stands for a leaf in its structure: {"factor": "command.environment.THREADS"}."""
+
+
+def placeholder(path: str) -> dict[str, str]:
+    """Return what stands in a structure for the leaf of a dotted path."""
+    return {FACTOR: path}
+
+
+def is_placeholder(value: object) -> bool:
+    """Return whether a value of a structure stands for a leaf that is a factor."""
+    return isinstance(value, Mapping) and set(value) == {FACTOR}
+
+
+def filled(settings: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Return settings as a driver has them: each leaf at its place in its structure, and no longer by itself."""
+    leaves = {name: value for name, value in settings.items() if "." in name}
+    if not leaves:
+        return settings
+    whole = {name: value for name, value in settings.items() if name not in leaves}
+    for root in dict.fromkeys(name.partition(".")[0] for name in leaves):
+        if isinstance(text := whole.get(root), str):
+            document = _filled(json.loads(text), leaves)
+            whole[root] = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return whole
+
+
+def _filled(value: Any, leaves: Mapping[str, Value]) -> Any:
+    if is_placeholder(value):
+        return leaves[value[FACTOR]]
+    if isinstance(value, dict):
+        return {key: _filled(child, leaves) for key, child in value.items()}
+    return [_filled(child, leaves) for child in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from seamark.config.yaml_source import shown
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import AnyDriver, Target, declared
 from seamark.load.engine.mix import mixed
-from seamark.model.leaves import filled
+from seamark.model.scenario import filled
 from seamark.model.service import Service
 from seamark.model.trial import Plan, Trial
 

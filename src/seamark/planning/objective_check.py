@@ -6,9 +6,8 @@ from tempfile import TemporaryDirectory
 
 from seamark.errors import Mistake, UserError
 from seamark.load.driver import Target, hooks_of, make_of
-from seamark.model.leaves import filled
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.scenario import Scenario
+from seamark.model.scenario import Scenario, filled
 from seamark.model.service import Service
 from seamark.model.trial import Plan, Trial
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from seamark.config.workload_settings import settings_of
+from seamark.config.levels import settings_of
 from seamark.model.parties import OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
 from seamark.model.plugin import known_as
 from seamark.model.scenario import Party, Workload

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from seamark.config.forms.table import directed_figures
+from seamark.config.levels import settings_of
 from seamark.config.site_limits import SiteRequest, limit_violations
-from seamark.config.workload_settings import settings_of
 from seamark.errors import UserError
 from seamark.model.digest import digest
 from seamark.model.plugin import known_as

@@ -11,7 +11,7 @@ from pathlib import Path
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.errors import Mistake, UserError
 from seamark.load.driver import hooks_of
-from seamark.model.leaves import filled
+from seamark.model.scenario import filled
 from seamark.model.trial import Trial
 from seamark.planning.driver_check import one_of_each_kind
 from seamark.planning.study import Study

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from seamark.config.expression import Condition, condition
+from seamark.config.levels import own_patterns_settings, settings_of
 from seamark.config.load_profile_checks import without_effect
-from seamark.config.workload_settings import own_patterns_settings, settings_of
 from seamark.model.parties import SETS, names_in
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value

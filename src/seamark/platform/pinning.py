@@ -1,12 +1,15 @@
-"""Division of CPU cores between the load's workers and the server, so that neither slows the other.
+"""Division of CPU cores between the load's workers and the server, so that neither slows the other; variables that
+bound the threads and GPUs of a process.
 
 A core is a physical one: its hardware threads stay together. The CPUs that a process may use come from the kernel,
-which respects cgroups and Slurm. CPU lists are written as the kernel and taskset do: 0-3,8.
+which respects cgroups and Slurm. CPU lists are written as the kernel and taskset do: 0-3,8. Numerical
+libraries read their variables at import; each has one of its own, so that a variable that a user has set for one of
+them does not win.
 """
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +17,23 @@ from pathlib import Path
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import PinningRecord
 from seamark.model.site import Pinning
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""Makes CUDA count GPUs as NVML, telemetry and batch systems do; its own order is by speed."""
+THREADS = "OMP_NUM_THREADS"
+OF_LIBRARIES = (THREADS, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def thread_variables(threads: int | None) -> dict[str, str]:
+    """Return the variables that limit numerical libraries to so many threads; none for None."""
+    return {} if threads is None else dict.fromkeys(OF_LIBRARIES, str(threads))
+
+
+def gpu_variables(gpus: Iterable[int] | None) -> dict[str, str]:
+    """Return the variables with which a process sees these GPUs only, () for none of them; no variable for None."""
+    return {} if gpus is None else {**ORDER, CUDA: ",".join(map(str, gpus))}
+
 
 FEWEST_CORES = 4
 """With fewer cores, none are set apart automatically: the server would lose too large a share."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.analysis.comparison.trial_answers import whole_answers
+from seamark.analysis.comparison.observations import whole_answers
 from seamark.analysis.trial_view import TrialView
 from seamark.model.results.comparison import Compared, Comparisons
 from seamark.report.comparison import contrast_text

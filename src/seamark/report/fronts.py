@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from seamark.model.plurals import in_percent
-from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.comparison import Front, FrontPoint
 from seamark.report.numbers import level, levels_text, unit_of, unit_words, with_unit
 
 METHOD = "method"

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from seamark.model.plugin import part, plugins
 from seamark.model.plurals import counted, in_percent
-from seamark.model.results.comparison import Comparisons
+from seamark.model.results.comparison import Comparisons, PredictionScore
 from seamark.model.results.headline import Headline, HeadlineNumber
-from seamark.model.results.prediction_score import PredictionScore
 from seamark.model.results.summary import Knee, ObjectiveSummary, SearchSummary, Summary, SummaryRow
 from seamark.model.trial import Plan
 from seamark.report.asked import figure_head, figure_of, known_by

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seamark.model.plurals import counted, in_percent
-from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
+from seamark.model.results.comparison import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.report.numbers import number, unit_of
 
 MEASURED = ("measured", "inside")

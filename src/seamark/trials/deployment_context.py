@@ -10,9 +10,9 @@ from pathlib import Path
 from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.coordinator.handle import WorkerLauncher
-from seamark.model.leaves import filled
 from seamark.model.objectives import latency_limit_s
 from seamark.model.results.deployment_record import Endpoint, ServerEnd
+from seamark.model.scenario import filled
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Service
 from seamark.model.site import Site

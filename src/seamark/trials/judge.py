@@ -22,10 +22,10 @@ from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.model.failure_categories import ALL_FAILED, FAILURE_CATEGORIES, STATED_BY_SERVERS, TIMEOUT
 from seamark.model.items import item_sources, key_digest
-from seamark.model.leaves import filled
 from seamark.model.results.answers import AnswersRecord, AskedRecord, Score
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import Failure
+from seamark.model.scenario import filled
 from seamark.model.service import Quality, Service
 from seamark.model.trial import Trial, whole_of
 from seamark.planning.judges import scored_trials, scoring_functions

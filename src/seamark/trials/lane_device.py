@@ -14,8 +14,7 @@ from seamark.errors import UserError
 from seamark.model.site import Site
 from seamark.platform.cuda_allocation import cuda_problem
 from seamark.platform.fork_server.protocol import DEVICE
-from seamark.platform.pinning import Core, cores_here
-from seamark.platform.process_variables import CUDA, ORDER, THREADS
+from seamark.platform.pinning import CUDA, ORDER, THREADS, Core, cores_here
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot, held_here
 from seamark.telemetry.gpu import computing_on, visible_gpus
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
-from seamark.model.leaves import filled
 from seamark.model.results.deployment_record import Endpoint, WarmUp
+from seamark.model.scenario import filled
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import device_of_lane

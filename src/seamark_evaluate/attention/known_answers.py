@@ -1,5 +1,5 @@
-"""Outcome of each question to the known reader, from positions alone. No torch: reports and tests compute it
-anywhere.
+"""Words of the task `needles`, and the outcome of each question to the known reader, from positions alone. No torch:
+reports and tests compute it anywhere.
 
 A prompt of `needles` is a context of `length_words` words and one word more, the key that is asked for; every word is
 one token. The key stands at `needle_position` in the context and its value follows. The reader's layer 1 copies the
@@ -10,10 +10,27 @@ that decide are:
 - layer 1, the row of the value: it must keep the position of the key. With `sparse_from: question` that row is dense.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamark_evaluate.attention.method import Method, SparseFrom
+
+FILLERS = ("and", "but", "then", "so", "still", "also", "here", "there", "now", "once", "soon", "again")
+
+
+def needle_keys(keys: int) -> tuple[str, ...]:
+    """Return the words that are asked for."""
+    return tuple(f"key{number}" for number in range(keys))
+
+
+def needle_values(keys: int) -> tuple[str, ...]:
+    """Return the words that answer."""
+    return tuple(f"value{number}" for number in range(keys))
+
+
+def needle_vocabulary(keys: int) -> Sequence[str]:
+    """Return every word of contexts, questions and answers: fillers, keys, values."""
+    return (*FILLERS, *needle_keys(keys), *needle_values(keys))
 
 
 def expected_right(question_facts: Mapping[str, Any], method: Method, sparse_from: SparseFrom) -> bool:

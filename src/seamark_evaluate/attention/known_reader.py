@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from seamark_evaluate.attention.needle_words import needle_vocabulary
+from seamark_evaluate.attention.known_answers import needle_vocabulary
 
 UNKNOWN, PADDING, END = "<unk>", "<pad>", "<eos>"
 ROTARY_BASE = 1e30

@@ -1,10 +1,12 @@
-"""What each masker keeps: pure functions of a step and what is kept already. Needs torch.
+"""What each masker keeps: pure functions of a step and what is kept already, with bounds of scores by page and
+signatures of queries and keys. Needs torch.
 
 A masker adds to what earlier ones keep. One that chooses by rank or chance chooses among the keys that are not
 certain yet, so its budget is one of new keys; `sink` and `local` keep positions, whatever is kept there.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import ceil, pi
 from pathlib import Path
 from statistics import NormalDist
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seamark.errors import UserError
 from seamark_evaluate.attention.masker_settings import (
     ROUNDING,
     AdaptiveSampling,
@@ -27,9 +30,7 @@ from seamark_evaluate.attention.masker_settings import (
     TopP,
 )
 from seamark_evaluate.attention.method import Method
-from seamark_evaluate.attention.projections import random_projections, trained_signatures
-from seamark_evaluate.attention.quest_pages import page_bounds
-from seamark_evaluate.attention.selection import Selection, Step, grouped, highest
+from seamark_evaluate.attention.selection import NEVER, Selection, Step, grouped, highest
 
 LEAST_BASE = 2
 """Keys of a first sample: a spread needs two."""
@@ -178,3 +179,96 @@ KEEPS: Mapping[type[Masker], Callable[[Any, Step, Selection], Selection]] = {
     Quest: quest,
 }
 """The function of each masker."""
+
+
+def page_bounds(step: Step, page: int) -> Tensor:
+    """Return the upper bound of the scores in each page of `page` keys [heads, q, pages], -inf where none is allowed.
+
+    The bound of a page is the sum over channels of max(q * least, q * greatest). A row's own page counts only the
+    keys up to the row. https://arxiv.org/abs/2406.10774
+    """
+    queries, keys = step.queries.float(), step.keys.float()
+    pages = -(-keys.shape[1] // page)
+    missing = pages * page - keys.shape[1]
+    low = _paged(keys, missing, float("inf"), page).amin(dim=2)
+    high = _paged(keys, missing, NEVER, page).amax(dim=2)
+    bounds = _bound(queries, low, high)
+    own = step.rows[:, 0] // page
+    first_page = int(own[0])
+    tail = keys[:, first_page * page :]
+    missing = (pages - first_page) * page - tail.shape[1]
+    running_low = _paged(tail, missing, float("inf"), page).cummin(dim=2).values.flatten(1, 2)
+    running_high = _paged(tail, missing, NEVER, page).cummax(dim=2).values.flatten(1, 2)
+    at = step.rows[:, 0] - first_page * page
+    own_bound = torch.stack(
+        [
+            _bound(queries[:, row : row + 1], running_low[:, at[row], None], running_high[:, at[row], None])[:, 0, 0]
+            for row in range(len(at))
+        ],
+        dim=1,
+    )
+    bounds.scatter_(-1, own[None, :, None].expand(bounds.shape[0], -1, 1), own_bound[..., None])
+    return bounds.masked_fill(torch.arange(pages, device=keys.device) > own[:, None], NEVER)
+
+
+def _paged(keys: Tensor, missing: int, filler: float, page: int) -> Tensor:
+    """Return keys as [kv_heads, pages, page, d], the last page filled up."""
+    return torch.nn.functional.pad(keys, (0, 0, 0, missing), value=filler).unflatten(1, (-1, page))
+
+
+def _bound(queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return the sum over channels of max(q * low, q * high): positive parts meet high, negative ones low."""
+    return grouped(queries.clamp(min=0), high) + grouped(queries.clamp(max=0), low)
+
+
+@lru_cache(maxsize=256)
+def random_projections(size: int, bits: int, seed: int, layer: int) -> Tensor:
+    """Return normals of random hyperplanes [size, bits], the same for the same arguments."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + layer)
+    return torch.randn(size, bits, generator=generator)
+
+
+@lru_cache(maxsize=4)
+def read_weights(path: Path) -> Mapping[str, Tensor]:
+    """Return the tensors of a file of trained projections (safetensors). Raises UserError when it cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights: Mapping[str, Tensor] = load_file(path)
+        return weights
+    except (OSError, SafetensorError) as cause:
+        raise UserError(f"{path}: these weights of hash_top_k cannot be read as safetensors: {cause}.") from None
+
+
+def trained_signatures(path: Path, layer: int, queries: Tensor, keys: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Return the trained projections of queries [heads, q, bits] and keys [kv_heads, n, bits]; signs are the
+    signatures.
+
+    The file has, for each layer and for `query` and `key`, linear steps `layers.L.query.0.weight` [heads, in, out]
+    with `layers.L.query.0.bias` [heads, out] where there is one, and SiLU between them (HashAttention's form). A
+    key's tensors have a row a key-value head. Raises UserError when tensors are missing or do not fit the model.
+    """
+    weights = read_weights(path)
+    return (
+        _projected(weights, path, f"layers.{layer}.query", queries.float(), bits),
+        _projected(weights, path, f"layers.{layer}.key", keys.float(), bits),
+    )
+
+
+def _projected(weights: Mapping[str, Tensor], path: Path, prefix: str, values: Tensor, bits: int) -> Tensor:
+    steps = 0
+    while (name := f"{prefix}.{steps}.weight") in weights:
+        weight = weights[name].to(values)
+        if weight.dim() != 3 or weight.shape[:2] != (values.shape[0], values.shape[-1]):
+            expected = f"[{values.shape[0]}, {values.shape[-1]}, ...]"
+            raise UserError(f"{path}: {name} has the shape {list(weight.shape)}; this model needs {expected}.")
+        values = (torch.nn.functional.silu(values) if steps else values) @ weight
+        if (bias := weights.get(f"{prefix}.{steps}.bias")) is not None:
+            values = values + bias.to(values)[:, None]
+        steps += 1
+    if not steps:
+        raise UserError(f"{path}: these weights of hash_top_k have no {prefix}.0.weight.")
+    if values.shape[-1] != bits:
+        raise UserError(f"{path}: {prefix} ends in {values.shape[-1]} bits, and the method says {bits}.")
+    return values

@@ -14,8 +14,8 @@ from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import UserError, did_you_mean
 from seamark.model.dotted import is_dotted, resolved
 from seamark_evaluate.tasks.benchmark import WHOLE, Benchmark, Columns, Source, Subset
+from seamark_evaluate.tasks.question_files import places
 from seamark_evaluate.tasks.scoring.table import SCORERS
-from seamark_evaluate.tasks.templates import places
 
 NUMBERS = ("max_new_tokens", "length_words", "questions")
 """Keys of whole numbers above 0."""

@@ -10,8 +10,8 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
 from seamark_evaluate.config.benchmark_files import KINDS, benchmark_of, subset_of
+from seamark_evaluate.tasks.benchmark import task_document
 from seamark_evaluate.tasks.scoring.table import code_of
-from seamark_evaluate.tasks.task import task_document
 
 READERS = ("seamark.drivers.openai.kept:read_kept", "seamark.drivers.openai.events:texts_in")
 """Functions that find the text of an answer in a kept reply."""

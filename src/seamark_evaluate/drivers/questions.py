@@ -19,11 +19,10 @@ from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
 from seamark.model import service
 from seamark.storage.paths import expanded
 from seamark_evaluate.attention.method import read_method, with_weights_at
-from seamark_evaluate.tasks.benchmark import Benchmark, Question, Subset, Value
+from seamark_evaluate.tasks.benchmark import Benchmark, Question, Subset, Value, at, item_id, task_of_document
 from seamark_evaluate.tasks.loading import category_of
 from seamark_evaluate.tasks.question_files import CACHE, question_file, question_path, read_questions, require_lengths
 from seamark_evaluate.tasks.scoring.table import score
-from seamark_evaluate.tasks.task import at, item_id, task_of_document
 
 METHOD = ("method", "sparse_from", "kernel", "chat_template", "truncate", "max_context_tokens", "measure_error_ratio")
 """Settings that the server attention takes with each request."""

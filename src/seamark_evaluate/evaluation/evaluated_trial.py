@@ -14,8 +14,7 @@ from seamark.model.failure_categories import TIMEOUT
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
 from seamark_evaluate.drivers.questions import asked_of
-from seamark_evaluate.tasks.benchmark import Question
-from seamark_evaluate.tasks.task import item_id
+from seamark_evaluate.tasks.benchmark import Question, item_id
 
 ATTENTION_FIELDS = (
     "density",

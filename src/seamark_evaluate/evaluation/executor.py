@@ -26,7 +26,6 @@ from seamark.storage.documents import write_text
 from seamark.trials.judge import needs_judging
 from seamark.trials.progress import Progress, Seen, State, progress_of
 from seamark.trials.trial_files import put_aside
-from seamark_evaluate.evaluation.adapters import DeviceKind
 from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial
 from seamark_evaluate.evaluation.matrix import (
     AdapterConfig,
@@ -39,7 +38,7 @@ from seamark_evaluate.evaluation.matrix import (
     Sparse,
     stubs_of,
 )
-from seamark_evaluate.evaluation.matrix_study import SCENARIO, Options, study_of, tasks_in, trials_by_stub
+from seamark_evaluate.evaluation.matrix_study import SCENARIO, DeviceKind, Options, study_of, tasks_in, trials_by_stub
 from seamark_evaluate.evaluation.result_tree import is_current, is_of_another, is_whole, write_summary, write_whole
 
 POLL_S = 0.5

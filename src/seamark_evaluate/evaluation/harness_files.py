@@ -33,7 +33,8 @@ def write_harness_files(trials: Sequence[EvaluatedTrial], base: Path) -> list[Pa
     for folder, members in groups.items():
         samples = {folders[trial.id].name: list(answer_rows(trial)) for trial in members}
         for trial, (name, rows) in zip(members, samples.items(), strict=True):
-            lines = [json.dumps(_sample(at, row, _score_names(trial))) for at, row in enumerate(rows)]
+            scores = tuple(trial.answers.scores) if trial.answers else ()
+            lines = [json.dumps(_sample(at, row, scores)) for at, row in enumerate(rows)]
             written.append(folder / f"samples_{name}.jsonl")
             write_text(written[-1], "".join(f"{line}\n" for line in lines))
         written.append(folder / "results.json")
@@ -64,10 +65,6 @@ def _scores(trial: EvaluatedTrial) -> Mapping[str, float | str | None]:
         found[f"{name},{FILTER}"] = score.mean
         found[f"{name}_stderr,{FILTER}"] = "N/A" if score.standard_error is None else score.standard_error
     return found
-
-
-def _score_names(trial: EvaluatedTrial) -> Sequence[str]:
-    return tuple(trial.answers.scores) if trial.answers else ()
 
 
 def _sample(number: int, row: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:

@@ -1,10 +1,11 @@
-"""The study of a matrix: its scenario, written from System B's arguments, and the trial of each stub."""
+"""The study of a matrix: its scenario, written from System B's arguments, the trial of each stub, and adapters:
+recipes of services that answer questions."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -12,14 +13,13 @@ from seamark.config.forms.table import preset_files
 from seamark.config.read import Recipes
 from seamark.config.yaml_source import Mistakes, load
 from seamark.errors import UserError, did_you_mean
-from seamark.model.service import Service, Value
+from seamark.model.service import Service, Value, sound_services
 from seamark.model.trial import Trial
 from seamark.planning.study import SHIPPED, Study, config_folder
 from seamark.storage.documents import write_text
 from seamark.storage.paths import expanded
 from seamark_evaluate.attention.method import with_weights_at
 from seamark_evaluate.config.benchmark_files import tasks_of
-from seamark_evaluate.evaluation.adapters import DeviceKind, adapter_settings, service_of
 from seamark_evaluate.evaluation.evaluated_trial import setting_name
 from seamark_evaluate.evaluation.matrix import (
     AdapterConfig,
@@ -28,6 +28,78 @@ from seamark_evaluate.evaluation.matrix import (
     Sparse,
     settings_of_generation,
 )
+from seamark_evaluate.server.arguments import TAKEN
+
+DeviceKind = Literal["gpu", "cpu"]
+ADAPTERS: Mapping[str, Mapping[DeviceKind, str]] = {"huggingface": {"gpu": "attention_cuda", "cpu": "attention"}}
+"""Recipe by the name of its adapter and the kind of devices; any other name is that of a recipe itself."""
+RENAMED = {"torch_dtype": "dtype", "device_map": "device"}
+"""Settings by the names that `from_pretrained` has for them."""
+NEEDED = ("model", "task")
+
+
+def service_of(adapter: AdapterConfig, services: Mapping[str, Service], device_kind: DeviceKind) -> Service:
+    """Return the service of an adapter on devices of a kind. Raises UserError for a name that is none, or a service
+    without tasks."""
+
+    def recipe(each: str) -> str:
+        return ADAPTERS[each][device_kind] if each in ADAPTERS else each
+
+    name = recipe(adapter.adapter_name)
+    if name not in services or not _answers(services[name]):
+        sound = sound_services(services)
+        able = [key for key in (*ADAPTERS, *sound) if (own := sound.get(recipe(key))) and _answers(own)]
+        guess = did_you_mean(adapter.adapter_name, able) or f" Known: {', '.join(able)}."
+        raise UserError(f"adapter_config: '{adapter.adapter_name}' is no adapter.{guess}")
+    return services[name]
+
+
+def _answers(service: Service) -> bool:
+    return all(service.setting(name) is not None for name in NEEDED)
+
+
+def adapter_settings(adapter: AdapterConfig, service: Service) -> dict[str, Value]:
+    """Return the settings that the options of an adapter stand for.
+
+    An option that is a setting of the service, under its own name or that of `from_pretrained`, is that setting; all
+    others go to the model or the tokenizer, where the service has `model_options` and `tokenizer_options`. Raises
+    UserError with the allowed names for one that the service cannot pass on, and for one that its server sets itself.
+    """
+    found: dict[str, Value] = {}
+    for what, kwargs, rest_in in (
+        ("model_kwargs", adapter.model_kwargs, "model_options"),
+        ("tokenizer_kwargs", adapter.tokenizer_kwargs, "tokenizer_options"),
+    ):
+        rest: dict[str, Any] = {}
+        for name, value in (kwargs or {}).items():
+            setting = RENAMED.get(name, name)
+            if service.setting(setting) is not None and setting not in NEEDED:
+                plain = value is None or isinstance(value, (str, int, float))
+                found[setting] = value if plain else str(value).removeprefix("torch.")
+            elif what == "model_kwargs" and name in TAKEN:
+                raise UserError(
+                    f"adapter_config.{what}: '{name}' is set by the server itself, which computes attention by its"
+                    " own methods. Remove it."
+                )
+            else:
+                rest[name] = value
+        if not rest:
+            continue
+        if service.setting(rest_in) is None:
+            names = " and no ".join(f"'{name}'" for name in rest)
+            raise UserError(f"adapter_config.{what}: {service.name} has no {names}. It has: {_own(service)}.")
+        try:
+            found[rest_in] = json.dumps(rest, sort_keys=True)
+        except TypeError as error:
+            raise UserError(f"adapter_config.{what}: {error}. Give texts, numbers, true and false.") from None
+    return found
+
+
+def _own(service: Service) -> str:
+    return ", ".join(
+        setting.name for setting in service.settings if setting.role == "deployment" and setting.name not in NEEDED
+    )
+
 
 SCENARIO = "matrix"
 FOLDERS = ("benchmarks", "methods", "services", "sites")

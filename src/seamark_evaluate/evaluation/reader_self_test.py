@@ -15,7 +15,7 @@ from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.driver import Target
 from seamark.load.workers.hooks import run_preparation
 from seamark.load.workers.records import read_replies
-from seamark.model.leaves import filled
+from seamark.model.scenario import filled
 from seamark.model.service import Service, Value
 from seamark.planning.study import Study
 from seamark.services.ephemeral_server import ephemeral_server

@@ -14,11 +14,10 @@ from seamark.model.items import ItemCount
 from seamark.model.service import Value
 from seamark.storage.codec import encode
 from seamark_evaluate.drivers.questions import file_at_hand
-from seamark_evaluate.tasks.benchmark import Benchmark, Subset
+from seamark_evaluate.tasks.benchmark import Benchmark, Subset, item_id, task_of_document
 from seamark_evaluate.tasks.loading import rows_of
 from seamark_evaluate.tasks.question_files import CACHE, question_of, questions, read_questions
 from seamark_evaluate.tasks.scoring.published import published_figures
-from seamark_evaluate.tasks.task import item_id, task_of_document
 
 
 class Questions:

@@ -1,5 +1,5 @@
 """One answer, token by token: context, question, then steps of one token; greedy, or drawn from a seed and the
-tokens of its prompt, so that no two prompts share what is drawn."""
+tokens of its prompt, so that no two prompts share what is drawn. Its text comes in whole characters."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from tokenizers.decoders import DecodeStream
 
 from seamark_evaluate.server.attention import Pass, measure_errors
-from seamark_evaluate.server.context_cache import ContextCache
 from seamark_evaluate.server.errors import CancelledRequestError, UnsupportedModelError
-from seamark_evaluate.server.key_value_cache import KeyValueCache
+from seamark_evaluate.server.key_value_cache import ContextCache, KeyValueCache
 from seamark_evaluate.server.measurements import Measurements, Phase
 from seamark_evaluate.server.model import LoadedModel
 from seamark_evaluate.server.prefill import Chunks
 from seamark_evaluate.server.prompt import Prompt
 from seamark_evaluate.server.request import Completion
-from seamark_evaluate.server.text_stream import TextStream
 
 FinishReason = Literal["stop", "length"]
 
@@ -205,3 +204,48 @@ class _Work:
             reused=bool(self._prompt.context) and answer.cached_tokens == len(self._prompt.context),
         )
         answer.facts["device"] = str(self._model.device)
+
+
+class TextStream:
+    """Decodes token by token. `is_stopped`: a stop string came; it and all after it are not part of the text.
+
+    Text that may be the beginning of a stop string is held back until the next token decides. All pieces together are
+    what the tokenizer makes of all tokens at once, incomplete characters at the end included.
+    """
+
+    def __init__(self, tokenizer: Any, stop: Sequence[str]) -> None:
+        self._backend = tokenizer.backend_tokenizer
+        self._decoding = DecodeStream(skip_special_tokens=True)
+        self._stop = tuple(stop)
+        self._tokens: list[int] = []
+        self._decoded = 0
+        self._held = ""
+        self.is_stopped = False
+
+    def add(self, token: int) -> str:
+        """Take a token; return the text that is certain now, often that of the token, sometimes none."""
+        self._tokens.append(token)
+        new = self._decoding.step(self._backend, token) or ""
+        self._decoded += len(new)
+        self._held += new
+        found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
+        if found:
+            self.is_stopped = True
+            text, self._held = self._held[: min(found)], ""
+            return text
+        keep = max((_begun(self._held, stop) for stop in self._stop), default=0)
+        text, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return text
+
+    def rest(self) -> str:
+        """Return the text that was held back, with characters that no token completed: no more tokens come."""
+        if self.is_stopped:
+            return ""
+        text: str = self._held + self._backend.decode(self._tokens, skip_special_tokens=True)[self._decoded :]
+        self._held, self._decoded = "", self._decoded + len(text)
+        return text
+
+
+def _begun(text: str, stop: str) -> int:
+    """Return the length of the longest end of `text` with which `stop` begins."""
+    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from seamark.errors import UserError, did_you_mean
 from seamark_evaluate.attention.method import KERNELS, SPARSE_FROM, Kernel, Method, SparseFrom, read_method
 from seamark_evaluate.server.errors import METHOD_NOT_SUPPORTED, RequestError, wrong
-from seamark_evaluate.server.truncation import TRUNCATIONS
 from seamark_evaluate.tasks.truncation import Truncate
 
 DENSE = {"name": "dense", "summary": "Attention over all keys.", "maskers": []}
 MOST_STOPS = 64
+TRUNCATIONS = get_args(Truncate)
 NEUTRAL: Mapping[str, Any] = {
     "n": 1,
     "best_of": 1,

@@ -1,4 +1,4 @@
-"""Questions of a task as a JSONL file in a cache folder: made or converted once, then only read.
+"""Questions of a task as a JSONL file in a cache folder: filled in templates or converted once, then only read.
 
 The file's name is a digest of all that the questions depend on, so a changed benchmark, file, seed or length is
 another file. It is written atomically: a file that is there is whole.
@@ -6,7 +6,8 @@ another file. It is written atomically: a file that is there is whole.
 
 import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,6 @@ from seamark.storage.codec import encode, parse
 from seamark.storage.documents import replacing
 from seamark_evaluate.tasks.benchmark import Benchmark, Question, Row, Subset, Value
 from seamark_evaluate.tasks.loading import data_file, rows_of
-from seamark_evaluate.tasks.templates import filled, parts, places
 
 CACHE = Path("~/.cache/seamark/questions")
 """Folder of the questions of every task, made or loaded once."""
@@ -214,3 +214,31 @@ def _read(path: Path) -> Iterator[Question]:
                 yield parse(line, Question)
             except ValueError as error:
                 raise UserError(f"{path}:{number}: damaged: {error}. Remove the file; it is made anew.") from None
+
+
+_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
+_CONTEXT = "{context}"
+
+
+def places(template: str) -> tuple[str, ...]:
+    """Return the names of the places of a template, each once, in their order."""
+    return tuple(dict.fromkeys(_PLACE.findall(template)))
+
+
+def parts(template: str) -> tuple[str, str]:
+    """Return the template of the context and that of the question.
+
+    The context ends with the last `{context}`: all before it is computed once for all questions of a context. A
+    template without it is all question.
+    """
+    end = template.rfind(_CONTEXT)
+    end = 0 if end < 0 else end + len(_CONTEXT)
+    return template[:end], template[end:]
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """Return a template with each `{name}` replaced, once: braces in the values stay, as do braces without a name.
+
+    Raises KeyError with the name of a place that has no value.
+    """
+    return _PLACE.sub(lambda match: values[match.group(1)], template)

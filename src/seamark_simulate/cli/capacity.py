@@ -9,7 +9,7 @@ import click
 
 from seamark.cli.options import FiniteRange, given_options, option, options
 from seamark.errors import UserError
-from seamark_simulate.model.queueing import Router
+from seamark_simulate.model.fitted_model import Router
 
 
 @dataclass(frozen=True, kw_only=True)

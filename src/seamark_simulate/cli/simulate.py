@@ -102,7 +102,7 @@ def command(asked: SimulateOptions, measure: MeasureOptions) -> int:
     for run in runs:
         write_rows(path if len(runs) == 1 else _of_policy(path, run.policy), run.log, "executions")
         if traced is not None:
-            from seamark_simulate.trials.quick_trace import write_trace
+            from seamark_simulate.trials.quick_simulation import write_trace
 
             write_trace(run, traced if len(runs) == 1 else _of_policy(traced, run.policy))
     if len(runs) == 1:
@@ -129,7 +129,7 @@ def _measure(asked: SimulateOptions, measure: MeasureOptions, policy: str, path:
     """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
     from seamark.storage.documents import write_rows
     from seamark_simulate.simulation.log_text import metrics_block, switch_lines
-    from seamark_simulate.trials.measured.beside import beside_lines
+    from seamark_simulate.trials.measured.measured_run import beside_lines
 
     run = measured(asked, policy, asked.arrivals, measure)
     for note in run.notes:

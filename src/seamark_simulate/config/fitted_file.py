@@ -10,13 +10,13 @@ from seamark.config.yaml_source import Item, Mistakes, read_text
 from seamark.errors import UserError, did_you_mean
 from seamark.storage.documents import read
 from seamark_simulate.model.fitted_model import (
+    Family,
     FittedModels,
     ReplicaModel,
     ReplicaParameters,
     StationModel,
     StationParameters,
 )
-from seamark_simulate.model.queueing import Family
 
 Model = StationModel | ReplicaModel
 FITTED = '"schema_version"'

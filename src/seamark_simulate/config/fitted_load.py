@@ -15,8 +15,7 @@ from seamark.patterns.table import pattern_of, runs_out, schedule
 from seamark.patterns.trace_file import file_of
 from seamark_simulate.config.fitted_file import model_named, read_models
 from seamark_simulate.config.workloads.arrivals import MOST_REQUESTS, RecordedRequests, read_requests
-from seamark_simulate.model.fitted_model import StationModel
-from seamark_simulate.model.queueing import Router
+from seamark_simulate.model.fitted_model import Router, StationModel
 from seamark_simulate.simulation.fitted_service import FittedService
 from seamark_simulate.simulation.llm.replica import LlmRequests
 from seamark_simulate.simulation.schedule import Floats, Ints

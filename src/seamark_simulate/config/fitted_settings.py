@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from seamark.config.workload_settings import combinations
+from seamark.config.levels import combinations
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError
 from seamark.model.scenario import Workload

@@ -12,19 +12,20 @@ from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
 from seamark_simulate.config.workflow_files import MOST_GPUS
-from seamark_simulate.simulation.layout import (
+from seamark_simulate.simulation.machine import (
     PCIE_GB_PER_S,
     SWITCH_OVERHEAD_S,
     Change,
+    ColdLoad,
     Failures,
     GpuKind,
     Host,
     Layout,
+    Machine,
     Preemption,
     Transfers,
     Windows,
 )
-from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.system import System
 
 

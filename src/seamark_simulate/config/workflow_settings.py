@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seamark.config.workload_settings import combinations
+from seamark.config.levels import combinations
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError
 from seamark.model.scenario import Workload

@@ -86,7 +86,8 @@ def fit_replica(
     rows = [step_sums(trial) for trial in trials]
     if not any((table[:, OVERHEAD] == 0).any() for table in rows):
         raise ValueError("no reply has two tokens or more, so there is no step to fit")
-    sums = [_triangle(table) for table in rows]
+    # the upper triangle (QR) of the rows of a trial stands for all of them in least squares
+    sums = [np.asarray(np.linalg.qr(table, mode="r")) for table in rows]
     rough = _solved(sums)
     ratios = np.array([_ratio(trial, limits, rough) for trial in trials])
     speed = float(np.exp(np.median(ratios)))
@@ -121,11 +122,6 @@ def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, InputRange]:
         "reply_tokens": [float(trial.reply_tokens.mean()) for trial in trials],
     }
     return {name: InputRange(low=min(column), high=max(column)) for name, column in values.items() if column}
-
-
-def _triangle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the upper triangle of the rows (QR), which stands for all of them in least squares."""
-    return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
 def _solved(sums: Sequence[NDArray[np.float64]]) -> ReplicaDraw:

@@ -8,8 +8,13 @@ from typing import Literal, Protocol, TypeVar
 import numpy as np
 
 from seamark_simulate.fit.planned_load import PlannedLoad
-from seamark_simulate.model.fitted_model import ReplicaModel, ReplicaParameters, StationModel, StationParameters
-from seamark_simulate.model.queueing import Router
+from seamark_simulate.model.fitted_model import (
+    ReplicaModel,
+    ReplicaParameters,
+    Router,
+    StationModel,
+    StationParameters,
+)
 from seamark_simulate.simulation.fitted_service import (
     FittedService,
     ServedRequests,

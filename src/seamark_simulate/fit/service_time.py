@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from seamark_simulate.model.queueing import Family
+from seamark_simulate.model.fitted_model import Family
 from seamark_simulate.simulation.schedule import Floats
 from seamark_simulate.simulation.station import drawn_by
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from seamark_simulate.fit.service_time import FAMILIES, PARAMETERS, ServiceTime, Sums, fit_service_time
 from seamark_simulate.fit.station_trial import StationTrial, service_times
-from seamark_simulate.model.queueing import Family
+from seamark_simulate.model.fitted_model import Family
 from seamark_simulate.simulation.schedule import Floats
 
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)

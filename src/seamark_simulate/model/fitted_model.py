@@ -9,7 +9,10 @@ from typing import Literal
 from seamark.model.plurals import counted
 from seamark.model.results.values import Moment, Number, Word
 from seamark.model.service import Value
-from seamark_simulate.model.queueing import Family
+
+Family = Literal["exponential", "gamma", "lognormal", "constant"]
+Router = Literal["one-queue", "random", "round-robin", "power-of-two", "least-loaded"]
+
 
 UNFIT = "its own trials contradict it"
 """Why a model with contradictions is unfit for plans."""

@@ -6,11 +6,9 @@ from typing import NotRequired, TypedDict
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
-from seamark_simulate.simulation.gpu_changes import GpuChange
-from seamark_simulate.simulation.layout import Layout
-from seamark_simulate.simulation.machine import ColdLoad
-from seamark_simulate.simulation.node_times import SOURCES, TimeSource
+from seamark_simulate.simulation.machine import ColdLoad, GpuChange, Layout
 from seamark_simulate.simulation.schedule import Schedule, rows_of
+from seamark_simulate.simulation.workload import SOURCES, TimeSource
 from seamark_simulate.simulation.world import COMPLETED
 
 

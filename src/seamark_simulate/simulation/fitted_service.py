@@ -9,10 +9,10 @@ from seamark_simulate.model.fitted_model import (
     InputRange,
     ReplicaModel,
     ReplicaParameters,
+    Router,
     StationModel,
     StationParameters,
 )
-from seamark_simulate.model.queueing import Router
 from seamark_simulate.simulation.llm.fleet import Fleet, serve_requests
 from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
 from seamark_simulate.simulation.schedule import Floats, Ints

@@ -8,8 +8,7 @@ from math import inf, nextafter
 import numpy as np
 
 from seamark_simulate.simulation.engine import Policy
-from seamark_simulate.simulation.gpu_changes import GpuChange, gpu_changes
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import GpuChange, Machine, gpu_changes
 from seamark_simulate.simulation.run_state import RunState
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.workload import Workload, require_windows

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from seamark_simulate.simulation.cluster import lowest, window_starts
-from seamark_simulate.simulation.layout import Layout
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import Layout, Machine
 from seamark_simulate.simulation.schedule import FETCH_LOAD, FETCH_NONE, FETCH_SWITCH
 from seamark_simulate.simulation.system import Model
 

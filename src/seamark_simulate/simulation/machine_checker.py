@@ -8,9 +8,8 @@ from math import inf
 from typing import Any
 
 from seamark.storage.codec import MismatchError, decode
-from seamark_simulate.simulation.gpu_changes import GpuChange
-from seamark_simulate.simulation.layout import Layout
 from seamark_simulate.simulation.logged_rows import TOLERANCE_S, Row, equal, gpu_count
+from seamark_simulate.simulation.machine import GpuChange, Layout
 from seamark_simulate.simulation.system import Model, Request, System
 
 Note = Callable[[str], None]

@@ -10,9 +10,7 @@ import numpy as np
 
 from seamark_simulate.simulation.cluster import Cluster
 from seamark_simulate.simulation.engine import Planned, Running, View
-from seamark_simulate.simulation.gpu_changes import GpuChange
-from seamark_simulate.simulation.layout import Layout
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import GpuChange, Layout, Machine
 from seamark_simulate.simulation.schedule import Measured, Schedule
 from seamark_simulate.simulation.workload import Workload
 from seamark_simulate.simulation.world import (

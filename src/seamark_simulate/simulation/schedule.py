@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark_simulate.simulation.gpu_changes import GpuChange
-from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.machine import GpuChange, Machine
 from seamark_simulate.simulation.workload import Workload
 from seamark_simulate.simulation.world import COMPLETED
 

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
 
-from seamark_simulate.model.queueing import Family, Router
+from seamark_simulate.model.fitted_model import Family, Router
 from seamark_simulate.simulation.schedule import Floats, Ints
 
 Draw = Callable[[np.random.Generator, int], Floats]

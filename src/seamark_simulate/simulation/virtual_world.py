@@ -1,8 +1,14 @@
-"""A world on a virtual clock: costs are those that the machine's rules expect, times those of the workload."""
+"""A workload run on a virtual clock under a policy: costs are those that the machine's rules expect, times those of
+the workload."""
 
+from dataclasses import replace
 from heapq import heappop, heappush
 
-from seamark_simulate.simulation.workload import Workload
+from seamark_simulate.simulation.engine import Policy, simulate
+from seamark_simulate.simulation.general_loop import run_in
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.simulation.schedule import Schedule
+from seamark_simulate.simulation.workload import Workload, require_windows
 from seamark_simulate.simulation.world import End, Start
 
 
@@ -61,3 +67,22 @@ class VirtualWorld:
 
 def _end_s(start: Start, duration_s: float) -> float:
     return start.at_s + start.fetch_s + start.transfer_s + duration_s
+
+
+def run_policy(
+    work: Workload, machine: Machine, policy: Policy, *, instants: bool = False, seed: int = 0
+) -> Schedule:
+    """Return the schedule of a workload. `seed` decides when GPUs fail, where they may. Raises as `simulate`."""
+    require_windows(work, machine)
+    layout = machine.layout
+    if layout is None:
+        return simulate(work, machine, policy, instants=instants)
+    if work.has_data or not layout.has_equal_gpus:
+        return run_in(VirtualWorld(work), work, machine, policy, instants=instants, seed=seed)
+    equal = replace(
+        machine,
+        pcie_gb_per_s=layout.hosts[0].kind.pcie_gb_per_s,
+        switch_overhead_s=layout.switch_overhead_s,
+        layout=None,
+    )
+    return replace(simulate(work, equal, policy, instants=instants), machine=replace(equal, layout=layout))

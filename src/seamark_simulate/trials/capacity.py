@@ -9,7 +9,7 @@ from seamark.errors import UserError
 from seamark.model.service import Service
 from seamark_simulate.config.model_folder import ModelFolder
 from seamark_simulate.config.price_file import Prices
-from seamark_simulate.fit.bottleneck import Bottleneck, bottleneck
+from seamark_simulate.fit.odds import Bottleneck, bottleneck
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.service_model import ServiceModel
 from seamark_simulate.model.capacity_plan import (
@@ -21,10 +21,9 @@ from seamark_simulate.model.capacity_plan import (
 )
 from seamark_simulate.model.fitted_model import FittedModels, suspect_text
 from seamark_simulate.trials.capacity_answer import next_trial, sentence_of
-from seamark_simulate.trials.capacity_judged import PlannedService, judged_layout
+from seamark_simulate.trials.capacity_judged import PlannedService, judged_layout, largest_simulated
 from seamark_simulate.trials.capacity_layouts import Choice, choices_of, models_named
 from seamark_simulate.trials.capacity_load import CapacityAsked, load_of, objectives_of
-from seamark_simulate.trials.simulated_search import largest_simulated
 
 
 def capacity_plan(

@@ -9,8 +9,14 @@ from seamark.model.service import Service
 from seamark_simulate.config.model_folder import ModelFolder
 from seamark_simulate.fit.service_model import ReplicaService, ServiceModel, StationService
 from seamark_simulate.model.capacity_plan import PlannedLayout
-from seamark_simulate.model.fitted_model import UNFIT, FittedModels, ReplicaModel, StationModel, contradiction_of
-from seamark_simulate.model.queueing import Router
+from seamark_simulate.model.fitted_model import (
+    UNFIT,
+    FittedModels,
+    ReplicaModel,
+    Router,
+    StationModel,
+    contradiction_of,
+)
 from seamark_simulate.simulation.gpu_memory import (
     BLOCK_TOKENS,
     GPU_KINDS,

@@ -24,12 +24,10 @@ from seamark_simulate.simulation.execution_log import (
     log_summary,
 )
 from seamark_simulate.simulation.executions import Executions, executions_of
-from seamark_simulate.simulation.gpu_changes import GpuChange
-from seamark_simulate.simulation.layout import Layout
-from seamark_simulate.simulation.machine import ColdLoad
-from seamark_simulate.simulation.node_times import SOURCES
+from seamark_simulate.simulation.machine import ColdLoad, GpuChange, Layout
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import metrics_of
+from seamark_simulate.simulation.workload import SOURCES
 from seamark_simulate.simulation.world import COMPLETED
 
 FETCHES = ("none", "load", "switch")

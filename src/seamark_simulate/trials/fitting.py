@@ -35,8 +35,7 @@ from seamark_simulate.model.fitted_model import (
     StationModel,
     StationParameters,
 )
-from seamark_simulate.trials.fit_groups import FitGroup
-from seamark_simulate.trials.fit_inputs import FitInputs, ServerStarts
+from seamark_simulate.trials.fit_inputs import FitGroup, FitInputs, ServerStarts
 from seamark_simulate.trials.fitted_server import fitted_server
 
 SCORE_DRAWS, REPLICA_SCORE_DRAWS = 100, 40

@@ -20,10 +20,10 @@ from seamark_simulate.simulation.execution_log import ExecutionLog, execution_lo
 from seamark_simulate.simulation.log_text import event_lines, header_lines
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.system import Requests, System
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import Arrivals, Workload, draws_times, workload_of
 
 EPOCH = "1970-01-01 00:00:00"
@@ -157,3 +157,20 @@ def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
                 f" {outcomes.incomplete_requests} of {run.figures.requests} requests not completed."
             )
     return lines
+
+
+def write_trace(run: QuickSimulation, path: Path) -> int:
+    """Write the schedule of one policy as a trace for Perfetto, compressed if the name ends in `.gz`; return the
+    number of its executions. Raises OSError (no space)."""
+    from seamark.analysis.schedule.trace import write_schedule_trace  # imports pyarrow
+    from seamark_simulate.trials.execution_file import SimulationFacts, execution_table
+
+    schedule = run.schedule
+    facts = SimulationFacts(
+        gpus=schedule.gpus,
+        cold_load=schedule.machine.cold_load,
+        policy=run.policy,
+        mode=MODES[run.arrivals],
+        models=tuple(model.id for model in schedule.work.models),
+    )
+    return write_schedule_trace(execution_table(schedule, facts), path)

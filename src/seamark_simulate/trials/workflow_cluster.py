@@ -19,14 +19,13 @@ from seamark_simulate.config.workflow_files import read_system, require_timestam
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.engine import Dispatch, Policy, View
 from seamark_simulate.simulation.executions import Executions, executions_of
-from seamark_simulate.simulation.generated_requests import GeneratedLoad, generated_requests
-from seamark_simulate.simulation.generated_workflows import SHAPES, Shape
+from seamark_simulate.simulation.generated_requests import SHAPES, GeneratedLoad, Shape, generated_requests
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.run_policy import run_policy
 from seamark_simulate.simulation.schedule import Floats, Schedule
 from seamark_simulate.simulation.schedule_metrics import metrics_of
 from seamark_simulate.simulation.system import Requests, System
+from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import Arrivals, workload_of
 from seamark_simulate.trials.execution_file import SimulationFacts, write_executions
 from seamark_simulate.trials.quick_simulation import MODES

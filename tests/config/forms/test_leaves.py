@@ -8,7 +8,7 @@ from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_site
 from seamark.errors import UserError
-from seamark.model.leaves import filled
+from seamark.model.scenario import filled
 from seamark.model.trial import Plan, levels_of
 from seamark.planning.plan import plan
 

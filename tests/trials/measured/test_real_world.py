@@ -16,8 +16,12 @@ from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
 from seamark_simulate.simulation.workload import workload_of
-from seamark_simulate.trials.measured.beside import beside_lines
-from seamark_simulate.trials.measured.measured_run import MeasuredWork, measured_simulation, measured_work
+from seamark_simulate.trials.measured.measured_run import (
+    MeasuredWork,
+    beside_lines,
+    measured_simulation,
+    measured_work,
+)
 from seamark_simulate.trials.measured.model_servers import ModelError
 
 ROOT = Path(__file__).resolve().parents[3]

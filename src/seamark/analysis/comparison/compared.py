@@ -8,10 +8,9 @@ from math import isfinite
 from statistics import median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
-from seamark.analysis.comparison.items import PairedItems, paired_items
+from seamark.analysis.comparison.items import PairedItems, answers_test, paired_items, paired_judged, paired_record
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
-from seamark.analysis.comparison.paired_answers import answers_test, paired_judged, paired_record
 from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
 from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, units_of

@@ -79,7 +79,8 @@ def metric_of(
     elif short in measured or short in qualities:
         quality = qualities.get(short)
         shown, path, unit = short, f"quality.{short}", quality.unit if quality else ""
-        better = quality.better if quality else quality_direction(short, _ops(short, seen))
+        ops = {slo.op for trial in seen for slo in trial.slos if slo.metric == short}
+        better = quality.better if quality else quality_direction(short, ops)
     else:
         known = (*(path.removesuffix(".value") for path in TABLE), *own_metrics, *measured, *qualities, SEARCH_FOUND)
         raise UserError(
@@ -97,7 +98,3 @@ def metric_of(
 
 def _path(name: str) -> str | None:
     return next((path for path in (name, f"{name}.value") if path in TABLE), None)
-
-
-def _ops(quality: str, seen: Sequence[Observation]) -> set[str]:
-    return {slo.op for trial in seen for slo in trial.slos if slo.metric == quality}

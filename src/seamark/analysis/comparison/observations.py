@@ -1,12 +1,13 @@
-"""One trial as a comparison sees it: its figures, its start of the server, and what speaks against it. Pure."""
+"""One trial as a comparison sees it: its figures, its scored answers, its start of the server, and what speaks
+against it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from seamark.analysis.comparison.scored import TrialAnswers
-from seamark.analysis.comparison.trial_answers import trial_answers
+from seamark.analysis.comparison.scored import ScoredItems, TrialAnswers
 from seamark.analysis.trial_view import TrialView
 from seamark.model.origin import MEASURED, HasOrigin, Origin
+from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.trial_metrics import ObjectiveResult, OwnMetric, Verdict
 from seamark.model.trial import Trial
 from seamark.stats.range import Range
@@ -105,3 +106,34 @@ def _draws_nothing(trial: Trial) -> bool:
     settings = trial.settings
     drawn = (settings.get(name) for name in ("generated_requests", "generated_workflow", "machine", "model_file"))
     return settings.get("draw") is False and all(value is None for value in drawn)
+
+
+SEED = "seed"
+
+
+def trial_answers(view: TrialView) -> TrialAnswers | None:
+    """Return the scored answers of a trial; None where its replies were not scored."""
+    record, path = view.answers, view.folder.answers
+    if record is None or record.status != "ok" or not path.exists():
+        return None
+
+    def scored() -> ScoredItems | None:  # holds the path alone: a summary keeps the answers of all trials
+        from seamark.analysis.answers import read_scored  # imports pyarrow
+
+        return read_scored(path)
+
+    return TrialAnswers(
+        scores=tuple(record.scores),
+        read=scored,
+        unanswered=view.unanswered,
+        seeds={
+            name: value for name, value in view.trial.settings.items() if name == SEED or name.endswith(f"_{SEED}")
+        },
+        key=record.key_sha256,
+    )
+
+
+def whole_answers(view: TrialView) -> AnswersRecord | None:
+    """Return what answers.json says of a trial whose replies were scored, None where an item has no answer: scores of
+    a part of the items are those of another task, in a report as in a comparison."""
+    return view.answers if view.answers and view.answers.status == "ok" and not view.unanswered else None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seamark.analysis.metrics.objectives import value_of
 from seamark.analysis.trial_view import TrialView
-from seamark.model.results.prediction_score import PredictionScore, ScoredFigure, ScoredLoad
+from seamark.model.results.comparison import PredictionScore, ScoredFigure, ScoredLoad
 from seamark.model.scenario import PredictedLoad, Prediction
 from seamark.model.trial import Plan
 from seamark.storage.paths import ScenarioFolder

@@ -1,10 +1,11 @@
-"""Inputs of the metrics of one trial: its window, counts and times of its requests, telemetry and energy."""
+"""Inputs of the metrics of one trial: its window, counts, times and losses of its requests, telemetry and energy."""
 
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from seamark.analysis.metrics.energy import energy_of
-from seamark.analysis.metrics.lost import lost_in_window, lost_of
 from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.outages import LoadFacts
 from seamark.analysis.metrics.samples import Samples
@@ -22,6 +23,7 @@ from seamark.analysis.metrics.window import (
     window_of_simulation,
 )
 from seamark.analysis.metrics.window_counts import WindowCounts, count_window
+from seamark.model.digest import seed_for
 from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
@@ -29,7 +31,7 @@ from seamark.model.results.times import PartTimes
 from seamark.model.results.trial_metrics import PartFigures
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
-from seamark.patterns.table import has_rate
+from seamark.patterns.table import has_rate, pattern_of, schedule
 
 SHOWN = ("p50", "p95", "p99")
 MOST_VIRTUAL_S = 1_000_000.0
@@ -199,3 +201,41 @@ def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int
         sent += int((batch.sent != MISSING_NS).sum())
         latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
     return latest + 1 if sent and sent >= limit else None  # the last request belongs to the window
+
+
+def lost_of(load: LoadRecord, counted: WindowCounts) -> int:
+    """Return the scheduled requests without a sample, after a worker died."""
+    died = not all(worker.ok for worker in load.workers)
+    return max(0, (load.scheduled or 0) - counted.rows) if died else 0
+
+
+def lost_in_window(trial: Trial, counted: WindowCounts, lost: int) -> int:
+    """Return how many of the `lost` requests were due in the window.
+
+    The schedule follows from the trial's seed, so what was due in the window is known. Where it does not (later
+    turns of a session, the probe that a search found, a trace or pattern that is gone), the lost requests lie in the
+    window as the recorded ones do.
+    """
+    if not lost:
+        return 0
+    due = _due_inside(trial, counted.window)
+    if due is None:
+        return round(lost * counted.due / counted.rows) if counted.rows else lost
+    return min(lost, max(0, due - counted.due))
+
+
+def _due_inside(trial: Trial, window: Window) -> int | None:
+    """Return the requests of the whole schedule that were due in the window; None if replies, the seed of a search's
+    probe or a missing file decide."""
+    profile = trial.load
+    if profile.turns > 1 or trial.search is not None:
+        return None
+    try:
+        pattern = pattern_of(profile)
+        if pattern is None:
+            return None
+        seed = seed_for(trial.seed, "arrivals")
+        blocks = schedule(pattern, seed=seed, until_s=profile.length_s, requests=profile.requests)
+        return sum(int(np.diff(np.searchsorted(at_ns, [window.start_ns, window.end_ns]))[0]) for at_ns in blocks)
+    except (OSError, ValueError):
+        return None

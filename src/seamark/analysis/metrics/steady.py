@@ -1,20 +1,22 @@
-"""Steadiness of a load over its measured window, and the start of its steady part.
+"""Steadiness of a load over its measured window, and the start of its steady part, by a test of change and MSER-5.
 
 A verdict and an advice beside the metrics: nothing here decides what is measured.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.metrics.outages import LoadFacts, outages
-from seamark.analysis.metrics.run_timeline import (
+from seamark.analysis.metrics.outages import (
     LEAST_PARTS,
     REPLIES_A_PART,
     SHORTEST_PART_NS,
+    LoadFacts,
     RunTimeline,
+    outages,
     run_timeline,
 )
 from seamark.analysis.metrics.samples import Samples
@@ -23,7 +25,6 @@ from seamark.analysis.metrics.window import Window
 from seamark.model.plurals import in_percent
 from seamark.model.results.trial_metrics import Outage
 from seamark.stats.change import Change, change
-from seamark.stats.steady import mser
 
 Series = NDArray[np.float64]
 
@@ -123,3 +124,48 @@ def _after_start_up(
     part = Window(start_ns=start_ns, end_ns=window.end_ns, rule="after the start-up")
     reason = f"{state.reason}: a start-up that ended by {start_ns / SECOND_NS:.3g} s"
     return SteadyState(steady=False, reason=reason, rule=state.rule, part=part)
+
+
+BATCH = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncation:
+    """Number of leading observations that MSER cuts, and whether they differ from the rest.
+
+    `differs` requires a difference of more than `least` of the kept mean and more than three standard errors, so that
+    pure noise is not cut. `at_limit`: the best cut is the latest allowed, half of the series, so the series has not
+    settled.
+    """
+
+    cut: int
+    at_limit: bool
+    differs: bool
+
+
+def mser(series: NDArray[np.float64], batch: int = BATCH, least: float = 0.05) -> Truncation:
+    """Return where the Marginal Standard Error Rule on means of `batch` observations truncates `series`.
+
+    MSER(d) = sum over i > d of (y_i - mean_d)^2 / (n - d)^2, least for d in 0..n/2 (White, Cobb, Spratt 2000). Fewer
+    than four batches are not cut.
+    """
+    size = len(series) // batch
+    if size < 4:
+        return Truncation(cut=0, at_limit=False, differs=False)
+    means = series[: size * batch].reshape(size, batch).mean(axis=1)
+    left = np.arange(size, 0, -1)
+    sums = np.cumsum(means[::-1])[::-1]
+    squares = np.cumsum((means - means.mean())[::-1] ** 2)[::-1]
+    centred = np.cumsum((means - means.mean())[::-1])[::-1]
+    spread = np.maximum(squares - centred**2 / left, 0)
+    limit = size // 2
+    cut = int(np.argmin((spread / left**2)[: limit + 1]))
+    if cut == 0:
+        return Truncation(cut=0, at_limit=False, differs=False)
+    kept = sums[cut] / left[cut]
+    deviation = math.sqrt(spread[cut] / max(1, left[cut] - 1))
+    difference = abs(means[:cut].mean() - kept)
+    noise = 3 * deviation * math.sqrt(1 / cut + 1 / left[cut])
+    return Truncation(
+        cut=cut * batch, at_limit=cut == limit, differs=bool(difference > max(least * abs(kept), noise))
+    )

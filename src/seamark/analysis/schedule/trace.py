@@ -61,9 +61,8 @@ def _slices(table: pa.Table) -> Iterator[Event]:
     """Yield slices for each GPU of each execution: load or switch and transfer, if they took time, then the run."""
     rows = rows_of(table)
     names = [name for name in ("request_id", "workflow", "node", "model") if name in table.column_names]
-    args = [
-        dict(zip(("request", *names[1:]), texts, strict=True)) for texts in zip(*_texts(table, names), strict=True)
-    ]
+    columns = [table[name].to_pylist() for name in names]
+    args = [dict(zip(("request", *names[1:]), texts, strict=True)) for texts in zip(*columns, strict=True)]
     moments = (rows.taken_s, rows.start_s - rows.transfer_s, rows.start_s, rows.end_s)
     times = list(zip(*map(_ns, moments), strict=True))
     held: list[list[int]] = [[] for _ in args]
@@ -84,10 +83,6 @@ def _slices(table: pa.Table) -> Iterator[Event]:
 def _slice(name: str, kind: str, gpu: int, begin_ns: int, end_ns: int, args: Event) -> Event:
     times = {"ts": begin_ns / 1e3, "dur": (end_ns - begin_ns) / 1e3}
     return {"name": name, "cat": kind, "ph": "X", **times, "pid": PROCESS, "tid": gpu + 1, "args": args}
-
-
-def _texts(table: pa.Table, names: list[str]) -> list[list[str]]:
-    return [table[name].to_pylist() for name in names]
 
 
 def _counters(table: pa.Table, from_s: float, to_s: float | None) -> Iterator[Event]:

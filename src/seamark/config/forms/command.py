@@ -11,9 +11,8 @@ from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.recipe_checks import check_program_texts, template_fields
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
-from seamark.model.leaves import is_placeholder
 from seamark.model.objectives import PROGRAM_QUALITIES
-from seamark.model.scenario import Workload
+from seamark.model.scenario import Workload, is_placeholder
 from seamark.model.service import Service
 
 KEYS = ("name", "argv", "environment", "keep", "success", "figures")

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from seamark.config.levels import levels
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.model.leaves import placeholder
-from seamark.model.scenario import Levels, Workload
+from seamark.model.scenario import Levels, Workload, placeholder
 from seamark.model.service import Service, Setting
 
 Document = Mapping[str, Any]

@@ -14,7 +14,7 @@ from seamark.load.coordinator.handle import SAME_CLOCK, WorkerHandle
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.platform.fork_server.client import ISOLATED_MAIN, Forked, fork
-from seamark.platform.process_variables import gpu_variables, thread_variables
+from seamark.platform.pinning import gpu_variables, thread_variables
 
 WORKER = "seamark.load.workers.worker"
 PRELOADED = (WORKER, "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")

@@ -1,12 +1,68 @@
-"""Comparison of treatments: what summary.json, `bench compare --format json` and the report say of it."""
+"""Comparison of treatments, quality against cost, and predictions beside measurements: what summary.json,
+`bench compare --format json`, `bench capacity --score` and the report say of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.model.origin import MEASURED, HasOrigin, Origin, any_virtual
-from seamark.model.results.front import Front
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontPoint(HasOrigin):
+    """One treatment: mean `quality` over the common items, with its 95 % interval by clusters of items (None with one
+    cluster), and the median `cost` of its `trials`.
+
+    `on_front`: no other point has at least its quality at no more cost, and more of one. `probability` is the share
+    of resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
+    more against the baseline is excluded; None for the baseline and without a margin. `ratio` is its cost to that of
+    the baseline; `cheaper`: a test shows that it is lower, None where the trials allow no test: because they are few,
+    or else because of what `untested` says.
+    """
+
+    treatment: str
+    level: Setting = None
+    quality: Number = None
+    quality_low: Number = field(default=None, metadata=OPTIONAL)
+    quality_high: Number = field(default=None, metadata=OPTIONAL)
+    cost: Number = None
+    trials: int = 0
+    on_front: bool = False
+    probability: Number = None
+    not_worse: bool | None = None
+    ratio: Number = None
+    cheaper: bool | None = None
+    untested: Word = field(default=None, metadata=OPTIONAL)
+    origin: Origin = MEASURED
+    reason: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """Levels of one factor with all others `fixed`, by one quality and one cost, over the `items` that all have.
+
+    `resamples` draw whole clusters of items (and blocks of trials where there are several), the same ones for every
+    point. The first point is the baseline.
+    """
+
+    workload: str
+    factor: str
+    fixed: Mapping[str, Setting] = field(default_factory=dict)
+    base: Setting = None
+    quality: str
+    better: Literal["higher", "lower"] = "higher"
+    cost: str
+    cost_unit: str = ""
+    cost_better: Literal["higher", "lower"] = "lower"
+    margin: Number = None
+    items: int = 0
+    clusters: int = 0
+    blocks: int = 0
+    resamples: int = 0
+    seed: int = 0
+    points: tuple[FrontPoint, ...] = ()
+
 
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
 EXACT = "exact"
@@ -183,3 +239,50 @@ class Comparisons:
     def judged(self) -> tuple[Compared, ...]:
         """The comparisons that have a verdict."""
         return tuple(comparison for comparison in self.comparisons if comparison.verdict is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredFigure:
+    """One figure at one load, in the unit of an objective: its prediction, and what each trial measured. `inside`
+    counts the trials in the interval."""
+
+    figure: str
+    value: float
+    low: float
+    high: float
+    measured: tuple[float, ...] = ()
+    inside: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredLoad:
+    """One load: the predicted probability that a trial meets the objectives, and how many of the judged trials did.
+    `right` is whether most of them had the likelier verdict, None without any; `unmeasured` trials have no figures
+    or are INVALID, and `doubtful` ones are SUSPECT, by `codes`."""
+
+    rate_rps: float
+    predicted_met: float
+    met: int = 0
+    judged: int = 0
+    right: bool | None = None
+    unmeasured: int = 0
+    doubtful: int = 0
+    codes: tuple[str, ...] = ()
+    figures: tuple[ScoredFigure, ...] = ()
+    suspect: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionScore:
+    """Prediction against measurement. `inside` of `compared` figures of single trials lie in their intervals, and at
+    `right` of `judged` loads the predicted verdict was that of most trials."""
+
+    schema_version: int = 1
+    scenario: str
+    fit: Word = None
+    interval: float
+    inside: int
+    compared: int
+    right: int
+    judged: int
+    loads: tuple[ScoredLoad, ...] = ()

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
-from seamark.model.results.front import Front, FrontPoint
+from seamark.model.results.comparison import Front, FrontPoint
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, plain_numbers, written
 from seamark.report.fronts import as_printed, front_place
 from seamark.report.numbers import level

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import hypot
+from math import comb, hypot
 from statistics import fmean
 
-from seamark.analysis.comparison.trial_answers import whole_answers
+from seamark.analysis.comparison.observations import whole_answers
 from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted
 from seamark.model.results.answers import AnswersRecord, Score
@@ -17,7 +17,6 @@ from seamark.report.numbers import ABSENT, level, number, span
 from seamark.report.page.content import Block, Table, column, figures
 from seamark.report.source import Results
 from seamark.stats.paired import mean_limits
-from seamark.stats.pass_at_k import pass_at_k
 
 TASK, SCORE = "task", "score"
 MOST_K = 64
@@ -215,3 +214,14 @@ def _published(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
 
 def _shown(value: Value, name: str) -> str | None:
     return None if value is None else level(value, name)
+
+
+def pass_at_k(samples: int, right: int, k: int) -> float:
+    """Return the probability that at least one of k of the samples is right: 1 - C(n - c, k) / C(n, k).
+
+    Unbiased for k up to the number of samples. https://arxiv.org/abs/2107.03374, equation 1. Raises ValueError for
+    other numbers.
+    """
+    if not 0 <= right <= samples or not 1 <= k <= samples:
+        raise ValueError(f"pass@{k} of {samples} samples with {right} right is not defined.")
+    return 1 - comb(samples - right, k) / comb(samples, k)

@@ -26,9 +26,8 @@ from seamark.report.figures.timelines import order_picture, phases_picture, time
 from seamark.report.headline import headline_of
 from seamark.report.ordering import only_simulated
 from seamark.report.page.answers import answers_section
-from seamark.report.page.comparisons import comparison_blocks, comparisons_section
+from seamark.report.page.comparisons import comparison_blocks, comparisons_section, front_blocks, fronts_section
 from seamark.report.page.content import Block, Picture, Section, Text
-from seamark.report.page.fronts import front_blocks, fronts_section
 from seamark.report.page.page_part import page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.sections import (
@@ -37,11 +36,11 @@ from seamark.report.page.sections import (
     failures_section,
     glossary_section,
     numbers,
+    prediction_section,
     verdicts_section,
     where,
 )
 from seamark.report.source import Results, read_results
-from seamark.report.tables.prediction import prediction_section
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
 from seamark.report.tables.summary import slug, summary_section, trials_section

@@ -1,4 +1,4 @@
-"""Sections of text: headline and facts of the run, failed trials, verdicts, glossary."""
+"""Sections of text: headline and facts of the run, failed trials, verdicts, prediction, glossary."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pandas as pd
 
+from seamark.analysis.comparison.predicted import score_of
 from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.headline import Headline
@@ -17,6 +18,7 @@ from seamark.report.headline import number_text
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import ORIGIN, about_servers, only_simulated, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures, named
+from seamark.report.predicted import figure_rows, score_sentence, verdict_line
 from seamark.report.source import Results
 from seamark.report.tables.summary import origin_columns
 from seamark.storage.redaction import redacted, redacted_text
@@ -325,3 +327,17 @@ def glossary_section(summary: Summary) -> Section:
     metrics = {name: metric for row in summary.treatments for name, metric in row.own.items()}
     pairs = [(name.replace("_", " "), f"{metric.meaning} ({metric.unit})") for name, metric in metrics.items()]
     return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=(*TERMS, *pairs), long=True),))
+
+
+def prediction_section(results: Results) -> Section | None:
+    """Return how many predictions came true, and each figure at each load; None for a scenario without a
+    prediction."""
+    score = score_of(results.plan, results.folder)
+    if score is None:
+        return None
+    heads, *rows = figure_rows(score)
+    columns = tuple(column(name, [row[at] for row in rows], numeric=at in (0, 2)) for at, name in enumerate(heads))
+    table = Table(columns=columns, caption=f"Simulated by models of {score.fit}, and measured")
+    verdicts = tuple(Text(text=verdict_line(load)) for load in score.loads)
+    blocks: tuple[Block, ...] = (Text(text=score_sentence(score)), table, *verdicts)
+    return Section(id="prediction", title="Prediction against measurement", blocks=blocks)

@@ -15,8 +15,8 @@ from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
 from seamark.planning.external_servers import PERSISTENT_PREFIX, external_address, host_and_ports
 from seamark.platform.fork_server.protocol import DEVICE
+from seamark.platform.pinning import CUDA, THREADS, gpu_variables, thread_variables
 from seamark.platform.privilege import as_user, user_for
-from seamark.platform.process_variables import CUDA, THREADS, gpu_variables, thread_variables
 from seamark.services.runtimes.containers import PACKAGE, PACKAGES, client_environment, container_command, inside
 from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
 from seamark.services.supervisor.launch_spec import (

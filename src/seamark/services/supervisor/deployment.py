@@ -24,7 +24,7 @@ from seamark.model.service import GpuMemory, Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
 from seamark.planning.study import Study
-from seamark.platform.process_variables import gpu_variables
+from seamark.platform.pinning import gpu_variables
 from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import client_environment

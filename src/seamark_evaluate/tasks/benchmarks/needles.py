@@ -6,7 +6,7 @@ Every word of the vocabulary is one token of a word-level tokenizer, so position
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from seamark_evaluate.attention.needle_words import FILLERS, needle_keys, needle_values
+from seamark_evaluate.attention.known_answers import FILLERS, needle_keys, needle_values
 from seamark_evaluate.tasks.benchmark import Row
 
 KEYS = 128

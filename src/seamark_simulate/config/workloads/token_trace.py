@@ -61,9 +61,5 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
         return None
     first_s = requests[0].at_s or 0.0
     if first_s:
-        requests = [_earlier(request, first_s) for request in requests]
+        requests = [replace(request, at_s=(request.at_s or 0.0) - first_s) for request in requests]
     return RecordedWorkload(system=system, requests=Requests(requests=tuple(requests)))
-
-
-def _earlier(request: Request, by_s: float) -> Request:
-    return replace(request, at_s=(request.at_s or 0.0) - by_s)

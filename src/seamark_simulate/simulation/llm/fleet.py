@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seamark.errors import UserError
-from seamark_simulate.model.queueing import Router
+from seamark_simulate.model.fitted_model import Router
 from seamark_simulate.simulation.llm.replica import LlmReplica, LlmReplies, LlmRequests, require_servable
 from seamark_simulate.simulation.llm.steps import FOREVER, ReplicaRun
 from seamark_simulate.simulation.schedule import Floats, Ints

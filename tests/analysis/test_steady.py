@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seamark.stats.steady import mser
+from seamark.analysis.metrics.steady import mser
 
 
 def mser_by_the_book(series, batch=5):

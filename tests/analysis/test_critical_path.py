@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from seamark.stats import critical_path
-from seamark.stats.critical_path import critical_ns
+from seamark.analysis.metrics import stages
+from seamark.analysis.metrics.stages import critical_ns
 
 Event = tuple[int, int, int]
 """Request, beginning, end."""
@@ -55,7 +55,7 @@ def test_requests_do_not_share_their_events() -> None:
 
 @pytest.mark.parametrize("few", [0, 3, 1000])
 def test_it_is_the_literal_walk_for_random_requests(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(critical_path, "FEW", few)
+    monkeypatch.setattr(stages, "FEW", few)
     rng = np.random.default_rng(few)
     for _ in range(60):
         count = int(rng.integers(1, 12))
