@@ -26,7 +26,7 @@ def test_each_module_of_the_folder_has_a_row():
         (PLAIN, "null", "timed_load"),
         (SEARCHED, "null", "search"),
         (replace(PLAIN, parties=(PLAIN,)), "null", "parties"),
-        (PLAIN, "fitted", "simulation"),
+        (PLAIN, "fitted", "virtual_clock"),
     ],
 )
 def test_a_trial_is_measured_by_the_module_of_its_kind(trial, service, name):
