@@ -29,9 +29,6 @@ ROOMS: Mapping[str, Room] = {
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
     "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
     "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),
-    "servers": Room(
-        floor=4, what="servers of services that have none of their own, run in the service's environment"
-    ),
     "testservers": Room(floor=4, what="test servers: null server and reference server"),
     "drivers": Room(floor=5, what="the protocol of each service: requests encoded, replies decoded"),
     "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),

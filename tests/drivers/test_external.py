@@ -251,6 +251,7 @@ def study_of_page(
     """Return a study with the files that a page shows, and the scenario of that name, which may have a workload."""
     folder = StudyFolder.new(root / "study")
     for path, text in BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8")):
+        (folder.root / path).parent.mkdir(parents=True, exist_ok=True)
         (folder.root / path).write_text(change(text))
     if workload:
         folder.write(scenario=name, repetitions=1, workload={**SHORT, **workload}).rename(

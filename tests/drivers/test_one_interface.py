@@ -17,7 +17,7 @@ SRC = ROOT / "src"
 PACKAGE = SRC / "seamark"
 KINDS = {"wire": Wire, "threads": Call, "processes": Call}
 AFTER_THE_LOAD = ("metrics", "checks", "analysis", "report", "stats")
-SPEAK_TO_SERVICES = {"drivers", "servers"}
+SPEAK_TO_SERVICES = {"drivers", "testservers"}
 sys.path.insert(0, str(ROOT / "docs"))
 layers = import_module("layers")
 

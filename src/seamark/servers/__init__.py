@@ -1,1 +1,0 @@
-"""Servers of services that have none of their own. Each runs in its service's environment; nothing imports it."""
