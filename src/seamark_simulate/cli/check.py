@@ -40,7 +40,7 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
 
     if system is not None and requests is None:
         raise UserError("--config: needs --requests too. Give both files, or neither.")
-    path = log.with_name(f"{log.stem}_conflicts_report.json")
+    path = log.parent / f"{log.stem}_conflicts_report.json"
     if save_report:
         require_unread(path, "--save-report")
     document = _document(log)

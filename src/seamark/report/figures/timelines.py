@@ -66,11 +66,12 @@ def timeline_picture(
         c if load is not None else f"{c} (series.csv cannot be read)" for c, load in zip(columns, loads, strict=True)
     ]
     frames = [
-        pd.concat([load, read_telemetry(trial.folder.telemetry)]).assign(column=column)
+        part.assign(column=column)
         for trial, load, column in zip(trials, loads, columns, strict=True)
+        for part in (load, read_telemetry(trial.folder.telemetry))
+        if part is not None
     ]
-    frame = pd.concat(frames, ignore_index=True)
-    if frame.empty:
+    if not frames or (frame := pd.concat(frames, ignore_index=True)).empty:
         return None
     times = frame["row"] == RESPONSE
     unit, factor = unit_of(frame.loc[times, "value"].dropna())
