@@ -66,12 +66,15 @@ def test_measured_trials_their_fit_and_its_simulated_twin_stand_side_by_side_in_
     html = (study.root / "reports/try/index.html").read_text()
     found = tables(html)
     [held_out] = [rows for head, rows in found if any("in the interval" in each for each in head)]
-    trials = {row[0] for row in held_out}
-    assert trials
+    [table] = [text for text in re.findall(r"<table.*?</table>", html, re.S) if "in the interval" in text]
+    trials = set(re.findall(r'<td[^>]*><span class="hint [^"]*" title="([^"]+)"', table)) & {
+        trial.name for trial in study.trials()
+    }
+    assert len(trials) == len({row[0] for row in held_out}) > 0, "each has its id as tooltip"
     assert trials <= kept.keys(), "those of the fit, which are measured"
     assert {row[1] for row in held_out} <= {"inside", "beyond", "overload"}
-    assert {row[1] for row in held_out if "rate_rps-10-" in row[0]} <= {"inside"}, "between the loads of the others"
-    assert {row[1] for row in held_out if "rate_rps-14-" in row[0]} <= {"beyond", "overload"}
+    assert {row[1] for row in held_out if "rate_rps 10," in row[0]} <= {"inside"}, "between the loads of the others"
+    assert {row[1] for row in held_out if "rate_rps 14," in row[0]} <= {"beyond", "overload"}
     [twins] = [rows for head, rows in found if head[0].startswith("treatment") and "predicted" in " ".join(head)]
     assert {row[0] for row in twins} == {"rate_rps 6", "rate_rps 10", "rate_rps 14"}
     figures = ("throughput", "offered", "TTFT", "verdict", "severity", "figure", "ratio")
