@@ -88,7 +88,7 @@ def listing(as_json: bool) -> None:
 @json_option
 @click.option("-a", "--all", "ended", is_flag=True, help="Include persistent servers that have ended.")
 def ps(site: str, as_json: bool, ended: bool) -> None:
-    """List the running servers of this study, persistent ones and those of trials.
+    """List the running servers of this study: persistent servers and servers of trials.
 
     \b
     Examples:
