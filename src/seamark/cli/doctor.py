@@ -10,7 +10,7 @@ from rich.text import Text
 from seamark.cli.options import StudyOptions, json_option, scenario_option
 from seamark.cli.output import print_json, terminal
 from seamark.errors import UserError
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import parts
 from seamark.planning.study import Study
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _self_test(as_json: bool, study: Study | None) -> int:
     from seamark.trials.self_test import self_test
 
     found = self_test(pinning="auto" if study is None else study.site.pinning)
-    tests: list[PluginTest] = [part(plugin.self_test)(study) for plugin in plugins() if plugin.self_test]
+    tests: list[PluginTest] = [test(study) for test in parts("self_test")]
     if as_json:
         rows = [vars(errors) | {"right": errors.right, "well": errors.well} for errors in found]
         print_json(loads=rows, **{test.name: test.rows for test in tests})

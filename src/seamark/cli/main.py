@@ -86,10 +86,13 @@ class Verbs(click.Group):
         return list(verb_summaries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in verb_summaries():
+        if cmd_name in VERBS:  # does not look for plugins
+            path = f"seamark.cli.{cmd_name}:command"
+        elif cmd_name in plugin_verbs():
+            path = plugin_verbs()[cmd_name].command
+        else:
             return None
-        verb = plugin_verbs().get(cmd_name)
-        command: click.Command = part(verb.command if verb else f"seamark.cli.{cmd_name}:command")
+        command: click.Command = part(path)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,7 +104,7 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         from seamark.errors import did_you_mean
 
-        if args and args[0] not in verb_summaries() and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and args[0] not in VERBS and args[0] not in plugin_verbs():
             nearest = did_you_mean(args[0], verb_summaries())
             guess = f" Did you mean '{SYNONYMS[args[0]]}'?" if args[0] in SYNONYMS else nearest
             raise UserError(f"bench {args[0]}: no such command.{guess} `bench --help` lists all.")
@@ -178,10 +181,16 @@ def _told(module: str) -> None:
     click.echo(f"Note: imports `{module}` of this study. It is code, and runs as you.", err=True)
 
 
+def _derives_figures(verb: str) -> bool:
+    """Return whether a verb needs the libraries that derive figures."""
+    if verb in VERBS:
+        return verb in DERIVE
+    return verb in plugin_verbs() and plugin_verbs()[verb].derives_figures
+
+
 def _require_address_space(words: list[str]) -> None:
     """Raise SiteError if libraries would end a verb for lack of memory, some of them after it has measured."""
-    derive = {*DERIVE, *(name for name, verb in plugin_verbs().items() if verb.derives_figures)}
-    if not words or words[0] not in derive or {"-h", "--help"} & {*words}:
+    if not words or {"-h", "--help"} & {*words} or not _derives_figures(words[0]):
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     least = LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import parts
 from seamark.model.service import Value
 
 
@@ -47,7 +47,7 @@ class ItemSource(Protocol):
 @cache
 def item_sources() -> tuple[ItemSource, ...]:
     """Return those of all plugins."""
-    return tuple(part(plugin.items) for plugin in plugins() if plugin.items)
+    return parts("items")
 
 
 def item_counts(trials: Iterable[Mapping[str, Value]]) -> set[ItemCount]:

@@ -94,6 +94,11 @@ def part(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def parts(kind: str) -> tuple[Any, ...]:
+    """Return the parts of one kind, a field of `Plugin` such as `page`, of all plugins that have one."""
+    return tuple(part(path) for plugin in plugins() if (path := getattr(plugin, kind)))
+
+
 def missing_plugin(path: str) -> str | None:
     """Return the plugin of Seamark's to which a dotted path belongs, if it is not here; None for every other path."""
     package = path.partition(".")[0]

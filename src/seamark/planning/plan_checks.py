@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import parts
 from seamark.planning.study import Study
 
 
@@ -20,4 +20,4 @@ class CheckedPlan:
 
 def checked_by_plugins(study: Study) -> tuple[CheckedPlan, ...]:
     """Return what each plugin found in a study's plan. Raises UserError for a plan that cannot run."""
-    return tuple(part(plugin.check_plan)(study) for plugin in plugins() if plugin.check_plan)
+    return tuple(check(study) for check in parts("check_plan"))

@@ -1,10 +1,10 @@
 """The headline of a scenario: which question it asks, and the answer from its summary. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import parts
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Comparisons, PredictionScore
 from seamark.model.results.headline import Headline, HeadlineNumber
@@ -49,10 +49,9 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
     if comparisons is not None and comparisons.fronts and (choice := choice_sentence(comparisons.fronts)) is not None:
         return _of_evaluation(comparisons, choice)
     if plan.compare is not None and comparisons is not None and (text := answer(comparisons)) is not None:
-        for path in (plugin.headline for plugin in plugins() if plugin.headline):
-            headline: Headline | None = part(path)(comparisons, rows)
-            if headline is not None:
-                return headline
+        own: Iterable[Headline | None] = (headline(comparisons, rows) for headline in parts("headline"))
+        if (first := next(filter(None, own), None)) is not None:
+            return first
         return _of_comparisons(comparisons, " ".join(filter(None, (text, _met_by(rows)))))
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
     if len(factors) == 1 and len(workloads) == 1:

@@ -10,7 +10,7 @@ from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.table import VERSION
 from seamark.analysis.summary import write_metrics, write_metrics_of_whole
 from seamark.analysis.trial_view import SAMPLES_MISSING, is_older, read_histograms
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import parts
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.trial_metrics import TrialMetrics
@@ -58,8 +58,7 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
 
 def _schedule(executions: Path) -> Callable[[], ScheduleMetrics] | None:
     """Return what derives the figures of executions; None without the plugin that wrote them."""
-    paths = [plugin.schedule for plugin in plugins() if plugin.schedule]
-    return partial(part(paths[0]), executions) if paths else None
+    return next((partial(figures, executions) for figures in parts("schedule")), None)
 
 
 def _beside(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> list[Beside]:

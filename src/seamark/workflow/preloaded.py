@@ -4,6 +4,7 @@ from importlib import import_module
 
 import pyarrow
 
+from seamark.model.plugin import plugins
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Plan
@@ -24,6 +25,7 @@ for module in (
 ):
     import_module(module)
 
+plugins()  # each job asks for their forms and earlier names
 pyarrow.array([0])  # imports pandas, to test whether a list is a Series
 for noun in (Endpoint, LoadRecord, Plan):
     decoder(noun)

@@ -37,11 +37,9 @@ class Questions:
             return None
         if subset.source.kind == "made" and subset.length_words is not None:  # as many as are asked, of long contexts
             count = limit or subset.questions
-            return (
-                None
-                if not count
-                else ItemCount(items=count, contexts=-(-count // _of_one_context(benchmark, subset)))
-            )
+            if not count:
+                return None
+            return ItemCount(items=count, contexts=-(-count // _of_one_context(benchmark, subset)))
         with suppress(UserError, OSError):
             found = questions(benchmark, subset, limit=limit, cache=CACHE.expanduser())
             return ItemCount(items=len(found), contexts=len({question.cluster for question in found}))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.model.plugin import part, plugins
+from seamark.model.plugin import parts
 from seamark.model.results.summary import SummaryRow
 from seamark.report.page.content import Block, Section
 from seamark.report.source import Results
@@ -29,6 +29,6 @@ class PagePart:
         return Section(id=self.id, title=self.title, blocks=tuple(blocks)) if blocks else None
 
 
-def page_parts() -> list[PagePart]:
+def page_parts() -> tuple[PagePart, ...]:
     """Return those of all plugins."""
-    return [part(plugin.page) for plugin in plugins() if plugin.page]
+    return parts("page")
