@@ -29,6 +29,7 @@ PLUGIN = Plugin(
             summary="Check an execution log of simulated GPUs.", command="seamark_simulate.cli.check:command"
         ),
     },
+    kinds={"simulated": "seamark_simulate.trials.virtual_clock"},
     check_plan="seamark_simulate.planning.gpu_memory_check:check_plan",
     schedule="seamark_simulate.trials.execution_file:schedule_of_trial",
     page="seamark_simulate.report.page.page_part:PAGE",

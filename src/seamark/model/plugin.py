@@ -44,6 +44,8 @@ class Plugin:
     config: str | None = None
     """`package/folder`, made like `config` of a study: recipes in `services`, presets in the folders of forms. A file
     of the study comes first."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """`trials.kinds.table.TrialKind`, a module, that measures the trials of services with this `origin`."""
     items: str | None = None
     """`model.items.ItemSource`: the items that a trial asks."""
     check_plan: str | None = None

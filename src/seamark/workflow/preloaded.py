@@ -18,14 +18,15 @@ for module in (
     "seamark.telemetry.cut",
     "seamark.trials.derive_trial",
     "seamark.trials.kinds.search",
-    "seamark.trials.kinds.virtual_clock",
     "seamark.trials.kinds.timed_load",
     "seamark.trials.lane",
     "seamark.trials.run_deployment",
 ):
     import_module(module)
 
-plugins()  # each job asks for their forms and earlier names
+for plugin in plugins():  # each job asks for their forms and earlier names
+    for kind in plugin.kinds.values():
+        import_module(kind)
 pyarrow.array([0])  # imports pandas, to test whether a list is a Series
 for noun in (Endpoint, LoadRecord, Plan):
     decoder(noun)
