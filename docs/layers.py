@@ -58,6 +58,15 @@ ROOMS_OF_PLUGINS: Mapping[str, Mapping[str, Room]] = {
         "trials": Room(floor=4, what="drivers of simulated services; simulation, fit and capacity as verbs run them"),
         "cli": Room(floor=5, what="the verbs of simulation"),
     },
+    "seamark_pipelines": {
+        "plugin": Room(floor=0, what="what pipelines add to `bench`"),
+        "model": Room(floor=0, what="a pipeline as frozen nouns, and a query as stages see it"),
+        "flow": Room(floor=1, what="stages at work: queues, threads, schedulers; names of the original benchmark"),
+        "config": Room(floor=2, what="pipeline files read; a pipeline as a workload of a scenario"),
+        "stages": Room(floor=2, what="families of stages"),
+        "drivers": Room(floor=3, what="a query as a request"),
+        "cli": Room(floor=4, what="the verbs of pipelines"),
+    },
     "seamark_evaluate": {
         "attention": Room(floor=0, what="methods of attention, and a language model whose answers are known"),
         "tasks": Room(floor=1, what="benchmarks, questions and scorers of language models"),

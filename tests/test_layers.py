@@ -21,6 +21,7 @@ SDK = {
     "openai/models": {"torch", "transformers", "tokenizers"},
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
+    "config/yaml_source": {"yaml"},
     "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
     "seamark_evaluate/attention/": {"torch", "transformers", "tokenizers", "safetensors"},
     "seamark_evaluate/tasks/loading": {"datasets", "pyarrow"},
@@ -29,9 +30,11 @@ SDK = {
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
 WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers"}
-WORKER_ROOMS_OF_PLUGINS = {"attention", "tasks", "drivers"}
+WORKER_ROOMS_OF_PLUGINS = {"attention", "tasks", "drivers", "flow", "stages"}
 WORKER_FILES = {
-    *("config/__init__.py", "config/secrets.py", "storage/redaction.py"),
+    *("config/__init__.py", "config/secrets.py", "config/yaml_source.py", "storage/redaction.py"),
+    *(f"seamark_pipelines/{name}.py" for name in ("config/__init__", "config/read")),
+    *(f"seamark_pipelines/model/{name}.py" for name in ("__init__", "graph", "query")),
     *("dispatch/__init__.py", "dispatch/identity.py"),
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
     *("storage/__init__.py", "storage/codec.py", "storage/documents.py", "storage/paths.py"),

@@ -9,6 +9,7 @@ from shlex import quote
 import click
 
 from seamark.errors import UserError
+from seamark.model.plugin import study_folders
 from seamark.planning.study import SHIPPED
 
 OWN = ("Snakefile", "profiles", "config")
@@ -46,6 +47,8 @@ def _new_study(folder: Path) -> None:
         raise UserError(f"{folder}: exists and is not an empty folder. Name a new one; nothing was written.")
     for name in OWN:
         _copy(SHIPPED / name, folder / name)
+    for source in study_folders():
+        _copy(source, folder)
     (folder / "meluxina").symlink_to("profiles/meluxina")
     (folder / ".gitignore").write_text(IGNORED)
     click.echo(
@@ -56,7 +59,7 @@ def _new_study(folder: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     """Copy a file or folder with the permissions of the user's umask, not those of the package's files."""
     if source.is_dir():
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         for child in source.iterdir():
             _copy(child, target / child.name)
     else:

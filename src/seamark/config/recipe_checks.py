@@ -55,11 +55,11 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     if service.virtual_clock and (service.load != "program" or service.server is not None):
         why = "'simulated' is for a program without a server. Set 'load: program' and 'server: null', or remove it."
         mistakes.add(tree.value["origin"], why)
-    if service.check is not None and not is_dotted(service.check):
-        mistakes.add(tree.value["check"], f"'{service.check}' is not of the form 'module:function'.")
-    if service.judge is not None and not is_dotted(service.judge):
-        mistakes.add(tree.value["judge"], f"'{service.judge}' is not of the form 'module:function'.")
-    elif service.judge is not None and service.load == "program":
+    for key in ("check", "derive", "judge"):
+        path = getattr(service, key)
+        if path is not None and not is_dotted(path):
+            mistakes.add(tree.value[key], f"'{path}' is not of the form 'module:function'.")
+    if is_dotted(service.judge or "") and service.load == "program":
         mistakes.add(tree.value["judge"], "is for loads with replies, and a program has none. Remove it.")
     for name, quality in service.qualities.items():
         low, high = [*quality.range, None, None][:2]

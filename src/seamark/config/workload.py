@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from os.path import expandvars
 from types import FunctionType
 
@@ -25,6 +25,19 @@ from seamark.patterns.trace_file import file_of
 
 WorkloadCheck = Callable[[Item, Workload, Service, int, Mistakes], object]
 """Notes what is wrong with the files and settings of a workload, which has this number of repetitions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """Settings that a workload has beside those of its recipe and load, by name, and levels of settings that it does
+    not write."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    levels: Mapping[str, Levels] = field(default_factory=dict)
+
+
+Derive = Callable[[Item, Mistakes], Derived]
+"""Returns what follows from the files that a workload names, after noting what is wrong with them."""
 RESOURCE_SETTINGS = (
     Setting(
         name="nodes",
@@ -162,7 +175,9 @@ def _workload(
     if service is None:
         return None
     own = _own_settings(item, defaults) if service.load == "requests" else ()
+    derived = _derived(item, service, mistakes)
     known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
+    known |= derived.settings
     written = {key: entry for key, entry in (defaults.items() if defaults else ()) if key in known}
     written |= {key: entry for key, entry in item.items() if key not in WORKLOAD_KEYS}
     reader = LevelReader(service=service, preset_folder=preset_folder)
@@ -174,6 +189,7 @@ def _workload(
             found[key] = values
     known |= reader.leaves.settings
     found |= reader.leaves.levels
+    found |= {key: values for key, values in derived.levels.items() if key not in written}
     for setting in known.values():
         if setting.required and setting.name not in written:
             mistakes.add(item, f"the setting '{setting.name}' is missing. {setting.help}", "missing")
@@ -189,7 +205,7 @@ def _workload(
         exclude=_partial(parts.get("exclude"), treatable, reader, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes, (*metrics, *service.qualities, *qualities_of(found))),
-        leaves=tuple(reader.leaves.settings.values()),
+        leaves=(*reader.leaves.settings.values(), *derived.settings.values()),
     )
     search = None
     if service.load == "requests":
@@ -204,6 +220,18 @@ def _workload(
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
     return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))
+
+
+def _derived(item: Item, service: Service, mistakes: Mistakes) -> Derived:
+    """Return what the function that a recipe names as `derive` says of a workload."""
+    if service.derive is None:
+        return Derived()
+    try:
+        derive: Derive = resolved(service.derive, FunctionType)
+    except ValueError as error:
+        mistakes.add(item, f"the function `derive` of the recipe '{service.name}': {error}.")
+        return Derived()
+    return derive(item, mistakes)
 
 
 def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:

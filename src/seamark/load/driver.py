@@ -47,7 +47,8 @@ class Target:
     `load`. `ports` maps the recipe's port names to numbers; empty for what runs inside the client. `data` is the
     deployment's private folder, which driver and server share on one node. A process that a driver starts has the
     variables of `environment`, by which it is found and ended wherever it has gone. `events` is None unless the load
-    has `keep_events`.
+    has `keep_events`. What a driver writes into the folder `files`, which it makes, is kept with the results of the
+    trial; None outside of a load.
     """
 
     settings: Mapping[str, Value]
@@ -58,6 +59,7 @@ class Target:
     workers: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     events: "EventTracks | None" = None
+    files: Path | None = None
 
     @cached_property
     def load(self) -> LoadProfile:
@@ -133,6 +135,9 @@ class Driver(ABC):
     row_body: "Callable[[int, TraceRow, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""
+
+    ended: "Callable[[], object] | None" = None
+    """`ended()` is called once in each worker, when the last reply of the load is there. None: nothing."""
 
     @abstractmethod
     def bodies(self, count: int, seed: int) -> Sequence[Body]:

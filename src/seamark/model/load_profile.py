@@ -131,6 +131,13 @@ class LoadProfile:
         optional=True,
         help="End the load once the server falls behind permanently: outstanding requests grow. Default false.",
     )
+    until_last_reply: bool = _setting(
+        "bool",
+        False,
+        optional=True,
+        help="The load is its `requests`: the measured window goes from the first to the last reply, and "
+        "`duration_s` is its time limit. Default false.",
+    )
     warmup_items: int = _setting(
         "int",
         0,

@@ -44,6 +44,8 @@ class Plugin:
     config: str | None = None
     """`package/folder`, made like `config` of a study: recipes in `services`, presets in the folders of forms. A file
     of the study comes first."""
+    study: str | None = None
+    """`package/folder`, whose files `bench init` copies into a new study."""
     kinds: Mapping[str, str] = field(default_factory=dict)
     """`trials.kinds.table.TrialKind`, a module, that measures the trials of services with this `origin`."""
     items: str | None = None
@@ -82,12 +84,20 @@ def plugins() -> tuple[Plugin, ...]:
 
 def config_folders(kind: str) -> list[Path]:
     """Return the folders `config/KIND` of plugins."""
-    folders: list[Path] = []
-    for package, _, inner in (plugin.config.partition("/") for plugin in plugins() if plugin.config):
-        spec = find_spec(package)
-        places = (spec.submodule_search_locations if spec else None) or ()
-        folders += [Path(place) / inner / kind for place in places]
-    return [folder for folder in folders if folder.is_dir()]
+    named = [folder / kind for plugin in plugins() if plugin.config for folder in _folders(plugin.config)]
+    return [folder for folder in named if folder.is_dir()]
+
+
+def study_folders() -> list[Path]:
+    """Return the folders whose files plugins give to a new study."""
+    return [folder for plugin in plugins() if plugin.study for folder in _folders(plugin.study)]
+
+
+def _folders(path: str) -> list[Path]:
+    """Return the folders of a `package/folder`."""
+    package, _, inner = path.partition("/")
+    spec = find_spec(package)
+    return [Path(place) / inner for place in (spec.submodule_search_locations if spec else None) or ()]
 
 
 def part(path: str) -> Any:

@@ -251,7 +251,8 @@ class Service(HasOrigin):
     `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
     `timeout_s` is the default time-out of an item of a finite one; None: that of every load.
     `check` is the function (`module:function`) that checks a workload beyond its settings: see
-    `config.workload.WorkloadCheck`.
+    `config.workload.WorkloadCheck`. `derive` is the function that says which settings follow from files that a
+    workload names: see `config.workload.Derive`.
     `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
     scores that it gives. `failures` are categories of failed trials of its own. `origin` of a program on a virtual
     clock is `simulated`: it needs no server, and several run side by side. `gpu_memory` names the settings from which
@@ -270,6 +271,7 @@ class Service(HasOrigin):
     load: LoadKind = "requests"
     origin: Origin = MEASURED
     check: str | None = None
+    derive: str | None = None
     judge: str | None = None
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)

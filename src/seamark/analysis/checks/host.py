@@ -110,7 +110,8 @@ def party_ended_early(view: CheckedTrial) -> VerdictReason | None:
         return None
     profile, window = view.trial.load, view.counts.window
     planned_s = profile.length_s - window.start_ns / 1e9
-    ratio = min(1.0, window.length_s / planned_s) if planned_s > 0 and not profile.finite else 1.0
+    limited = planned_s > 0 and not (profile.finite or profile.until_last_reply)
+    ratio = min(1.0, window.length_s / planned_s) if limited else 1.0
     return VerdictReason(
         code="party_ended_early",
         severity="suspect" if ratio < SHORT else "note",

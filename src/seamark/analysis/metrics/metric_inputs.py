@@ -17,8 +17,10 @@ from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.analysis.metrics.window import (
     RULE_OF_PARTIES,
+    RULE_OF_REQUESTS,
     Window,
     find_window,
+    window_of_arrivals,
     window_of_items,
     window_of_simulation,
 )
@@ -112,6 +114,8 @@ def metric_inputs(
         window = window_of_simulation(samples, trial.settings, _ran_out_ns(profile, load, samples))
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
+    elif profile.until_last_reply:
+        window = window_of_arrivals(samples, has_rate=not profile.closed, rule=RULE_OF_REQUESTS)
     else:
         window = find_window(
             warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(profile, load, samples)
@@ -133,6 +137,7 @@ def metric_inputs(
     )
     lost = lost_of(load, counted)
     finite = profile.finite and not is_simulated_load(profile, load)
+    finite = finite or (profile.until_last_reply and profile.closed)
     facts = LoadFacts(
         response=counted.response.histogram,
         closed=profile.closed or finite,

@@ -13,6 +13,7 @@ from seamark.model.service import Value
 RULE = "all due after the warm-up"
 RULE_OF_ITEMS = "all items after the warm-up items"
 RULE_OF_ARRIVALS = "from the first arrival to the last end, in virtual time"
+RULE_OF_REQUESTS = "from the first request that was due to the last reply"
 RULE_OF_PARTIES = "all due while every party was sending, after the warm-ups"
 
 
@@ -46,14 +47,14 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS, own=True)
 
 
-def window_of_arrivals(samples: Samples, *, has_rate: bool = False) -> Window:
-    """Return the measured window of a simulation: from the first time at which a request was due, to the last end.
-    `has_rate`: its requests arrive at a rate, not at once."""
+def window_of_arrivals(samples: Samples, *, has_rate: bool = False, rule: str = RULE_OF_ARRIVALS) -> Window:
+    """Return the measured window of a load that is its requests: from the first time at which one was due, to the
+    last end. `has_rate`: they arrive at a rate, not at once."""
     batches = [(int(batch.due.min()), int(batch.last.max())) for batch in samples.batches() if batch.due.size]
     start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
     latest_ns = max((int(batch.due.max()) for batch in samples.batches() if batch.due.size), default=0)
     until_ns = latest_ns if has_rate and latest_ns > start_ns else None
-    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True, offered_until_ns=until_ns)
+    return Window(start_ns=start_ns, end_ns=end_ns, rule=rule, own=True, offered_until_ns=until_ns)
 
 
 def window_of_simulation(

@@ -7,7 +7,7 @@ from time import monotonic_ns
 
 import numpy as np
 
-from seamark.load.driver import Body, Call, Reply
+from seamark.load.driver import Body, Call, Reply, TaskFailure
 from seamark.load.engine.schedule_share import Stalls, record_rest, record_unsent
 from seamark.load.engine.threads import Claim, Load, User
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
@@ -170,5 +170,6 @@ class Supervisor:
             stalls_ns=self._stalls.longest(),
             ran_out_s=None if load.ran_out_ns is None else (load.ran_out_ns - load.epoch_ns) / 1e9,
             fault=load.fault,
+            category=load.fault.category if isinstance(load.fault, TaskFailure) else None,
             errors=load.errors or None,
         )

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from seamark.load.driver import Body, Call, Reply, Session, TracedSession, whole
+from seamark.load.driver import Body, Call, Reply, Session, TaskFailure, TracedSession, whole
 from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
 from seamark.load.workers.assignment import WorkerAssignment, count_error
 from seamark.load.workers.records import ReplySegment, Segment
@@ -294,6 +294,8 @@ class User(threading.Thread):
             try:
                 reply = call(body)
                 end_ns = monotonic_ns()
+            except TaskFailure:
+                raise  # the whole load has failed
             except Exception as error:
                 end_ns = monotonic_ns()
                 reply = load.failed(error)

@@ -27,7 +27,7 @@ from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
 from seamark.load.driver import AnyDriver, Body, TaskFailure, make_of
 from seamark.load.engine.schedule_share import last_sent_s, ran_out, schedule_lag
-from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
+from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.hooks import call_hook
@@ -141,6 +141,7 @@ def make_driver(assignment: WorkerAssignment, events: EventFile | None) -> AnyDr
     """Import and make the driver of the job. Raises UserError if it has no stages and is to record events."""
     make = make_of(assignment.job.driver)
     target = assignment.job.target(assignment.worker, assignment.workers, events)
+    target = replace(target, files=assignment.segment.parent / FILES)
     if target.load.mix:
         from seamark.load.engine.mix import mixed  # imported only where needed, for a fast start
 
@@ -246,6 +247,8 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             calls = calls.bodies if isinstance(calls, WorkList) else calls
             counters = run_calls(assignment, driver, calls, segment, begin, report_progress, replies)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
+        if driver.ended is not None:
+            driver.ended()
         if events is not None:
             try:
                 events.flush()

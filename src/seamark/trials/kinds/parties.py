@@ -198,7 +198,7 @@ def _kept(
     end_strays(context, party.endpoint)
     try:
         if measured is not None:
-            keep_files(measured.outcome.client_csv.parent, folder)
+            keep_files(measured.outcome.client_csv.parent, folder, party.trial)
             job = context.load_job(party.trial, party.endpoint)
             load = without_replies(keep_samples(folder, measured.outcome, load), measured, job)
     except OSError as error:

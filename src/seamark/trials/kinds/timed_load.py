@@ -3,6 +3,7 @@
 A finite load that was killed or interrupted goes on with the items that are left.
 """
 
+import json
 import os
 import shutil
 import time
@@ -147,7 +148,7 @@ def _attempt(
     end_strays(context, endpoint)
     try:
         if measured is not None:
-            keep_files(parts, folder)
+            keep_files(parts, folder, trial)
             made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
             load = without_replies(keep_samples(folder, measured.outcome, load, made), measured, job)
     except OSError as error:
@@ -205,9 +206,15 @@ def end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
         kill_with_mark(f"{PROGRAM}={endpoint.data}")
 
 
-def keep_files(parts: Path, folder: TrialFolder) -> None:
-    """Move the files that a program keeps into the trial's folder."""
+def keep_files(parts: Path, folder: TrialFolder, trial: Trial) -> None:
+    """Move the files that a driver keeps into the trial's folder; lines of its log.jsonl go to the trial's."""
     if (parts / FILES).is_dir():
+        if (own := parts / FILES / folder.log.name).is_file():
+            about = {"trial_id": trial.trial_id}
+            lines = [json.dumps(json.loads(line) | about) for line in own.read_text(encoding="utf-8").splitlines()]
+            with folder.log.open("a", encoding="utf-8") as log:
+                log.writelines(f"{line}\n" for line in lines)
+            own.unlink()
         shutil.rmtree(folder.files, ignore_errors=True)
         shutil.move(parts / FILES, folder.files)
 

@@ -1,0 +1,1 @@
+"""End-to-end machine-learning pipelines, measured as they are, alone and side by side."""

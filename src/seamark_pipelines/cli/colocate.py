@@ -1,0 +1,134 @@
+"""bench colocate: the pipelines of one file as a scenario, measured at once."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from seamark.cli.options import scenario_site_option
+from seamark.cli.submit import command as submit
+from seamark.config.yaml_source import shown
+from seamark.errors import Mistake, UserError
+from seamark.storage.documents import write_text
+from seamark_pipelines.config.read import read_pipelines, slug_of
+from seamark_pipelines.drivers.pipeline import drawing
+from seamark_pipelines.flow.schedulers import OfflineLoadScheduler
+from seamark_pipelines.model.graph import PipelineFile
+
+GENERATED = Path(".seamark", "colocate")
+
+
+@click.command("colocate")
+@click.argument("file", type=click.Path(path_type=Path))
+@scenario_site_option
+@click.option("-n", "--dry-run", is_flag=True, help="Show graphs and scenario, and measure nothing.")
+@click.option("-p", "number", type=int, metavar="N", help="The pipeline N of the file alone, counted from 0.")
+@click.option("--alone", is_flag=True, help="Measure each pipeline alone as well.")
+@click.option("--pairs", is_flag=True, help="Measure each pair of pipelines as well.")
+@click.option(
+    "--serialize", type=click.Choice(["true", "false"]), help="Whether a query waits for the end of the one before."
+)
+@click.option("--label", metavar="TEXT", help="Name of the scenario. Default: that in the file.")
+@click.option("--repetitions", type=click.IntRange(1, 1000), default=1, show_default=True, help="Repetitions.")
+@click.option("-e", "experiment", metavar="ID", help="Has no effect: results are kept by scenario.")
+def command(
+    file: Path,
+    site: str | None,
+    dry_run: bool,
+    number: int | None,
+    alone: bool,
+    pairs: bool,
+    serialize: str | None,
+    label: str | None,
+    repetitions: int,
+    experiment: str | None,
+) -> Any:
+    """Measure the pipelines of FILE at the same time.
+
+    The scenario that this makes lies in .seamark/colocate; `bench report -c` and other verbs take it.
+
+    \b
+    Examples:
+      bench colocate pipeline_configs/overhead.yml
+      bench colocate pipeline_configs/overhead.yml --alone --repetitions 5
+      bench colocate pipeline_configs/overhead.yml -n
+    """
+    found = read_pipelines(file)
+    if number is not None and not 0 <= number < len(found.pipelines):
+        text = f"there is no pipeline {number} in {shown(file)}: 0 to {len(found.pipelines) - 1}."
+        raise UserError(Mistake(code="out_of_limits", path="-p", text=text))
+    scenario = scenario_of(
+        found,
+        file,
+        number=number,
+        sets=(*([1] if alone else []), *([2] if pairs else [])),
+        serialize=None if serialize is None else serialize == "true",
+        name=slug_of(label) if label else found.slug,
+        repetitions=repetitions,
+    )
+    path = GENERATED / f"{scenario['scenario']}.yaml"
+    text = yaml.safe_dump(scenario, sort_keys=False, allow_unicode=True, width=118)
+    for note in notes_of(found, experiment):
+        click.echo(f"{shown(file)}: {note}", err=True)
+    if dry_run:
+        for model in found.pipelines:
+            click.echo(drawing(model))
+        click.echo(f"# {path}\n{text}", nl=False)
+        return 0
+    write_text(path, text)
+    click.echo(f"Scenario: {path}", err=True)
+    return submit.callback(  # type: ignore[misc]
+        scenario=str(path),
+        site=site,
+        as_json=False,
+        dry_run=False,
+        strict=False,
+        measure_anew=False,
+        snakemake_options=(),
+    )
+
+
+def notes_of(file: PipelineFile, experiment: str | None) -> list[str]:
+    """Return what is not done as a reader of the file might expect, a line each."""
+    notes = [f"the key '{key}' is read by nothing (first in {place})." for key, place in file.unread.items()]
+    for model in file.pipelines:
+        if model.loadgen.component.endswith(OfflineLoadScheduler.__name__) and "rate" in model.loadgen.config:
+            notes.append(f"'{model.name}' sends one query at a time, so its rate has no effect.")
+        if model.slug != slug_of(model.name):
+            notes.append(f"two pipelines have the name '{model.name}': the second is '{model.slug}' in results.")
+    if experiment is not None:
+        notes.append("-e has no effect: results are kept by scenario.")
+    return notes
+
+
+def scenario_of(
+    file: PipelineFile,
+    path: Path,
+    *,
+    name: str,
+    number: int | None = None,
+    sets: tuple[int, ...] = (),
+    serialize: bool | None = None,
+    repetitions: int = 1,
+) -> dict[str, Any]:
+    """Return the scenario of a file's pipelines: of one, or of all at once and, with `sets`, of each alone (1) and of
+    each pair (2)."""
+    chosen = file.pipelines if number is None else file.pipelines[number : number + 1]
+    loads: dict[str, dict[str, Any]] = {}
+    for model in chosen:
+        load: dict[str, Any] = {"service": "pipeline", "graph": str(path)}
+        if len(file.pipelines) > 1:
+            load["pipeline"] = model.name
+        if serialize is not None:
+            load["serialize_queries"] = serialize
+        loads[model.slug if model.slug[0].isalpha() else f"p_{model.slug}"[:32]] = load
+    workload: dict[str, Any]
+    if len(loads) == 1:
+        workload = next(iter(loads.values()))
+    else:
+        names = list(loads)
+        groups = [list(group) for size in sets if size < len(names) for group in combinations(names, size)]
+        workload = {"sets": [*groups, names], "parties": loads}
+    return {"scenario": name, "repetitions": repetitions, "workload": workload}

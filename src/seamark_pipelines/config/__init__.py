@@ -1,0 +1,1 @@
+"""Pipeline files and workloads of pipelines, read."""

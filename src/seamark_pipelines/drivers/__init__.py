@@ -1,0 +1,1 @@
+"""The driver of pipelines."""

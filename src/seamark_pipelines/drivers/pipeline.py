@@ -1,0 +1,208 @@
+"""The driver of pipelines: a request is a query, sent into the graph and waited for."""
+
+import json
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from time import time
+from typing import TypeVar
+
+from seamark.errors import UserError
+from seamark.load.driver import Body, Call, Reply, Target, TaskFailure
+from seamark.model.sample import Failure
+from seamark_pipelines.config.read import read_pipelines
+from seamark_pipelines.flow.flow import Flow
+from seamark_pipelines.flow.source_names import get_component, open_names
+from seamark_pipelines.flow.stage import Stage
+from seamark_pipelines.model.graph import PipelineModel
+from seamark_pipelines.model.query import Query
+
+LOG, DRAWING = "log.jsonl", "flow.md"
+Made = TypeVar("Made")
+USUAL = Reply()
+TIMED_OUT = Reply(units=0, failure=Failure.TIMEOUT)
+
+
+class Log:
+    """What happens to the pipeline outside of its queries, line by line; written when it is prepared and at its end.
+    Without a folder nothing is kept."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / LOG
+        self._lines: list[str] = []
+
+    def add(self, event: str, **facts: object) -> None:
+        """Add a line with the time."""
+        at = datetime.now(UTC).isoformat(timespec="microseconds")
+        self._lines.append(json.dumps({"at": at, "event": event, **facts}) + "\n")
+
+    def write(self) -> None:
+        """Append the lines to the file."""
+        if self._path is not None and self._lines:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.writelines(self._lines)
+            self._lines.clear()
+
+
+class Pipeline(Call):
+    """One pipeline of a file, built and prepared when the driver is made. Kinds are the splits of its data."""
+
+    def __init__(self, target: Target) -> None:
+        if target.files is not None:
+            target.files.mkdir(exist_ok=True)
+        self.log = Log(target.files)
+        self.log.add("load generator built")
+        self.log.add("logging built")
+        open_names(Path.cwd())
+        model = model_of(target.settings)
+        self.log.add("pipeline built", pipeline=model.name)
+        if target.files is not None:
+            (target.files / DRAWING).write_text(drawing(model), encoding="utf-8")
+        self._stages = {spec.id: self._built(spec.id, model) for spec in model.stages}
+        for stage in self._stages.values():
+            stage.stages, stage.folder = self._stages, target.files
+        named = [stage.counts for stage in self._stages.values() if stage.counts]
+        self.unit = "token" if "token" in named else named[0] if named else "query"
+        self._counts = bool(named)
+        for stage in self._stages.values():
+            stage.counting = stage.counts == self.unit
+        for stage in self._stages.values():
+            self.log.add("stage preparing", stage=stage.name)
+            with_failure(stage.name, stage.prepare)
+            self.log.add("stage prepared", stage=stage.name)
+        self.stages = tuple(spec.slug for spec in model.stages)
+        self._flow = Flow(model, self._stages, target.events, timeout_s=target.load.timeout_s)
+        self._flow.start()
+        dataset = model.stage(model.dataset_stage_id)
+        self._splits = with_failure(dataset.name, lambda: self._splits_of(dataset.id))
+        self.kinds = tuple(self._splits)
+        self.body_count = sum(self._splits.values())
+        self.log.add("prepared", pipeline=model.name, splits=self._splits)
+        self.log.write()
+        self._numbers = count()
+        self._started = False
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return the batches of one epoch, split after split."""
+        return [
+            Body(content=(split, batch), kind=kind)
+            for kind, (split, batches) in enumerate(self._splits.items())
+            for batch in range(batches)
+        ]
+
+    def session(self) -> "Users":
+        """Return a user of the pipeline."""
+        return Users(self)
+
+    def failure(self, error: Exception) -> Failure:
+        """Return the category of an exception outside of stages."""
+        return Failure.DRIVER
+
+    def ended(self) -> None:
+        """End all stages after the load."""
+        self._flow.stop()
+        self.log.add("test ended")
+        self.log.write()
+
+    def send(self, body: Body, index: int) -> Reply:
+        """Send a query and wait for its end. Raises TaskFailure once the pipeline has ended."""
+        if not self._started:
+            self._started = True
+            self.log.add("test started")
+        split, batch = body.content
+        assert self.body_count
+        query = Query(
+            split=split,
+            batch=batch,
+            query_submitted_timestamp=time(),
+            epoch=index // self.body_count + 1,
+            query_id=index,
+        )
+        ticket = self._flow.call(query, index)
+        if ticket.error is not None:
+            failed = Reply(units=0, failure=Failure.DRIVER, error=ticket.error)
+            return TIMED_OUT if ticket.error == "timeout" else failed
+        if not self._counts and ticket.first_ns is None:
+            return USUAL
+        return Reply(units=ticket.units if self._counts else 1, first_ns=ticket.first_ns)
+
+    def next_index(self) -> int:
+        """Return the number of the next query where the load does not say it."""
+        return next(self._numbers)
+
+    def _built(self, id: int, model: PipelineModel) -> Stage:
+        spec = model.stage(id)
+        try:
+            stage: Stage = get_component(spec.component)(spec, model)
+        except Exception as error:
+            traceback.print_exc()
+            raise _setup_failed(spec.name, error) from None
+        if not callable(getattr(stage, "run", None)):
+            raise TaskFailure("setup_failed", f"the stage '{spec.name}': '{spec.component}' has no method 'run'")
+        self.log.add("stage built", stage=spec.name)
+        return stage
+
+    def _splits_of(self, id: int) -> dict[str, int]:
+        found = {str(name): int(batches) for name, batches in self._stages[id].get_dataset_splits().items()}
+        if not sum(found.values()):
+            raise ValueError("its data have no batch")
+        return {name: batches for name, batches in found.items() if batches}
+
+
+class Users:
+    """A user: sends queries one after another."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    def call(self, body: Body) -> Reply:
+        """Send a query and wait for its end."""
+        return self._pipeline.send(body, self._pipeline.next_index())
+
+    def call_traced(self, body: Body, query: int) -> Reply:
+        """As `call`, with the number under which the query's events are recorded."""
+        return self._pipeline.send(body, query)
+
+    def close(self) -> None:
+        """Do nothing: the pipeline ends with the load."""
+
+
+def model_of(settings: Mapping[str, object]) -> PipelineModel:
+    """Return the pipeline that a trial's settings name, with those of its stages. Raises TaskFailure."""
+    try:
+        file = read_pipelines(Path(str(settings["graph"])))
+    except UserError as error:
+        raise TaskFailure("setup_failed", str(error)) from None
+    name = settings.get("pipeline")
+    model = file.pipeline(None if name is None else str(name))
+    if model is None:
+        raise TaskFailure("setup_failed", f"{settings['graph']} has no pipeline '{name}'")
+    return model.with_settings(settings)  # type: ignore[arg-type]
+
+
+def with_failure(stage: str, work: Callable[[], Made]) -> Made:
+    """Return what a function of a stage returns. Raises TaskFailure if it fails."""
+    try:
+        return work()
+    except Exception as error:
+        traceback.print_exc()
+        raise _setup_failed(stage, error) from None
+
+
+def _setup_failed(stage: str, error: Exception) -> TaskFailure:
+    return TaskFailure("setup_failed", f"the stage '{stage}': {type(error).__name__}: {error}")
+
+
+def drawing(model: PipelineModel) -> str:
+    """Return the graph as a Mermaid flow chart, in Markdown."""
+    lines = [f"# {model.name}", "", "```mermaid", "flowchart LR", '  load(["load generator"])']
+    for stage in model.stages:
+        name = stage.name.replace('"', "'")
+        lines.append(f'  {stage.id}["{name}<br>{stage.component}"]')
+    lines += [f"  load -->|at most {model.loadgen.queue_depth} wait| {id}" for id in model.inputs]
+    for stage in model.stages:
+        lines += [f"  {stage.id} --> {output}" for output in stage.outputs]
+    lines += [f"  {id} --> load" for id in model.outputs]
+    return "\n".join([*lines, "```", ""])

@@ -1,0 +1,1 @@
+"""Stages at work: queues, threads, schedulers, and the names of the original benchmark."""

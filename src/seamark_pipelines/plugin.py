@@ -1,0 +1,16 @@
+"""What pipelines add to `bench`."""
+
+from seamark.model.plugin import Plugin, Verb
+
+PLUGIN = Plugin(
+    name="pipelines",
+    verbs={
+        "colocate": Verb(
+            summary="Measure the pipelines of a file, side by side.",
+            command="seamark_pipelines.cli.colocate:command",
+        )
+    },
+    exports={"colocation": "seamark_pipelines.cli.export:command"},
+    study="seamark_pipelines/study",
+    config="seamark_pipelines/config",
+)

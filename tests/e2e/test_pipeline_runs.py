@@ -1,0 +1,180 @@
+"""Pipelines of the original benchmark's files, measured as a user does: `bench colocate FILE`."""
+
+import csv
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from study_folder import StudyFolder
+
+from seamark.model.sample import EventKind
+
+pytestmark = pytest.mark.e2e
+
+OWN = """\
+import os
+from pathlib import Path
+from time import sleep
+
+from stages.stage import Stage, log_phase
+from utils.schemas import PipelineModel, Query, StageModel
+
+
+class MyStage(Stage):
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel):
+        super().__init__(stage_config, pipeline_config)
+        self.pause_s = self.extra_config.get("pause_s", 0)
+
+    @log_phase
+    def prepare(self):
+        super().prepare()
+        Path(f"pid-{self.parent_name}").write_text(str(os.getpid()))
+
+    def get_dataset_splits(self):
+        return {"train": 2, "val": 1}
+
+    def run(self, query: Query) -> dict[int, Query]:
+        sleep(self.pause_s)
+        if query.query_id >= self.extra_config.get("fails_from", 1000):
+            raise RuntimeError("asked to fail")
+        query.data = [query.split, query.batch]
+        return {idx: query for idx in self.output_queues}
+"""
+PIPELINE = """\
+  - name: {name}
+    inputs: [0]
+    outputs: [1]
+    dataset_stage_id: 0
+    loadgen: {{component: loadgen.OfflineLoadScheduler, max_queries: 5, timeout: 60, config: {{rate: 3}}}}
+    stages:
+      - {{name: Data loader, id: 0, outputs: [1], component: stages.my_new_stage.MyStage, config: {config}}}
+      - {{name: End, id: 1, component: stages.TerminalCapture}}
+"""
+
+
+def write(study: StudyFolder, **configs: str) -> None:
+    """Write a stage of one's own, and a file with a pipeline for each name."""
+    folder = study.root / "stages" / "my_new_stage"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "__init__.py").write_text(OWN)
+    pipelines = "".join(PIPELINE.format(name=name, config=config) for name, config in configs.items())
+    (study.root / "own.yml").write_text(f"name: own pair\npipelines:\n{pipelines}")
+
+
+def rows(path: Path, *columns: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(path, columns=list(columns) or None).to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
+    """A study in which two pipelines of five queries each were measured at once."""
+    study = StudyFolder.new(tmp_path_factory.mktemp("pair") / "study")
+    write(study, first="{pause_s: 0.1}", second="{pause_s: 0.15}")
+    done = study.bench("colocate", "own.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return study
+
+
+def parties(study: StudyFolder, scenario: str = "own_pair") -> dict[str, Path]:
+    return {path.name: path for path in (study.root / "results" / scenario).glob("*/parties/*")}
+
+
+@pytest.mark.covers("A1", "A2", "A3", "A6", "A8")
+def test_two_pipelines_of_a_file_run_at_once_each_in_a_process_of_its_own(pair: StudyFolder) -> None:
+    folders = parties(pair)
+    assert set(folders) == {"first", "second"}
+    spans = {}
+    for name, folder in folders.items():
+        events = rows(folder / "events.parquet", "query", "stage", "what", "begin_ns", "end_ns")
+        runs = Counter((event["stage"], event["what"]) for event in events)
+        assert {stage: runs[stage, EventKind.RUN] for stage in (0, 1)} == {0: 5, 1: 5}
+        samples = rows(folder / "samples.parquet", "index", "sent_ns", "last_ns", "failure")
+        assert sorted(sample["index"] for sample in samples) == list(range(5))
+        assert not any(sample["failure"] for sample in samples)
+        epoch_ns = json.loads((folder / "load.json").read_text())["epoch_unix_ns"]
+        times = [(sample["sent_ns"], sample["last_ns"]) for sample in samples]
+        spans[name] = (epoch_ns + min(begin for begin, _ in times), epoch_ns + max(end for _, end in times))
+        answers = [json.loads(line) for line in (folder / "files/answers.jsonl").read_text().splitlines()]
+        data = [["train", 0], ["train", 1], ["val", 0], ["train", 0], ["train", 1]]
+        assert [(answer["query_id"], answer["epoch"], answer["final_data"]) for answer in answers] == [
+            (str(number), 1 + number // 3, data[number]) for number in range(5)
+        ]
+    assert max(begin for begin, _ in spans.values()) < min(end for _, end in spans.values())
+    pids = {(pair.root / f"pid-{name}").read_text() for name in folders}
+    assert len(pids) == 2
+    assert not any(psutil.pid_exists(int(pid)) for pid in pids)
+
+
+@pytest.mark.covers("A4")
+def test_a_closed_loop_never_has_two_queries_in_flight(pair: StudyFolder) -> None:
+    for folder in parties(pair).values():
+        times = sorted((row["sent_ns"], row["last_ns"]) for row in rows(folder / "samples.parquet"))
+        assert all(ended <= sent for (_, ended), (sent, _) in pairwise(times))
+
+
+@pytest.mark.covers("A7", "A8")
+def test_the_log_has_each_step_once_and_in_order(pair: StudyFolder) -> None:
+    for folder in parties(pair).values():
+        events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
+        steps = [event for event in events if event not in ("stage preparing", "stage prepared")]
+        assert steps == [
+            *("load generator built", "logging built", "pipeline built", "stage built", "stage built", "prepared"),
+            *("test started", "test ended", "load ended"),
+        ]
+        assert "flowchart LR" in (folder / "files/flow.md").read_text()
+
+
+@pytest.mark.covers("A7")
+def test_the_rows_of_the_original_are_exported_a_file_for_each_pipeline(pair: StudyFolder) -> None:
+    done = pair.bench("export", "colocation", "-c", ".seamark/colocate/own_pair.yaml", "-o", "rows", "--perf")
+    assert done.returncode == 0, done.stderr
+    files = sorted((pair.root / "rows").iterdir())
+    assert len(files) == 2
+    for path in files:
+        written = [[cell.strip() for cell in row] for row in csv.reader(path.read_text().splitlines())]
+        assert [row[0] for row in written] == sorted(row[0] for row in written)
+        phases = Counter((row[2], row[3], row[4]) for row in written)
+        for end in ("start", "end"):
+            assert phases["pipeline", "prepare", end] == phases["End", "prepare", end] == 1
+            assert phases["Data loader", "run", end] == phases["End", "run", end] == 5
+            assert (phases["pipeline - train", "run", end], phases["pipeline - val", "run", end]) == (4, 1)
+        queries = [row for row in written if row[2].startswith("pipeline - ") and row[4] == "end"]
+        assert [(row[5], row[7], row[8]) for row in queries] == [
+            *(("0", "1", "1"), ("1", "1", "2"), ("2", "1", "1"), ("3", "2", "1"), ("4", "2", "2"))
+        ]
+
+
+@pytest.mark.covers("A4")
+def test_a_rate_changes_nothing_of_a_closed_loop_and_a_setting_of_a_stage_is_a_factor(pair: StudyFolder) -> None:
+    scenario = pair.root / "config/scenarios/varied.yaml"
+    scenario.write_text(
+        "scenario: varied\nrepetitions: 1\nworkload:\n  service: pipeline\n  graph: own.yml\n  pipeline: first\n"
+        "  stages.0.config.pause_s: [0.01, 0.02]\n  requests: 3\n"
+    )
+    planned = pair.ask("plan", "-c", "varied", "--json")
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["trials"] == 2
+    refused = pair.ask("colocate", "own.yml", "-p", "2")
+    assert (refused.returncode, "-p" in refused.stderr) == (2, True)
+    assert "own.yml" in pair.ask("colocate", "own.yml", "-n").stderr
+
+
+@pytest.mark.covers("A5")
+def test_a_stage_that_keeps_failing_fails_its_pipeline_and_no_other(study: StudyFolder) -> None:
+    write(study, good="{pause_s: 0.05}", bad="{fails_from: 1}")
+    done = study.bench("colocate", "own.yml", timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    folders = parties(study)
+    failed, good = (json.loads((folders[name] / "load.json").read_text()) for name in ("bad", "good"))
+    assert (failed["status"], failed["category"]) == ("failed", "stage_failed")
+    assert "Data loader" in failed["reason"]
+    assert "asked to fail" in failed["reason"]
+    assert (good["status"], good["rows"]) == ("ok", 5)
+    pids = [int((study.root / f"pid-{name}").read_text()) for name in folders]
+    assert not any(map(psutil.pid_exists, pids))

@@ -1,0 +1,167 @@
+"""Pipeline files: what is read, what is passed over, and every mistake at once with its line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seamark.errors import UserError
+from seamark_pipelines.config.read import read_pipelines
+from seamark_pipelines.flow.schedulers import OWN, load_of
+from seamark_pipelines.model.graph import FIRST_SUBMITTED, SINGLE
+
+SAMPLE = """\
+name: "phi3_alpaca_qlora_finetune_huggingface"
+listeners:
+  - smi
+  - dcgmi
+pipelines:
+  - name: Alpaca finetuning
+    inputs: [0]
+    outputs: [1]
+    dataset_stage_id: 0
+    loadgen:
+      component: loadgen.OfflineLoadScheduler
+      is_training: True
+      config:
+        rate: 1
+    stages:
+      - name: Stage 1 (e.g., DataLoader)
+        id: 0
+        outputs: [1]
+        component: stages.llm_huggingface.HuggingFaceDataLoader
+        config: {batch_size: 4, dataset: {name: yahma/alpaca-cleaned}}
+      - name: Stage 1 (e.g. DataLoader)
+        id: 1
+        component: stages.llm_huggingface.Finetune
+        polling_policy: utils.queues.polling.FirstSubmittedPolicy
+"""
+
+
+def read(folder: Path, text: str):
+    path = folder / "p.yml"
+    path.write_text(text)
+    return read_pipelines(path)
+
+
+@pytest.mark.covers("A2", "A9")
+def test_a_file_of_the_original_is_read_with_its_defaults(tmp_path: Path) -> None:
+    file = read(tmp_path, SAMPLE)
+    [model] = file.pipelines
+    assert (file.name, file.listeners) == ("phi3_alpaca_qlora_finetune_huggingface", ("smi", "dcgmi"))
+    assert (model.loadgen.queue_depth, model.loadgen.max_queries, model.loadgen.timeout) == (10, 100, 3600.0)
+    assert [stage.slug for stage in model.stages] == ["stage_1_e_g_dataloader", "stage_1_e_g_dataloader_2"]
+    assert model.stages[0].name == "Stage 1 (e.g., DataLoader)"
+    assert [stage.policy for stage in model.stages] == [SINGLE, FIRST_SUBMITTED]
+    assert model.stages[0].config["dataset"] == {"name": "yahma/alpaca-cleaned"}
+    assert list(file.unread) == ["is_training"]
+    assert file.unread["is_training"].endswith("p.yml:12")
+
+
+@pytest.mark.covers("A4")
+@pytest.mark.parametrize(
+    ("loadgen", "expected"),
+    [
+        ("{component: loadgen.OfflineLoadScheduler, config: {rate: 7}}", {"pattern": "closed", "concurrency": 1}),
+        ("{component: loadgen.PoissonLoadScheduler}", {"pattern": "poisson", "rate_rps": 3.0, "concurrency": 100}),
+        ("{component: loadgen.PoissonLoadScheduler, config: {rate: 50}}", {"pattern": "poisson", "rate_rps": 50.0}),
+        ("{component: loadgen.MultiStreamScheduler, config: {interval: 0.1}}", {"rate_rps": 10.0}),
+        ("{component: loadgen.SaturatingOfflineScheduler, max_queries: 9}", {"concurrency": 9, "requests": 9}),
+        ("{component: loadgen.schedulers.mine.Mine, timeout: 20}", {"duration_s": 20.0}),
+    ],
+)
+def test_a_scheduler_is_the_load_that_it_stands_for(
+    tmp_path: Path, loadgen: str, expected: dict[str, object]
+) -> None:
+    text = (
+        SAMPLE[: SAMPLE.index("    loadgen:")] + f"    loadgen: {loadgen}\n" + SAMPLE[SAMPLE.index("    stages:") :]
+    )
+    [model] = read(tmp_path, text).pipelines
+    assert expected.items() <= load_of(model).items()
+
+
+def test_all_queries_at_once_are_due_at_the_start(tmp_path: Path) -> None:
+    text = SAMPLE.replace("OfflineLoadScheduler", "SaturatingOfflineScheduler")
+    [model] = read(tmp_path, text).pipelines
+    settings = load_of(model) | {"scheduler": "seamark_pipelines.flow.schedulers.SaturatingOfflineScheduler"}
+    pattern = OWN.make(settings, 10.0)
+    assert pattern is not None
+    assert not next(iter(pattern.blocks(np.random.default_rng(1)))).any()
+
+
+MISTAKES = """\
+name: wrong
+listeners: [smj]
+pipelines:
+  - name: a
+    inputs: [0]
+    outputs: [9]
+    dataset_stage_id: 4
+    loadgen: {component: loadgen.PoissonLoadScheduler, config: {rate: -1}, max_queries: 0, que_depth: 3}
+    stages:
+      - {name: one, id: 0, component: stages.Stage, outputs: [1, 7]}
+      - {name: two, id: 1, component: Stage, polling_policy: MergPolicy}
+      - {name: three, id: 1, component: stages.llm_mlx.Inference}
+"""
+
+
+@pytest.mark.covers("A9")
+def test_every_mistake_of_a_file_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        read(tmp_path, MISTAKES)
+    found = sorted((mistake.line, mistake.path, mistake.code) for mistake in refused.value.mistakes)
+    assert found == [
+        (2, "listeners[0]", "not_a_choice"),
+        (6, "pipelines[0].outputs[0]", "unknown_name"),
+        (7, "pipelines[0].dataset_stage_id", "unknown_name"),
+        (8, "pipelines[0].loadgen.config.rate", "out_of_limits"),
+        (8, "pipelines[0].loadgen.max_queries", "out_of_limits"),
+        (8, "pipelines[0].loadgen.que_depth", "unknown_key"),
+        (10, "pipelines[0].stages[0].outputs[1]", "unknown_name"),
+        (11, "pipelines[0].stages[1].component", "wrong_form"),
+        (11, "pipelines[0].stages[1].polling_policy", "not_a_choice"),
+        (12, "pipelines[0].stages[2].component", "invalid"),
+        (12, "pipelines[0].stages[2].id", "written_twice"),
+    ]
+
+
+GRAPH = "name: g\npipelines:\n- name: a\n  inputs: [0]\n  outputs: [1]\n  loadgen: {}\n  stages:\n"
+
+
+@pytest.mark.covers("A5")
+@pytest.mark.parametrize(
+    ("stages", "line", "path"),
+    [
+        (
+            "  - {id: 0, component: stages.Stage, outputs: [1]}\n"
+            "  - {id: 1, component: stages.Stage}\n"
+            "  - {id: 2, component: stages.Stage, outputs: [1]}\n",
+            10,
+            "pipelines[0].stages[2]",
+        ),
+        (
+            "  - {id: 0, component: stages.Stage, outputs: [1, 2]}\n"
+            "  - {id: 1, component: stages.Stage}\n"
+            "  - {id: 2, component: stages.Stage, outputs: [1]}\n",
+            9,
+            "pipelines[0].stages[1]",
+        ),
+        (
+            "  - {id: 0, component: stages.Stage, outputs: [1], polling_policy: FirstSubmittedPolicy}\n"
+            "  - {id: 1, component: stages.Stage, outputs: [0], max_input_queue_depth: 2}\n",
+            9,
+            "pipelines[0].stages[1].max_input_queue_depth",
+        ),
+        (
+            "  - {id: 0, component: stages.Stage, outputs: [0, 2], polling_policy: FirstSubmittedPolicy}\n"
+            "  - {id: 1, component: stages.Stage}\n"
+            "  - {id: 2, component: stages.Stage, outputs: [0]}\n",
+            8,
+            "pipelines[0].stages[0]",
+        ),
+    ],
+)
+def test_a_graph_that_cannot_work_is_refused(tmp_path: Path, stages: str, line: int, path: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read(tmp_path, GRAPH + stages)
+    assert (line, path) in [(mistake.line, mistake.path) for mistake in refused.value.mistakes]
