@@ -45,6 +45,39 @@ class MyStage(Stage):
         query.data = [query.split, query.batch]
         return {idx: query for idx in self.output_queues}
 """
+SCHEDULERS = """\
+from time import sleep, time
+
+from loadgen.schedulers.scheduler import LoadScheduler
+from utils.schemas import Query
+
+
+class Even(LoadScheduler):
+    def arrivals(self, rng):
+        at_s = 0.0
+        while True:
+            yield at_s
+            at_s += self.extra_config["gap_s"]
+
+
+class Source(LoadScheduler):
+    def generate(self, queue, event):
+        counter = 0
+        try:
+            while counter < self.max_queries:
+                for split, batches in self.dataset_splits.items():
+                    for batch in range(batches):
+                        if counter:
+                            event.wait()
+                            event.clear()
+                        sleep(0.05)
+                        queue.put(Query(split=split, batch=batch, query_submitted_timestamp=time()))
+                        counter += 1
+                        if counter >= self.max_queries:
+                            return
+        finally:
+            queue.put(None)
+"""
 PIPELINE = """\
   - name: {name}
     inputs: [0]
@@ -163,6 +196,29 @@ def test_a_rate_changes_nothing_of_a_closed_loop_and_a_setting_of_a_stage_is_a_f
     refused = pair.ask("colocate", "own.yml", "-p", "2")
     assert (refused.returncode, "-p" in refused.stderr) == (2, True)
     assert "own.yml" in pair.ask("colocate", "own.yml", "-n").stderr
+
+
+@pytest.mark.covers("A4", "A6")
+def test_schedulers_of_a_study_run_in_both_of_their_forms(study: StudyFolder) -> None:
+    write(study, even="{}", source="{}")
+    folder = study.root / "loadgen" / "schedulers"
+    folder.mkdir(parents=True)
+    (folder / "mine.py").write_text(SCHEDULERS)
+    text = (study.root / "own.yml").read_text()
+    for name in ("Even", "Source"):
+        text = text.replace("loadgen.OfflineLoadScheduler", f"loadgen.schedulers.mine.{name}", 1)
+    (study.root / "own.yml").write_text(text.replace("rate: 3", "gap_s: 0.1"))
+    done = study.bench("colocate", "own.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    due = {
+        name: sorted(row["due_ns"] for row in rows(path / "samples.parquet")) for name, path in parties(study).items()
+    }
+    assert due["even"] == [round(number * 1e8) for number in range(5)]
+    assert len(due["source"]) == 5
+    assert min(after - before for before, after in pairwise(due["source"])) >= 50_000_000
+    times = sorted((row["sent_ns"], row["last_ns"]) for row in rows(parties(study)["source"] / "samples.parquet"))
+    assert all(ended <= sent for (_, ended), (sent, _) in pairwise(times))
+    assert max(ended - sent for sent, ended in times) < 50_000_000
 
 
 @pytest.mark.covers("A5")

@@ -88,7 +88,8 @@ class Body:
 class Reply:
     """Result of one call of a Call driver. `failure` is set for a reply that is not good. `first_ns` is the time of
     its first unit, in ns of CLOCK_MONOTONIC, where it has several; `kept` is the reply, for `keep_replies`. `error`
-    is what the service says of a failure, as `code: words`; `retries` is counted by the engine."""
+    is what the service says of a failure, as `code: words`; `retries` is counted by the engine. `began_ns` is when
+    the request was due, in ns of CLOCK_MONOTONIC, where the driver itself waits for that inside of the call."""
 
     units: int = 1
     bytes_sent: int = 0
@@ -99,6 +100,11 @@ class Reply:
     kept: bytes | None = None
     error: str | None = None
     retries: int = 0
+    began_ns: int | None = None
+
+
+class NoMoreRequests(Exception):  # noqa: N818
+    """Raised by a call of a driver that has nothing left to send: the load ends as at its limit of requests."""
 
 
 class Driver(ABC):

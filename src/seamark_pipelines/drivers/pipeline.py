@@ -3,6 +3,7 @@
 import json
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -14,6 +15,7 @@ from seamark.load.driver import Body, Call, Reply, Target, TaskFailure
 from seamark.model.sample import Failure
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.flow.flow import Flow
+from seamark_pipelines.flow.schedulers import Generated
 from seamark_pipelines.flow.source_names import get_component, open_names
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel
@@ -83,6 +85,7 @@ class Pipeline(Call):
         self.log.write()
         self._numbers = count()
         self._started = False
+        self._generated = self._generator(model, target)
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return the batches of one epoch, split after split."""
@@ -111,26 +114,44 @@ class Pipeline(Call):
         if not self._started:
             self._started = True
             self.log.add("test started")
-        split, batch = body.content
-        assert self.body_count
-        query = Query(
-            split=split,
-            batch=batch,
-            query_submitted_timestamp=time(),
-            epoch=index // self.body_count + 1,
-            query_id=index,
-        )
+        began_ns = None
+        if self._generated is not None:
+            query, began_ns = self._generated.next()
+            query.query_id = index
+        else:
+            assert self.body_count
+            split, batch = body.content
+            epoch = index // self.body_count + 1
+            query = Query(split=split, batch=batch, query_submitted_timestamp=time(), epoch=epoch, query_id=index)
         ticket = self._flow.call(query, index)
+        if self._generated is not None:
+            self._generated.ended()
         if ticket.error is not None:
-            failed = Reply(units=0, failure=Failure.DRIVER, error=ticket.error)
-            return TIMED_OUT if ticket.error == "timeout" else failed
-        if not self._counts and ticket.first_ns is None:
+            failed = (
+                TIMED_OUT if ticket.error == "timeout" else Reply(units=0, failure=Failure.DRIVER, error=ticket.error)
+            )
+            return failed if began_ns is None else replace(failed, began_ns=began_ns)
+        if not self._counts and ticket.first_ns is None and began_ns is None:
             return USUAL
-        return Reply(units=ticket.units if self._counts else 1, first_ns=ticket.first_ns)
+        return Reply(units=ticket.units if self._counts else 1, first_ns=ticket.first_ns, began_ns=began_ns)
 
     def next_index(self) -> int:
         """Return the number of the next query where the load does not say it."""
         return next(self._numbers)
+
+    def _generator(self, model: PipelineModel, target: Target) -> Generated | None:
+        """Return what generates queries beside the load, where the scheduler does; None for a load by a pattern."""
+        component = target.settings.get("scheduler")
+        if component is None or not target.load.closed:
+            return None
+        loadgen = model.loadgen
+        most = target.load.requests or loadgen.max_queries
+
+        def made() -> Generated:
+            scheduler = get_component(str(component))(most, loadgen.timeout, dict(loadgen.config), dict(self._splits))
+            return Generated(scheduler, loadgen.queue_depth)
+
+        return with_failure(str(component), made)
 
     def _built(self, id: int, model: PipelineModel) -> Stage:
         spec = model.stage(id)

@@ -1,23 +1,33 @@
 """Schedulers of queries by the names of the original benchmark, each as the load of a trial that it stands for.
 
 Arrivals follow a schedule that is known before the load, by absolute times: a scheduler that sleeps gap after gap
-offers less than its rate. A user's own scheduler has `arrivals(rng)`, a pure function like a load pattern.
+offers less than its rate. A user's own scheduler has `arrivals(rng)`, a pure function like a load pattern; or it has
+`generate(queue, event)`, as one written for the original benchmark, and runs beside the load: then what it puts into
+the queue is due at that moment, and how late it is nobody knows.
 """
 
+import ast
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from queue import Queue
 from random import Random
+from threading import Event, Lock, Thread
+from time import monotonic_ns
 from typing import Any
 
 import numpy as np
 
+from seamark.load.driver import NoMoreRequests
 from seamark.model.service import Setting, Value
 from seamark.patterns.patterns import BLOCK, Pattern, Seconds
 from seamark.patterns.table import PatternKind, Settings
 from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.model.graph import RATE_RPS, LoadGen, PipelineModel
+from seamark_pipelines.model.query import Query
 
 OWN_PATTERN = "seamark_pipelines.flow.schedulers:OWN"
 MOST_AT_ONCE = 256
@@ -108,7 +118,67 @@ OWN = PatternKind(
 """Pattern of schedulers that are classes: a user's own, and all queries at once."""
 
 
-def load_of(model: PipelineModel) -> dict[str, Value]:
+class Entry(Queue["Query | None"]):
+    """The queue of a scheduler that runs beside the load: it keeps when each query was put in."""
+
+    def _put(self, item: Query | None) -> None:
+        self.queue.append((item, monotonic_ns()))
+
+
+class Generated:
+    """The queries of a scheduler with `generate`, which runs in a thread of its own from the first call on."""
+
+    def __init__(self, scheduler: Any, depth: int) -> None:
+        self._scheduler = scheduler
+        self._queries: Entry = Entry(maxsize=depth)
+        self._ended = Event()
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._epochs: Counter[str] = Counter()
+        if callable(prepare := getattr(scheduler, "prepare", None)):
+            prepare()
+
+    def next(self) -> tuple[Query, int]:
+        """Wait for the next query; return it with the time of its put, in ns of CLOCK_MONOTONIC. Raises
+        NoMoreRequests after the last."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = Thread(target=self._generate, daemon=True)
+                self._thread.start()
+            item, at_ns = self._queries.get()  # type: ignore[misc]
+            if item is None:
+                self._queries.put(None)
+                raise NoMoreRequests
+            if item.batch == 0:
+                self._epochs[item.split] += 1
+            item.epoch = self._epochs[item.split]
+        return item, at_ns
+
+    def ended(self) -> None:
+        """Say that a query has ended, to a scheduler that waits for it."""
+        self._ended.set()
+
+    def _generate(self) -> None:
+        try:
+            self._scheduler.generate(self._queries, self._ended)
+        finally:
+            self._queries.put(None)
+
+
+def generates(component: str, study: Path) -> bool:
+    """Return whether a scheduler of the study has `generate` and no `arrivals`, by its source: plans import none."""
+    module, _, name = component.rpartition(".")
+    path = study.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            [*classes] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+            methods = {node.name for found in classes for node in found.body if isinstance(node, ast.FunctionDef)}
+            return "generate" in methods and "arrivals" not in methods
+    return False
+
+
+def load_of(model: PipelineModel, study: Path = Path()) -> dict[str, Value]:
     """Return the settings of the load that a pipeline's generator stands for. Raises ValueError for a configuration
     that it cannot have, naming the key."""
     loadgen = model.loadgen
@@ -128,7 +198,7 @@ def load_of(model: PipelineModel) -> dict[str, Value]:
     if name == MultiStreamScheduler.__name__:
         return settings | {"pattern": "constant", "rate_rps": 1 / _positive(loadgen, "interval", 1 / RATE_RPS)}
     return settings | {
-        "pattern": OWN_PATTERN,
+        "pattern": "closed" if generates(loadgen.component, study) else OWN_PATTERN,
         "scheduler": loadgen.component,
         "scheduler_config": json.dumps(dict(loadgen.config), sort_keys=True, separators=(",", ":")),
     }

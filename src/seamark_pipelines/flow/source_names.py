@@ -20,6 +20,10 @@ HERE = "seamark_pipelines"
 MODULES: Mapping[str, str] = {
     "stages.stage": f"{HERE}.flow.stage",
     "stages.evaluation": f"{HERE}.stages.overhead",
+    "stages.evaluation.copy_stage": f"{HERE}.stages.overhead",
+    "stages.evaluation.data_injector": f"{HERE}.stages.overhead",
+    "stages.capture": f"{HERE}.stages.capture",
+    "stages.self_rag": f"{HERE}.stages.scripted",
     "stages.scripted": f"{HERE}.stages.scripted",
     "loadgen.schedulers": f"{HERE}.flow.schedulers",
     "loadgen.schedulers.scheduler": f"{HERE}.flow.schedulers",

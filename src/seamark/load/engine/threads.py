@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from seamark.load.driver import Body, Call, Reply, Session, TaskFailure, TracedSession, whole
+from seamark.load.driver import Body, Call, NoMoreRequests, Reply, Session, TaskFailure, TracedSession, whole
 from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
 from seamark.load.workers.assignment import WorkerAssignment, count_error
 from seamark.load.workers.records import ReplySegment, Segment
@@ -91,6 +91,12 @@ class FinishedRequests:
         if any(reply.first_ns is not None for reply in seen):
             first = [MISSING_NS if reply.first_ns is None else reply.first_ns - epoch_ns for reply in seen]
             records["first_ns"] = first
+        if any(reply.began_ns is not None for reply in seen):
+            began = [
+                claim[2] if reply.began_ns is None else reply.began_ns
+                for claim, reply in zip(self.claims, self.seen, strict=True)
+            ]
+            records["due_ns"] = records["sent_ns"] = np.array(began) - epoch_ns
         return records
 
 
@@ -296,6 +302,10 @@ class User(threading.Thread):
                 end_ns = monotonic_ns()
             except TaskFailure:
                 raise  # the whole load has failed
+            except NoMoreRequests:
+                in_flight.clear()
+                load.ran_out_ns = load.ran_out_ns or sent_ns
+                return True
             except Exception as error:
                 end_ns = monotonic_ns()
                 reply = load.failed(error)
