@@ -236,6 +236,7 @@ def test_every_example_of_a_scenario_in_the_docs_is_read_and_planned(tmp_path, m
     monkeypatch.chdir(tmp_path)
     for named in ("clusters", "methods", "benchmarks"):  # simulated workflows and evaluations name them
         shutil.copytree(ROOT / "config" / named, tmp_path / "config" / named)
+    shutil.copytree(ROOT / "pipeline_configs", tmp_path / "pipeline_configs")
     shutil.copy(ROOT / "tests" / "simulation" / "srasearch_of_wfcommons.json", tmp_path / "blast.json")
     pages = [page for page in PAGES if page.name != "extending.md"]  # e2e/test_extending.py runs its whole study
     examples = [block for page in pages for block in blocks(page, "yaml") if re.search("^scenario:", block, re.M)]

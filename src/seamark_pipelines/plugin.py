@@ -12,5 +12,4 @@ PLUGIN = Plugin(
     },
     exports={"colocation": "seamark_pipelines.cli.export:command"},
     study="seamark_pipelines/study",
-    config="seamark_pipelines/config",
 )

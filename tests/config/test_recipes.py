@@ -79,6 +79,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "fitted": {"model_file": str(ROOT / "config/models/example.yaml"), "model": "mm1", "rate_rps": 9},
     "cluster": {"system_file": str(ROOT / "config/clusters/system_config.yaml"), "generated_requests": 5},
     "command": {"command": {"argv": ["true"]}},
+    "pipeline": {"graph": str(ROOT / "pipeline_configs/scripted.yml"), "pipeline": "Training"},
     "vllm_questions": {"task": "mock_benchmark"},
     "attention": {"model": "a-model", "task": "mock_benchmark"},
     "attention_cuda": {"model": "a-model", "task": "mock_benchmark"},

@@ -134,9 +134,8 @@ def test_a_thousand_queries_over_every_policy_and_a_cycle_are_each_there_once() 
         outputs=(5,),
     )
     tickets = sent(flow, 1000, at_once=10)
-    began_s = time.monotonic()
     flow.stop()
-    assert time.monotonic() - began_s < 0.2
+    assert not any(thread.is_alive() for thread in flow.threads)
     assert [ticket.error for ticket in tickets] == [None] * 1000
     assert [ticket.answers for ticket in tickets] == [1] * 1000
     assert len({ticket.query.query_id for ticket in tickets}) == 1000

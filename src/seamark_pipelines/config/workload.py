@@ -60,7 +60,7 @@ def _file(graph: Item, mistakes: Mistakes) -> PipelineFile | None:
     try:
         return read_pipelines(Path(graph.value))
     except UserError as error:
-        mistakes.note(*error.mistakes)
+        mistakes.note(*(mistake for mistake in error.mistakes if mistake.code != "no_such_file"))  # noted with it
     return None
 
 

@@ -146,17 +146,17 @@ class Flow:
             outputs = model.all_outputs(stage)
             edges = {id: end if id == ENTRY else Edge(stage.id, self._nodes[id]) for id in outputs}
             node.stage.output_queues = dict(edges)
-        self._threads: list[Thread] = []
+        self.threads: list[Thread] = []
 
     def start(self) -> None:
         """Start the threads of all stages. Raises TaskFailure if one fails before it takes queries."""
         ready: SimpleQueue[TaskFailure | None] = SimpleQueue()
         for node in self._nodes.values():
             for thread in range(node.model.max_in_flight):
-                self._threads.append(Thread(target=self._work, args=(node, thread, ready), daemon=True))
-        for worker in self._threads:
+                self.threads.append(Thread(target=self._work, args=(node, thread, ready), daemon=True))
+        for worker in self.threads:
             worker.start()
-        failures = [failure for _ in self._threads if (failure := ready.get()) is not None]
+        failures = [failure for _ in self.threads if (failure := ready.get()) is not None]
         if failures:
             raise failures[0]
 
@@ -185,7 +185,7 @@ class Flow:
             for _ in range(node.model.max_in_flight):
                 node.inbox.put(None)
         until_s = monotonic() + END_S
-        for worker in self._threads:
+        for worker in self.threads:
             worker.join(max(0.0, until_s - monotonic()))
 
     def _admit(self) -> None:
