@@ -9,6 +9,7 @@ import numpy as np
 
 from seamark_simulate.fit.planned_load import PlannedLoad
 from seamark_simulate.model.fitted_model import (
+    Model,
     ReplicaModel,
     ReplicaParameters,
     Router,
@@ -175,7 +176,7 @@ class ReplicaService:
 
 
 def _drawn(
-    load: PlannedLoad, model: StationModel | ReplicaModel, number: int, seed: int, fixed: frozenset[Source]
+    load: PlannedLoad, model: Model, number: int, seed: int, fixed: frozenset[Source]
 ) -> tuple[Floats, np.random.Generator, float]:
     """Return arrivals, the source of service times, and by what a trial is slower than the model."""
     own = ALL_ALIKE if "seeds" in fixed else number

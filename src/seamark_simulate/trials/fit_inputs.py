@@ -18,7 +18,9 @@ from seamark.model.trial import Plan, Trial, levels_of
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder
-from seamark_simulate.fit import ReplicaLimits, ReplicaTrial, StationTrial
+from seamark_simulate.fit.replica_fit import ReplicaLimits
+from seamark_simulate.fit.replica_trial import ReplicaTrial
+from seamark_simulate.fit.station_trial import StationTrial
 from seamark_simulate.model.fitted_model import FitSource
 from seamark_simulate.trials.fitted_server import ServedTrial, gpu_of
 from seamark_simulate.trials.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
@@ -37,14 +39,6 @@ class FitGroup(Generic[T]):
     trials: list[T] = field(default_factory=list)
     limits: list[ReplicaLimits] = field(default_factory=list)
     served: list[ServedTrial] = field(default_factory=list)
-
-    @property
-    def service(self) -> str:
-        return self.served[0].trial.service
-
-    @property
-    def sources(self) -> tuple[FitSource, ...]:
-        return tuple(trial.source for trial in self.served)
 
 
 def told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]) -> list[str]:
@@ -155,20 +149,19 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
         levels = levels_of(plan)
         for trial in plan.measured:
             view = TrialView.of(trial, folder)
-            taken = _taken(view)
             source = FitSource(
                 scenario=plan.scenario,
                 trial=trial.id,
                 trial_id=trial.trial_id,
                 config_hash=trial.config_hash,
-                why=taken if isinstance(taken, str) else None,
                 suspect=tuple(dict.fromkeys(reason.code for reason in view.reasons if reason.verdict == "SUSPECT")),
             )
+            taken = _taken(view, source)
             if isinstance(taken, str):
-                inputs.left_out.append(source)
+                inputs.left_out.append(replace(source, why=taken))
                 continue
             varied, gpu = levels[trial.treatment], gpu_of(plan, folder, trial)
-            served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu, source=source)
+            served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu)
             if isinstance(taken, StationTrial):
                 add_trial(stations, served, taken, varied, OF_A_LOAD)
             else:
@@ -203,7 +196,7 @@ def _add_starts(
             known.times_s.append(float(started_s))
 
 
-def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
+def _taken(view: TrialView, source: FitSource) -> StationTrial | ReplicaTrial | str:
     """Return what a model sees of a trial, or why it stays out."""
     if view.good is None:
         return f"it {'is not measured' if view.status == 'missing' else 'failed'}"
@@ -221,7 +214,7 @@ def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
     if view.window_s is None or view.good.window.length_s is None:
         return "it has no measured window"
     try:
-        return (replica_trial if streamed else _station_trial)(view, view.window_s, _load_of(view.trial))
+        return (replica_trial if streamed else _station_trial)(view, view.window_s, source, _load_of(view.trial))
     except DamagedError as damage:
         return str(damage)
 
@@ -237,7 +230,9 @@ def _load_of(trial: Trial) -> str:
     return " ".join(f"{name}={trial.settings[name]}" for name in names if name in trial.settings)
 
 
-def _station_trial(view: TrialView, window_s: tuple[float, float], treatment: str) -> StationTrial | str:
+def _station_trial(
+    view: TrialView, window_s: tuple[float, float], source: FitSource, treatment: str
+) -> StationTrial | str:
     """Return what a station sees of a trial, or why it cannot take part. Raises DamagedError."""
     warmup_s, until_s = window_s
     due, last, failed = [], [], 0
@@ -259,7 +254,7 @@ def _station_trial(view: TrialView, window_s: tuple[float, float], treatment: st
         return "it has no good requests after its warm-up"
     order = np.argsort(due_ns, kind="stable")
     return StationTrial(
-        id=view.id,
+        source=source,
         treatment=treatment,
         arrival_s=due_ns[order] / 1e9,
         end_s=last_ns[order] / 1e9,
