@@ -9,6 +9,7 @@ from scipy import stats
 
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.service_model import ServiceModel, Source
+from seamark_simulate.model.capacity_plan import BreaksFirst
 from seamark_simulate.simulation.schedule import Floats
 
 INTERVAL = 0.95
@@ -121,22 +122,9 @@ SERVICE = "service time"
 """What remains where no limit explains a miss."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bottleneck:
-    """What breaks first at a load on some `replicas`: the objective that is missed, by a value in seconds, and that
-    value without `part`; of the service time, without a queue."""
-
-    part: str
-    replicas: int
-    rate_rps: float
-    objective: str
-    value_s: float
-    without_s: float
-
-
 def bottleneck(
     service: ServiceModel, load: PlannedLoad, replicas: int, objectives: Sequence[Objective], seed: int
-) -> Bottleneck | None:
+) -> BreaksFirst | None:
     """Return what breaks first at a load with the estimated parameters, None if it meets all objectives.
 
     The objective is that which is missed by the largest factor. A limit of the service without which it would be met
@@ -159,7 +147,7 @@ def bottleneck(
         without_s, part = least(service.without_costs())
     if without_s > NOTICED * value_s:
         without_s, part = unqueued_s, SERVICE
-    return Bottleneck(
+    return BreaksFirst(
         part=part,
         replicas=replicas,
         rate_rps=load.rate_rps,

@@ -17,7 +17,8 @@ from seamark_simulate.fit.prediction import CONFIDENCE, predicted_of
 from seamark_simulate.fit.service_model import ServiceModel
 from seamark_simulate.model.capacity_plan import CapacityPlan, PlannedLayout
 from seamark_simulate.model.fitted_model import ReplicaModel
-from seamark_simulate.trials.capacity_judged import EXTRAPOLATED, PlannedService, nearest_inside
+from seamark_simulate.trials.capacity_judged import EXTRAPOLATED, nearest_inside
+from seamark_simulate.trials.capacity_layouts import Choice
 
 FACTORS = (0.8, 1.0, 1.2)
 """Loads of the scenario over the planned one."""
@@ -58,12 +59,12 @@ def verifying_scenario(
     path: Path,
     plan: CapacityPlan,
     load: PlannedLoad,
-    planned: PlannedService,
+    planned: Choice,
     slos: Sequence[Slo],
     recipes: Mapping[str, Service],
 ) -> str:
     """Return the text of the scenario. Raises UserError for a fit that does not say how its server was started."""
-    model, service, layout = planned.choice.model, planned.choice.service, planned.layout
+    model, service, layout = planned.model, planned.service, planned.layout
     assert model is not None
     assert service is not None
     server = model.server
