@@ -37,15 +37,6 @@ class _ModelKeys:
     inference_time_std: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _NodeKeys:
-    id: str
-    model: str
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    config_options: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RequestKeys:
     request_id: str
@@ -56,6 +47,12 @@ class _RequestKeys:
     deadline_seconds: float | None = None
 
 
+WITH_UNITS = {
+    "load_time_seconds": "load_time_s",
+    "inference_time_mean": "inference_time_mean_s",
+    "inference_time_std": "inference_time_std_s",
+}
+"""Keys of a model -> its fields, where they differ."""
 ABOVE_ZERO = ("gpus_required", "tokens_per_second", "deadline_seconds")
 FREE = ("input_data", "node_configs")
 """Keys of a request with any content."""
@@ -171,18 +168,7 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     for std, mean in (("token_std", "token_mean"), ("inference_time_std", "inference_time_mean")):
         if getattr(keys, std) is not None and getattr(keys, mean) is None:
             mistakes.add(item.value[std], f"a standard deviation without '{mean}'. Give both, or remove it.")
-    return Model(
-        id=key,
-        name=keys.name,
-        memory_gb=keys.memory_gb,
-        gpus_required=keys.gpus_required,
-        load_time_s=keys.load_time_seconds,
-        tokens_per_second=keys.tokens_per_second,
-        token_mean=keys.token_mean,
-        token_std=keys.token_std,
-        inference_time_mean_s=keys.inference_time_mean,
-        inference_time_std_s=keys.inference_time_std,
-    )
+    return Model(id=key, **{WITH_UNITS.get(name, name): value for name, value in vars(keys).items()})
 
 
 def check_id(written: str, at: Item, mistakes: Mistakes) -> None:
@@ -226,15 +212,15 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
     for node in _parts(item, "nodes", mistakes, needed=True):
-        keys: Any = decode(_own_keys(node, hints(_NodeKeys), mistakes), _NodeKeys, mistakes)
-        if keys is WRONG:
+        read = decode(_own_keys(node, hints(WorkflowNode), mistakes), WorkflowNode, mistakes)
+        if read is WRONG:
             continue
-        if keys.id in nodes:
-            mistakes.add(node.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
-        check_id(keys.id, node.value["id"], mistakes)
-        if models and keys.model not in models:
-            _unknown(node.value["model"], "model", keys.model, models, mistakes)
-        nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in hints(_NodeKeys)})
+        if read.id in nodes:
+            mistakes.add(node.value["id"], f"the node '{read.id}' is there already. Give each node an id of its own.")
+        check_id(read.id, node.value["id"], mistakes)
+        if models and read.model not in models:
+            _unknown(node.value["model"], "model", read.model, models, mistakes)
+        nodes[read.id] = read
     if mistakes.count > before:
         return None  # an edge to a node that was not read is no mistake of its own
     edges = _edges(item, nodes, mistakes)
