@@ -8,13 +8,13 @@ from random_workflows import documents, nouns
 from seamark.analysis.metrics.samples import DamagedError
 from seamark_simulate.config.workflow_files import read_system
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.execution_log import execution_log, facts_of
 from seamark_simulate.simulation.generated_requests import GeneratedLoad, generated_requests
 from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.workload import workload_of
-from seamark_simulate.trials.execution_file import SimulationFacts, log_of_file, schedule_of_trial, write_executions
+from seamark_simulate.trials.execution_file import log_of_file, schedule_of_trial, write_executions
 
 SYSTEM = Path(__file__).resolve().parents[2] / "config" / "clusters" / "system_config.yaml"
 
@@ -26,9 +26,7 @@ def written(path: Path, seed: int, policy: str = "baseline"):
     work, machine = workload_of(system, requests, "timestamps"), Machine(gpus=gpus)
     form = POLICIES[policy]
     schedule = simulate(work, machine, form.make, instants=form.instants)
-    models = tuple(model.id for model in work.models)
-    facts = SimulationFacts(gpus=gpus, cold_load="charged", policy=policy, mode="online", models=models)
-    write_executions(path, schedule, facts)
+    write_executions(path, schedule, facts_of(schedule, policy=policy, mode="online"))
     return schedule
 
 

@@ -12,7 +12,6 @@ from seamark_simulate.cli.measured import Inputs, MeasureOptions, measured, tell
 
 if TYPE_CHECKING:
     from seamark_simulate.simulation.workload import Arrivals
-    from seamark_simulate.trials.measured.measured_run import MeasuredSimulation
 
 LOG = Path("baseline_scheduler.log")
 EXECUTION_LOG = Path("baseline_execution_log.json")
@@ -56,7 +55,7 @@ def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     for written in (LOG, EXECUTION_LOG):
         require_unread(written, "bench baseline")
     arrivals: Arrivals = "all-at-zero" if inputs.mode == "offline" else "timestamps"
-    run: QuickSimulation | MeasuredSimulation
+    run: QuickSimulation
     if inputs.simulate == "true":
         run = measured(inputs, "baseline", arrivals, asked)
     else:
@@ -77,4 +76,4 @@ def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     with replacing(LOG) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{part}\n" for part in parts_of(chain(run.lines, block, [last])))
     click.echo(last)
-    return 0 if isinstance(run, QuickSimulation) else tell_failures(run)
+    return tell_failures(run)

@@ -1,7 +1,7 @@
 """A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and
 documents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from seamark_simulate.config.workflow_files import require_timestamps
 from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.bounds import lower_bounds
-from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log
+from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log, facts_of
 from seamark_simulate.simulation.log_text import event_lines, header_lines
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
@@ -33,25 +33,35 @@ MODES: dict[Arrivals, str] = {"all-at-zero": "offline", "timestamps": "online"}
 
 @dataclass(frozen=True, kw_only=True)
 class QuickSimulation:
-    """One policy's schedule of the work in two files, and its figures. `notes` say what of the files was left out."""
+    """One policy's schedule of the work in two files, and its figures.
+
+    `begin` is the wall time at which the clock was zero. `reasons` are those of failed executions, in the order of
+    starts; None: no model was called. `notes` say what of the files was left out.
+    """
 
     policy: str
-    arrivals: Arrivals
+    mode: str
     begin: str
     schedule: Schedule
     figures: ScheduleMetrics
+    reasons: Mapping[int, str] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether not every node did its work."""
+        return self.figures.outcomes is not None
 
     @property
     def log(self) -> ExecutionLog:
         """The execution log."""
-        return execution_log(self.schedule, self.figures, mode=MODES[self.arrivals], policy=self.policy)
+        return execution_log(self.schedule, self.figures, mode=self.mode, policy=self.policy, reasons=self.reasons)
 
     @property
     def lines(self) -> Iterator[str]:
         """The log lines. The virtual clock begins at the earliest time stamp, so equal inputs give equal lines."""
-        mode = MODES[self.arrivals]
-        header = header_lines(self.schedule, begin=self.begin, mode=mode, name=self.policy)
+        calls = self.reasons is not None
+        header = header_lines(self.schedule, begin=self.begin, mode=self.mode, name=self.policy, calls=calls)
         return chain(header, event_lines(self.schedule))
 
 
@@ -124,13 +134,12 @@ def _run(
 ) -> QuickSimulation:
     form = POLICIES[policy]
     schedule = run_policy(work, machine, form.make, instants=form.instants, seed=seed)
-    figures = schedule_metrics(schedule)
     return QuickSimulation(
         policy=policy,
-        arrivals=arrivals,
+        mode=MODES[arrivals],
         begin=inputs.requests.begin or EPOCH,
         schedule=schedule,
-        figures=figures,
+        figures=schedule_metrics(schedule),
         notes=tuple(notes),
     )
 
@@ -163,14 +172,7 @@ def write_trace(run: QuickSimulation, path: Path) -> int:
     """Write the schedule of one policy as a trace for Perfetto, compressed if the name ends in `.gz`; return the
     number of its executions. Raises OSError (no space)."""
     from seamark.analysis.schedule.trace import write_schedule_trace  # imports pyarrow
-    from seamark_simulate.trials.execution_file import SimulationFacts, execution_table
+    from seamark_simulate.trials.execution_file import execution_table
 
-    schedule = run.schedule
-    facts = SimulationFacts(
-        gpus=schedule.gpus,
-        cold_load=schedule.machine.cold_load,
-        policy=run.policy,
-        mode=MODES[run.arrivals],
-        models=tuple(model.id for model in schedule.work.models),
-    )
-    return write_schedule_trace(execution_table(schedule, facts), path)
+    facts = facts_of(run.schedule, policy=run.policy, mode=run.mode)
+    return write_schedule_trace(execution_table(run.schedule, facts), path)

@@ -1,10 +1,11 @@
 """Driver of the service `cluster`: one simulation of workflows on a GPU cluster, recorded as a trial."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Self
+from typing import cast
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from seamark_simulate.config.machine_files import read_machine
 from seamark_simulate.config.workflow_files import read_system, require_timestamps
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.engine import Dispatch, Policy, View
+from seamark_simulate.simulation.execution_log import facts_of
 from seamark_simulate.simulation.executions import Executions, executions_of
-from seamark_simulate.simulation.generated_requests import SHAPES, GeneratedLoad, Shape, generated_requests
+from seamark_simulate.simulation.generated_requests import GeneratedLoad, Shape, generated_requests
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Floats, Schedule
@@ -27,7 +29,7 @@ from seamark_simulate.simulation.schedule_metrics import metrics_of
 from seamark_simulate.simulation.system import Requests, System
 from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import Arrivals, workload_of
-from seamark_simulate.trials.execution_file import SimulationFacts, write_executions
+from seamark_simulate.trials.execution_file import write_executions
 from seamark_simulate.trials.quick_simulation import MODES
 
 SECOND_NS = 1_000_000_000
@@ -38,74 +40,52 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterSettings:
-    """The settings of one trial; the recipe config/services/cluster.yaml describes them."""
+class ClusterInputs:
+    """What one trial simulates, by the settings of config/services/cluster.yaml, which the recipe has checked."""
 
-    cluster_gpus: int
-    machine_file: Path | None
-    cold_load: ColdLoad
-    policy: str
-    system_file: Path | None
-    requests_file: Path | None
-    generated_requests: int
-    generated_workflow: Shape | None
-    generated_nodes: int
-    arrivals_rps: float | None
-    arrivals_burstiness: float | None
-    arrivals: Arrivals
-    draw: bool
+    settings: Mapping[str, Value]
 
-    @classmethod
-    def of(cls, target: Target) -> Self:
-        """Return the settings of a target, which the recipe has checked."""
-        of = target.settings
-        return cls(
-            cluster_gpus=int(of["cluster_gpus"] or 0),
-            machine_file=None if of["machine"] is None else file_of(str(of["machine"])),
-            cold_load="free" if of["cold_load"] == "free" else "charged",
-            policy=str(of["policy"]),
-            system_file=None if of["system_file"] is None else file_of(str(of["system_file"])),
-            requests_file=None if of["requests_file"] is None else file_of(str(of["requests_file"])),
-            generated_requests=int(of["generated_requests"] or 0),
-            generated_workflow=next((shape for shape in SHAPES if shape == of["generated_workflow"]), None),
-            generated_nodes=int(of["generated_nodes"] or GeneratedLoad.nodes),
-            arrivals_rps=_real(of["arrivals_rps"]),
-            arrivals_burstiness=_real(of["arrivals_burstiness"]),
-            arrivals="timestamps" if of["arrivals"] == "timestamps" else "all-at-zero",
-            draw=bool(of["draw"]),
-        )
+    @property
+    def arrivals(self) -> Arrivals:
+        """When requests arrive."""
+        return "timestamps" if self.settings["arrivals"] == "timestamps" else "all-at-zero"
 
     def models(self) -> tuple[str, ...]:
         """Return the ids of all models, in the order of their file. Raises UserError."""
-        if self.system_file is not None:
-            return tuple(read_system(self.system_file).models)
-        assert self.requests_file is not None, "the scenario was checked"
-        return tuple(read_workload(None, self.requests_file).system.models)
+        if (system_file := self._file("system_file")) is not None:
+            return tuple(read_system(system_file).models)
+        requests_file = self._file("requests_file")
+        assert requests_file is not None, "the scenario was checked"
+        return tuple(read_workload(None, requests_file).system.models)
 
     def machine(self) -> Machine:
         """Return the machine. Raises UserError for a wrong file."""
-        if self.machine_file is not None:
-            return read_machine(self.machine_file, self.cold_load)
-        return Machine(gpus=self.cluster_gpus, cold_load=self.cold_load)
+        cold_load: ColdLoad = "free" if self.settings["cold_load"] == "free" else "charged"
+        if (machine_file := self._file("machine")) is not None:
+            return read_machine(machine_file, cold_load)
+        return Machine(gpus=int(self.settings["cluster_gpus"] or 0), cold_load=cold_load)
 
-    def inputs(self, seed: int) -> tuple[System, Requests]:
+    def requests(self, seed: int) -> tuple[System, Requests]:
         """Return system and requests: those of the files, or requests drawn by the seed. Raises UserError."""
-        if self.requests_file is None:
-            assert self.system_file is not None, "the scenario was checked"
-            system = read_system(self.system_file)
+        of, system_file, requests_file = self.settings, self._file("system_file"), self._file("requests_file")
+        if requests_file is None:
+            assert system_file is not None, "the scenario was checked"
             load = GeneratedLoad(
-                count=self.generated_requests,
-                rate_rps=self.arrivals_rps if self.arrivals == "timestamps" else None,
-                burstiness=self.arrivals_burstiness,
-                shape=self.generated_workflow,
-                nodes=self.generated_nodes,
+                count=int(of["generated_requests"] or 0),
+                rate_rps=_real(of["arrivals_rps"]) if self.arrivals == "timestamps" else None,
+                burstiness=_real(of["arrivals_burstiness"]),
+                shape=cast(Shape | None, of["generated_workflow"]),
+                nodes=int(of["generated_nodes"] or GeneratedLoad.nodes),
             )
-            return generated_requests(system, load, seed)
-        inputs = read_workload(self.system_file, self.requests_file).fitting(self.machine())
-        system, requests = inputs.system, inputs.requests
+            return generated_requests(read_system(system_file), load, seed)
+        inputs = read_workload(system_file, requests_file).fitting(self.machine())
         if self.arrivals == "timestamps":
-            require_timestamps(requests, self.requests_file)
-        return system, requests
+            require_timestamps(inputs.requests, requests_file)
+        return inputs.system, inputs.requests
+
+    def _file(self, name: str) -> Path | None:
+        path = self.settings[name]
+        return None if path is None else file_of(str(path))
 
 
 class WorkflowCluster(Task):
@@ -116,32 +96,26 @@ class WorkflowCluster(Task):
     kinds = ("request",)
 
     def __init__(self, target: Target) -> None:
-        self._settings = ClusterSettings.of(target)
+        self._inputs = ClusterInputs(settings=target.settings)
         self._keeps_events = target.load.keep_events
         if self._keeps_events:
-            self.stages = self._settings.models()
+            self.stages = self._inputs.models()
 
     def run(self, recorder: TaskRecorder, stop: Event) -> None:
         """Simulate, write executions.parquet, and record requests and figures. Raises UserError for wrong files."""
-        chosen, seed = self._settings, recorder.seed
-        system, requests = chosen.inputs(seed)
-        draw = np.random.default_rng(seed) if chosen.draw else None
-        work = workload_of(system, requests.requests, chosen.arrivals, draw=draw)
-        machine = chosen.machine()
-        form = POLICIES[chosen.policy]
+        inputs, seed = self._inputs, recorder.seed
+        policy, draws = str(inputs.settings["policy"]), bool(inputs.settings["draw"])
+        system, requests = inputs.requests(seed)
+        draw = np.random.default_rng(seed) if draws else None
+        work = workload_of(system, requests.requests, inputs.arrivals, draw=draw)
+        machine = inputs.machine()
+        form = POLICIES[policy]
         try:
             schedule = run_policy(work, machine, _stoppable(form.make, stop), instants=form.instants, seed=seed)
         except StoppedError:
             return
-        facts = SimulationFacts(
-            gpus=machine.gpus,
-            cold_load=machine.cold_load,
-            policy=chosen.policy,
-            mode=MODES[chosen.arrivals],
-            models=tuple(model.id for model in work.models),
-            seed=seed if chosen.draw or machine.may_fail else None,
-            machine=machine.layout,
-        )
+        drawn = seed if draws or machine.may_fail else None
+        facts = facts_of(schedule, policy=policy, mode=MODES[inputs.arrivals], seed=drawn)
         write_executions(TrialFolder(root=recorder.folder).executions, schedule, facts)
         ran = executions_of(schedule)
         _record_requests(recorder, ran)

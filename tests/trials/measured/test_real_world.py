@@ -67,9 +67,9 @@ def test_on_a_real_clock_a_policy_decides_as_on_the_virtual_one_where_times_are_
     virtual = simulate(asked.work, asked.machine, form.make, instants=form.instants)
     measured, _ = run(asked, policy, scale=0.03)
     for column in ("node", "gpu", "held"):
-        assert getattr(measured.measured, column).tolist() == getattr(virtual, column).tolist(), column
-    assert measured.measured.makespan_s == pytest.approx(virtual.makespan_s * 0.03, abs=1.0)
-    assert (measured.measured.end_s >= virtual.end_s * 0.03).all()
+        assert getattr(measured.schedule, column).tolist() == getattr(virtual, column).tolist(), column
+    assert measured.schedule.makespan_s == pytest.approx(virtual.makespan_s * 0.03, abs=1.0)
+    assert (measured.schedule.end_s >= virtual.end_s * 0.03).all()
     assert not measured.failed
     document = checked(measured, asked)
     assert document["summary"]["simulate"] is True
@@ -110,7 +110,7 @@ def test_a_failure_that_empties_its_gpu_makes_the_next_node_of_that_model_load_i
     failing = {"llm7b": ModelError("server_died", "gone", emptied=True)}
     measured, _ = run(asked, failing=failing, scale=0.001)
     empty = len(asked.work.models)
-    assert measured.measured.held.tolist() == [empty, empty]
+    assert measured.schedule.held.tolist() == [empty, empty]
     assert measured.figures.cold_loads == 1, "the second start is none onto a GPU that was empty"
     assert "first loads 1 and 1" in " ".join("\n".join(beside_lines(measured)).split())
 
