@@ -80,7 +80,7 @@ def test_every_schedule_of_a_policy_passes_the_checker_and_no_bound_is_beaten(na
         for arrivals in ("all-at-zero", "timestamps"):
             work, machine = workload_of(system, requests, arrivals), Machine(gpus=gpus)
             schedule = scheduled(work, machine, name)
-            assert schedule.makespan_s >= lower_bounds(work, machine).best_s - 1e-9, seed
+            assert schedule.ran.makespan_s >= lower_bounds(work, machine).best_s - 1e-9, seed
             mode = "offline" if arrivals == "all-at-zero" else "online"
             document = encode(execution_log(schedule, schedule_metrics(schedule), mode=mode, policy=name))
             result = check_log(document)
@@ -253,5 +253,5 @@ def test_policies_that_weigh_models_switch_less_than_first_in_first_out():
 def test_plans_that_know_all_requests_keep_each_model_on_its_gpu():
     work, machine = two_models(2)
     schedule = scheduled(work, machine, "heft")
-    assert int(schedule.is_switch.sum()) == 0
-    assert schedule.makespan_s == 5.0
+    assert int(schedule.ran.is_switch.sum()) == 0
+    assert schedule.ran.makespan_s == 5.0

@@ -94,9 +94,9 @@ def test_a_wfcommons_instance_is_one_request_with_the_times_and_cores_of_its_tas
     assert work.successors == [(1, 2), (2,), (1,), ()]
     assert (work.requests[0].id, list(work.arrival_s), notes) == ("diamond", [0.0], ())
     schedule = simulate(work, Machine(gpus=3), POLICIES["baseline"].make)
-    assert schedule.makespan_s == 8, "1, then 2 beside 3, then 4: nothing is loaded or switched"
-    assert not schedule.is_switch.any()
-    assert not schedule.is_cold.any()
+    assert schedule.ran.makespan_s == 8, "1, then 2 beside 3, then 4: nothing is loaded or switched"
+    assert not schedule.ran.is_switch.any()
+    assert not schedule.ran.is_cold.any()
 
 
 @pytest.mark.covers("C14")

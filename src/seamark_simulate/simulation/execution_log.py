@@ -119,15 +119,15 @@ def facts_of(schedule: Schedule, *, policy: str, mode: str, seed: int | None = N
     )
     if schedule.measured is None:
         return facts
-    started = set(work.request_of[schedule.node].tolist())
-    incomplete = tuple(np.flatnonzero(~schedule.request_completed).tolist())
-    unstarted = {str(request): work.arrival_s[request] for request in incomplete if request not in started}
+    ran = schedule.ran
+    started = set(ran.request.tolist())
+    unstarted = {str(request): work.arrival_s[request] for request in ran.incomplete if request not in started}
     return replace(
         facts,
         gpu_changes=tuple(change for _, change in schedule.measured.changes),
-        incomplete=incomplete,
+        incomplete=ran.incomplete,
         unstarted=unstarted or None,
-        not_run=schedule.not_run,
+        not_run=ran.not_run,
     )
 
 
@@ -178,10 +178,11 @@ class _Executions:
         self._schedule, self._reasons = schedule, reasons
 
     def __iter__(self) -> Iterator[LoggedExecution]:
-        schedule, work = self._schedule, self._schedule.work
+        schedule, work, ran = self._schedule, self._schedule.work, self._schedule.ran
+        transfer_s = np.zeros(len(ran.model)) if ran.transfer_s is None else ran.transfer_s
         rows = rows_of(
-            *(schedule.node, schedule.gpu, schedule.is_switch, schedule.ready_s, schedule.taken_s, schedule.start_s),
-            *(schedule.end_s, schedule.fetch_s, schedule.duration_s, schedule.transfer_s),
+            *(schedule.node, ran.gpu, ran.is_switch, ran.ready_s, ran.taken_s, ran.start_s),
+            *(ran.end_s, ran.fetch_s, schedule.duration_s, transfer_s),
         )
         for number, row in enumerate(rows):
             node, gpu, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s, transfer_s = row
@@ -192,7 +193,7 @@ class _Executions:
                 "node_id": name,
                 "model_name": work.models[work.model[node]].id,
                 "gpu_id": gpu,
-                "gpu_ids": schedule.gpus_of(number),
+                "gpu_ids": ran.gpus_of(number),
                 "start_time": start_s,
                 "end_time": end_s,
                 "execution_time": duration_s,

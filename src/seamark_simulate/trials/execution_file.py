@@ -21,8 +21,7 @@ from seamark_simulate.simulation.execution_log import (
     add_optional,
     log_summary,
 )
-from seamark_simulate.simulation.executions import Executions, executions_of
-from seamark_simulate.simulation.schedule import Schedule
+from seamark_simulate.simulation.schedule import Executions, Schedule
 from seamark_simulate.simulation.schedule_metrics import metrics_of
 from seamark_simulate.simulation.workload import SOURCES
 from seamark_simulate.simulation.world import COMPLETED
@@ -57,7 +56,7 @@ TEXTS = [field.name for field in COLUMNS if field.type == pa.string()]
 
 def execution_table(schedule: Schedule, facts: SimulationFacts) -> pa.Table:
     """Return the executions of a schedule as rows of COLUMNS."""
-    work, ran = schedule.work, executions_of(schedule)
+    work, ran = schedule.work, schedule.ran
     nodes, requests = schedule.node.tolist(), [work.requests[number] for number in ran.request.tolist()]
     named = [work.name_of(node)[1] for node in nodes]
     values: Mapping[str, Any] = {

@@ -20,11 +20,10 @@ from seamark_simulate.config.workflow_files import read_system, require_timestam
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.engine import Dispatch, Policy, View
 from seamark_simulate.simulation.execution_log import facts_of
-from seamark_simulate.simulation.executions import Executions, executions_of
 from seamark_simulate.simulation.generated_requests import GeneratedLoad, Shape, generated_requests
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.schedule import Floats, Schedule
+from seamark_simulate.simulation.schedule import Executions, Floats
 from seamark_simulate.simulation.schedule_metrics import metrics_of
 from seamark_simulate.simulation.system import Requests, System
 from seamark_simulate.simulation.virtual_world import run_policy
@@ -117,10 +116,10 @@ class WorkflowCluster(Task):
         drawn = seed if draws or machine.may_fail else None
         facts = facts_of(schedule, policy=policy, mode=MODES[inputs.arrivals], seed=drawn)
         write_executions(TrialFolder(root=recorder.folder).executions, schedule, facts)
-        ran = executions_of(schedule)
+        ran = schedule.ran
         _record_requests(recorder, ran)
         if self._keeps_events:
-            _record_events(recorder, schedule, ran)
+            _record_events(recorder, ran)
         for name, value in figures_of(metrics_of(ran)).items():
             recorder.quality(name, value)
 
@@ -153,7 +152,7 @@ def _record_requests(recorder: TaskRecorder, ran: Executions) -> None:
         )
 
 
-def _record_events(recorder: TaskRecorder, schedule: Schedule, ran: Executions) -> None:
+def _record_events(recorder: TaskRecorder, ran: Executions) -> None:
     """Record waiting, fetch and run of each execution, in the stage of its model, on a track of its first GPU."""
     tracks: dict[int, Track | None] = {}
     visits: Counter[tuple[int, int]] = Counter()

@@ -11,9 +11,9 @@ from seamark.storage.codec import encode
 from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.simulation.checker import check_log, check_rules
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.executions import Executions
 from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
+from seamark_simulate.simulation.schedule import Executions
 from seamark_simulate.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
 from seamark_simulate.simulation.workload import workload_of
 from seamark_simulate.trials.measured.measured_run import (
@@ -68,7 +68,7 @@ def test_on_a_real_clock_a_policy_decides_as_on_the_virtual_one_where_times_are_
     measured, _ = run(asked, policy, scale=0.03)
     for column in ("node", "gpu", "held"):
         assert getattr(measured.schedule, column).tolist() == getattr(virtual, column).tolist(), column
-    assert measured.schedule.makespan_s == pytest.approx(virtual.makespan_s * 0.03, abs=1.0)
+    assert measured.schedule.ran.makespan_s == pytest.approx(virtual.ran.makespan_s * 0.03, abs=1.0)
     assert (measured.schedule.end_s >= virtual.end_s * 0.03).all()
     assert not measured.failed
     document = checked(measured, asked)

@@ -14,7 +14,6 @@ from seamark_simulate.config.workflow_files import require_timestamps
 from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.executions import executions_of
 from seamark_simulate.simulation.general_loop import run_in
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
@@ -151,16 +150,17 @@ HEAD: Row = ("request", "node", "model", "estimated s", "measured s", "ratio")
 def beside_lines(run: MeasuredSimulation) -> list[str]:
     """Return the table: a row for each node, or for each model with the means of its nodes; then loads, switches and
     the makespan. Ratios are measured over estimated. Only nodes that did their work have a measured time."""
-    of_nodes = len(run.schedule.node) <= MOST_ROWS
+    estimated, measured = run.estimated.ran, run.schedule.ran
+    of_nodes = len(measured.model) <= MOST_ROWS
     rows = list(_of_nodes(run.schedule) if of_nodes else _of_models(run.schedule))
-    for name, estimated, measured in (
-        ("first loads", run.estimated.is_cold, executions_of(run.schedule).is_first_load),
-        ("switches", run.estimated.is_switch, run.schedule.is_switch),
+    for name, expected, came in (
+        ("first loads", estimated.is_cold, measured.is_first_load),
+        ("switches", estimated.is_switch, measured.is_switch),
     ):
-        times = run.estimated.fetch_s[estimated].sum(), run.schedule.fetch_s[measured].sum()
-        rows.append((name, f"{int(estimated.sum())} and {int(measured.sum())}", "", *_figures(*times)))
+        times = estimated.fetch_s[expected].sum(), measured.fetch_s[came].sum()
+        rows.append((name, f"{int(expected.sum())} and {int(came.sum())}", "", *_figures(*times)))
     failed = " (of what ran)" if run.failed else ""
-    rows.append((f"makespan{failed}", "", "", *_figures(run.estimated.makespan_s, run.schedule.makespan_s)))
+    rows.append((f"makespan{failed}", "", "", *_figures(estimated.makespan_s, measured.makespan_s)))
     head = HEAD if of_nodes else ("executions", "number", *HEAD[2:])
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     return ["Estimate beside measurement:", *(_line(row, widths) for row in (head, *rows))]
@@ -189,7 +189,7 @@ def _of_nodes(measured: Schedule) -> Iterator[Row]:
 def _of_models(measured: Schedule) -> Iterator[Row]:
     estimate_s = np.asarray(measured.work.estimate_s, np.float64)[measured.node]
     for number, model in enumerate(measured.work.models):
-        done = (measured.model == number) & measured.is_completed
+        done = (measured.ran.model == number) & measured.ran.is_completed
         if count := int(done.sum()):
             means = estimate_s[done].mean(), measured.duration_s[done].mean()
             yield ("mean of", f"{count:,}", model.id, *_figures(*means))
