@@ -12,11 +12,12 @@ from in_process import run
 from seamark.storage.codec import encode
 from seamark_simulate.config.workflow_files import read_files
 from seamark_simulate.simulation.checker import check_log, check_rules
-from seamark_simulate.trials.quick_simulation import quick_simulations
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.trials.quick_simulation import simulated_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (ROOT / "config" / "clusters" / "system_config.yaml", ROOT / "config" / "clusters" / "workflow_requests.yaml")
-[MADE] = quick_simulations(*FILES, ["baseline"], gpus=1, arrivals="all-at-zero")
+[MADE] = next(simulated_blocks(*FILES, ["baseline"], Machine(gpus=1), "all-at-zero"))
 CLEAN = encode(MADE.log)
 
 

@@ -49,7 +49,8 @@ def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     """
     from seamark.storage.documents import replacing, write_rows
     from seamark_simulate.simulation.log_text import metrics_block, outcome_lines, parts_of
-    from seamark_simulate.trials.quick_simulation import QuickSimulation, quick_simulations
+    from seamark_simulate.simulation.machine import Machine
+    from seamark_simulate.trials.quick_simulation import QuickSimulation, simulated_blocks
 
     asked.require(inputs.simulate == "true", "--simulate true")
     for written in (LOG, EXECUTION_LOG):
@@ -59,14 +60,8 @@ def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     if inputs.simulate == "true":
         run = measured(inputs, "baseline", arrivals, asked)
     else:
-        [run] = quick_simulations(
-            inputs.system,
-            inputs.requests,
-            ["baseline"],
-            gpus=inputs.gpus,
-            arrivals=arrivals,
-            cold_load=inputs.cold_load,
-        )
+        machine = Machine(gpus=inputs.gpus, cold_load=inputs.cold_load)
+        [run] = next(simulated_blocks(inputs.system, inputs.requests, ["baseline"], machine, arrivals))
     for note in run.notes:
         click.echo(note, err=True)
     *block, last = [*outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]

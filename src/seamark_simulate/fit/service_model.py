@@ -87,13 +87,11 @@ class StationService:
         self, load: PlannedLoad, replicas: int, number: int, seed: int, fixed: frozenset[Source] = frozenset()
     ) -> TrialTimes:
         """Simulate a trial, see ServiceModel."""
-        arrival_s, random, factor = _drawn(load, self.model, number, seed, fixed)
-        found = (
-            self.model.parameters if "parameters" in fixed else _draw(self.model.draws, self.model.parameters, number)
-        )
-        servers = max(1, len(arrival_s)) if self.unlimited else replicas * self.workers
+        requests, random, factor = _drawn(load, self.model, number, seed, fixed)
+        servers = max(1, len(requests)) if self.unlimited else replicas * self.workers
         service = FittedService(model=self.model, replicas=servers, router=self.router)
-        return _times(serve_with(service, found, _requests(load, arrival_s), random, factor=factor), arrival_s, load)
+        parameters = _parameters(self.model.draws, self.model.parameters, number, fixed)
+        return _times(serve_with(service, parameters, requests, random, factor=factor), requests, load)
 
     def outside(self, load: PlannedLoad, replicas: int) -> tuple[str, ...]:
         """Return whether the utilisation lies outside of the fit's."""
@@ -127,10 +125,8 @@ class ReplicaService:
         self, load: PlannedLoad, replicas: int, number: int, seed: int, fixed: frozenset[Source] = frozenset()
     ) -> TrialTimes:
         """Simulate a trial, see ServiceModel."""
-        arrival_s, random, factor = _drawn(load, self.model, number, seed, fixed)
-        found = (
-            self.model.parameters if "parameters" in fixed else _draw(self.model.draws, self.model.parameters, number)
-        )
+        requests, random, factor = _drawn(load, self.model, number, seed, fixed)
+        parameters = _parameters(self.model.draws, self.model.parameters, number, fixed)
         service = FittedService(
             model=self.model,
             replicas=replicas,
@@ -139,8 +135,8 @@ class ReplicaService:
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
         )
-        costs = replace(found, **dict.fromkeys(self.free, 0.0))
-        return _times(serve_with(service, costs, _requests(load, arrival_s), random, factor=factor), arrival_s, load)
+        costs = replace(parameters, **dict.fromkeys(self.free, 0.0))
+        return _times(serve_with(service, costs, requests, random, factor=factor), requests, load)
 
     def outside(self, load: PlannedLoad, replicas: int) -> tuple[str, ...]:
         """Return which of rate (or concurrency, by Little's law) and lengths lie outside of the fit's."""
@@ -177,31 +173,29 @@ class ReplicaService:
 
 def _drawn(
     load: PlannedLoad, model: Model, number: int, seed: int, fixed: frozenset[Source]
-) -> tuple[Floats, np.random.Generator, float]:
-    """Return arrivals, the source of service times, and by what a trial is slower than the model."""
+) -> tuple[LlmRequests, np.random.Generator, float]:
+    """Return requests of the load's lengths, of which a station reads none; the source of service times; and by what
+    a trial is slower than the model."""
     own = ALL_ALIKE if "seeds" in fixed else number
     repeat = np.random.default_rng([seed, number, 2])
     factor = 1.0 if "repeats" in fixed else own_speed(model.between, len(model.sources), repeat)
     arrival_s = load.arrivals(int(np.random.SeedSequence([seed, own]).generate_state(1)[0]))
-    return arrival_s, np.random.default_rng([seed, own, 1]), factor
-
-
-def _draw(draws: tuple[P, ...], best: P, number: int) -> P:
-    return draws[number % len(draws)] if draws else best
-
-
-def _requests(load: PlannedLoad, arrival_s: Floats) -> LlmRequests:
-    """Return requests of the load's lengths; a station reads none."""
-    return LlmRequests(
+    requests = LlmRequests(
         arrival_s=arrival_s,
         prompt_tokens=np.full(len(arrival_s), load.prompt_tokens, np.int64),
         reply_tokens=np.full(len(arrival_s), load.reply_tokens, np.int64),
     )
+    return requests, np.random.default_rng([seed, own, 1]), factor
 
 
-def _times(served: ServedRequests, arrival_s: Floats, load: PlannedLoad) -> TrialTimes:
+def _parameters(draws: tuple[P, ...], best: P, number: int, fixed: frozenset[Source]) -> P:
+    return draws[number % len(draws)] if draws and "parameters" not in fixed else best
+
+
+def _times(served: ServedRequests, requests: LlmRequests, load: PlannedLoad) -> TrialTimes:
     """Return the times of the requests that were due in the measured window."""
-    counted, end_s = arrival_s >= load.warmup_s, served.last_s
+    arrival_s, end_s = requests.arrival_s, served.last_s
+    counted = arrival_s >= load.warmup_s
     times_s = dict.fromkeys(STATION_TIMES, (end_s - arrival_s)[counted])
     if served.first_s is not None and served.tpot_s is not None:
         tpot_s = served.tpot_s[counted]

@@ -4,7 +4,7 @@ join, layers, or a bounded loop."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from seamark.patterns.patterns import Gamma, Poisson
 from seamark_simulate.simulation.system import Edge, Request, Requests, System, Workflow, WorkflowNode
 
 Shape = Literal["chain", "fan", "fork-join", "layered", "loop"]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
 FURTHER_EDGE = 0.3
 """Chance of an edge from each further node of the layer before."""
 MOST_PASSES = 3

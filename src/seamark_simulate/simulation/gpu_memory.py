@@ -276,11 +276,6 @@ def refusals(
     return (*against, short) if short else tuple(against)
 
 
-def idle_gpus(layout: Layout, gpus: int) -> int:
-    """Return how many GPUs of a deployment its server leaves idle."""
-    return max(0, gpus - layout.gpus)
-
-
 def _short(
     model: ModelArchitecture, weights: WeightSizes, asked: ServerMemory, node_gpus: int | None, has_pipeline: bool
 ) -> Refusal | None:

@@ -227,6 +227,11 @@ class Schedule:
         return (int(self.held[execution]),) if self.ran.is_switch[execution] else ()
 
 
+def whole_ns(times_s: Floats) -> list[int]:
+    """Return times in seconds as whole nanoseconds."""
+    return [int(time_ns) for time_ns in np.rint(times_s * 1_000_000_000).astype(np.int64).tolist()]
+
+
 def rows_of(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of some columns as plain values, made in parts: all at once take ten times the memory."""
     for begin in range(0, len(columns[0]), PART):

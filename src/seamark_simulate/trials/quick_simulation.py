@@ -18,7 +18,7 @@ from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.bounds import lower_bounds
 from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log, facts_of
 from seamark_simulate.simulation.log_text import event_lines, header_lines
-from seamark_simulate.simulation.machine import ColdLoad, Machine
+from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
@@ -65,38 +65,19 @@ class QuickSimulation:
         return chain(header, event_lines(self.schedule))
 
 
-def quick_simulations(
-    system_path: Path | None,
-    requests_path: Path,
-    policies: Sequence[str],
-    *,
-    gpus: int,
-    arrivals: Arrivals,
-    cold_load: ColdLoad = "charged",
-    draw_seed: int | None = None,
-) -> list[QuickSimulation]:
-    """Run the same work under each policy.
-
-    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files,
-    and for a model that no window of the GPUs holds.
-    """
-    seeds = None if draw_seed is None else range(draw_seed, draw_seed + 1)
-    machine = Machine(gpus=gpus, cold_load=cold_load)
-    return next(simulated_blocks(system_path, requests_path, policies, machine, arrivals, seeds))
-
-
 def simulated_blocks(
     system_path: Path | None,
     requests_path: Path,
     policies: Sequence[str],
     machine: Machine,
     arrivals: Arrivals,
-    seeds: Sequence[int] | None,
+    seeds: Sequence[int] | None = None,
     *,
     draw_times: bool = True,
 ) -> Iterator[list[QuickSimulation]]:
     """Yield for each seed the runs of all policies, which see the same drawn times, unless not `draw_times`, and the
-    same failures of GPUs. Raises as `quick_simulations`, and UserError for several seeds where nothing is drawn."""
+    same failures of GPUs. Raises UserError for mistakes in the files, for a model that no window of the GPUs holds,
+    and for several seeds where nothing is drawn."""
     inputs = read_workload(system_path, requests_path).fitting(machine)
     system, requests = inputs.system, inputs.requests
     require_speeds("--machine", machine, system)

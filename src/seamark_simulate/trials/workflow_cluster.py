@@ -23,15 +23,13 @@ from seamark_simulate.simulation.execution_log import facts_of
 from seamark_simulate.simulation.generated_requests import GeneratedLoad, Shape, generated_requests
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.schedule import Executions, Floats
+from seamark_simulate.simulation.schedule import Executions, whole_ns
 from seamark_simulate.simulation.schedule_metrics import metrics_of
 from seamark_simulate.simulation.system import Requests, System
 from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import Arrivals, workload_of
 from seamark_simulate.trials.execution_file import write_executions
 from seamark_simulate.trials.quick_simulation import MODES
-
-SECOND_NS = 1_000_000_000
 
 
 class StoppedError(Exception):
@@ -144,7 +142,7 @@ def _record_requests(recorder: TaskRecorder, ran: Executions) -> None:
     """Record each request; one that did not complete failed at the end of its last execution, or at its arrival."""
     last_s = np.maximum(ran.completed_s(), ran.arrival_s)
     sent_s, first_s = np.minimum(ran.first_started_s(), last_s), np.minimum(ran.first_ended_s(), last_s)
-    columns = map(_ns, (ran.arrival_s, sent_s, first_s, last_s))
+    columns = map(whole_ns, (ran.arrival_s, sent_s, first_s, last_s))
     for index, (due, sent, first, last, done) in enumerate(zip(*columns, ran.is_complete.tolist(), strict=True)):
         failure = Failure.NONE if done else Failure.SERVER_ERROR
         recorder.sample(
@@ -157,7 +155,7 @@ def _record_events(recorder: TaskRecorder, ran: Executions) -> None:
     tracks: dict[int, Track | None] = {}
     visits: Counter[tuple[int, int]] = Counter()
     numbers = (column.tolist() for column in (ran.request, ran.model, ran.gpu))
-    times = map(_ns, (ran.ready_s, ran.taken_s, ran.start_s, ran.end_s))
+    times = map(whole_ns, (ran.ready_s, ran.taken_s, ran.start_s, ran.end_s))
     for request, model, gpu, ready, taken, start, end in zip(*numbers, *times, strict=True):
         track = tracks[gpu] if gpu in tracks else tracks.setdefault(gpu, recorder.track())
         if track is None:
@@ -193,7 +191,3 @@ def figures_of(schedule: ScheduleMetrics) -> dict[str, float]:
 
 def _real(value: Value) -> float | None:
     return None if value is None else float(value)
-
-
-def _ns(column: Floats) -> list[int]:
-    return [int(time_ns) for time_ns in np.rint(column * SECOND_NS).astype(np.int64).tolist()]
