@@ -63,15 +63,15 @@ def test_a_file_that_is_cut_or_changed_anywhere_is_damaged_or_has_the_same_figur
 @pytest.mark.covers("C14")
 def test_generated_requests_arrive_at_their_rate_and_more_of_them_begin_the_same():
     system = read_system(SYSTEM)
-    many = generated_requests(system, GeneratedLoad(count=4000, rate_rps=0.5), 3)[1].requests
+    many = generated_requests(system, GeneratedLoad(count=4000, rate_rps=0.5), 3).requests
     assert many[0].at_s == 0.0
     assert many[-1].at_s == pytest.approx(8000, rel=0.05)
     share = sum(request.workflow == "text_generation" for request in many) / 4000
     assert share == pytest.approx(0.5, abs=0.03)
-    assert generated_requests(system, GeneratedLoad(count=100, rate_rps=0.5), 3)[1].requests == many[:100]
-    twice = generated_requests(system, GeneratedLoad(count=100, rate_rps=1.0), 3)[1].requests
+    assert generated_requests(system, GeneratedLoad(count=100, rate_rps=0.5), 3).requests == many[:100]
+    twice = generated_requests(system, GeneratedLoad(count=100, rate_rps=1.0), 3).requests
     assert [each.at_s for each in twice] == pytest.approx([each.at_s / 2 for each in many[:100]])
     assert [each.workflow for each in twice] == [each.workflow for each in many[:100]]
-    other = generated_requests(system, GeneratedLoad(count=100), 4)[1].requests
+    other = generated_requests(system, GeneratedLoad(count=100), 4).requests
     assert [each.workflow for each in other] != [each.workflow for each in many[:100]]
     assert {each.at_s for each in other} == {None}

@@ -80,7 +80,7 @@ def samples(path: Path, rows: list[tuple[int | None, int | None, int | None, int
 
 def work_of(system: Path | None, requests: Path) -> tuple[Workload, tuple[str, ...]]:
     found = read_workload(system, requests)
-    return workload_of(found.system, found.requests.requests, "timestamps"), found.notes
+    return workload_of(found.system, found.requests, "timestamps"), found.notes
 
 
 @pytest.mark.covers("C14")
@@ -108,7 +108,7 @@ def test_jobs_of_a_batch_system_keep_processors_times_and_what_was_asked_for(tmp
     assert list(work.arrival_s) == [0, 30]
     assert notes == ("1 of 4 jobs left out: without a run time.", "1 of 4 jobs left out: without processors.")
     found = read_workload(None, tmp_path / "jobs.swf")
-    assert found.requests.begin == "2024-01-01 10:00:10"
+    assert found.begin == "2024-01-01 10:00:10"
 
 
 @pytest.mark.covers("C14")

@@ -1,6 +1,6 @@
 """Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,12 +14,12 @@ from seamark_simulate.simulation.system import (
     Edge,
     Model,
     Request,
-    Requests,
     System,
     Workflow,
     WorkflowNode,
     cycle_of,
 )
+from seamark_simulate.simulation.workload import Requests
 
 MOST_GPUS, LARGEST_NUMBER = 100_000, 1e15
 
@@ -75,8 +75,8 @@ def _whole(models: Mapping[str, Model | None], workflows: Mapping[str, Workflow 
     )
 
 
-def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests, tuple[str, ...]]:
-    """Return the system and the requests of two files, and a note of keys in them that were passed over. Raises
+def read_files(system_path: Path, requests_path: Path) -> Requests:
+    """Return the requests of two files with their system, and a note of keys in them that were passed over. Raises
     UserError with every mistake in both."""
     mistakes = Mistakes()
     models, workflows = _system(load_document(system_path, mistakes), mistakes)
@@ -87,11 +87,17 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
         return Rows(key="requests", quick=rows[-1].quick, take=rows[-1].take)
 
     tree = load_document(requests_path, mistakes, begin)
-    requests = None if tree is None else _requests(tree, rows[-1], mistakes)
+    if tree is not None:
+        _take_others(tree, rows[-1], mistakes)
     mistakes.raise_any()
-    assert requests is not None
+    least = min(rows[-1].times.values(), default=None)
     keys = ", ".join(f"{key} ({where})" for key, where in sorted(mistakes.passed_over.items()))
-    return _whole(models, workflows), requests, (f"Keys that change nothing here: {keys}.",) if keys else ()
+    return Requests(
+        system=_whole(models, workflows),
+        requests=tuple(rows[-1].requests(least)),
+        begin=None if least is None else least.strftime("%Y-%m-%d %H:%M:%S"),
+        notes=(f"Keys that change nothing here: {keys}.",) if keys else (),
+    )
 
 
 def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> Item:
@@ -369,6 +375,21 @@ class _RequestRows:
             self._check_zone(item.value["timestamp"], time)
         self._add(keys, free, time)
 
+    def requests(self, begin: datetime | None) -> Iterator[Request]:
+        """Yield the requests; those with a time stamp are at their time from `begin` on."""
+        for name, (keys, free) in self.found.items():
+            time = self.times.get(name)
+            yield Request(
+                id=name,
+                workflow=keys.workflow_id,
+                at_s=None if begin is None or time is None else (time - begin).total_seconds(),
+                node_execution_times_s=keys.node_execution_times or {},
+                node_configs=free.get("node_configs") or {},
+                input_data=free.get("input_data"),
+                priority=keys.priority,
+                deadline_s=None if keys.deadline_seconds is None else float(keys.deadline_seconds),
+            )
+
     def _check_zone(self, item: Item, time: datetime) -> None:
         """Note a time stamp in another zone than the first: their order would be a guess."""
         first = self._first_time
@@ -379,27 +400,11 @@ class _RequestRows:
             self._mistakes.add(item, text)
 
 
-def _requests(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> Requests | None:
+def _take_others(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> None:
+    """Add the requests of a file that were not taken one by one as it was read."""
     tree = _own_keys(tree, ("requests",), mistakes)
     for row in _parts(tree, "requests", mistakes, needed=not rows.taken):
         rows.take(row)
-    if mistakes.noted:
-        return None
-    least = min(rows.times.values(), default=None)
-    requests = tuple(
-        Request(
-            id=name,
-            workflow=keys.workflow_id,
-            at_s=None if least is None or name not in rows.times else (rows.times[name] - least).total_seconds(),
-            node_execution_times_s=keys.node_execution_times or {},
-            node_configs=free.get("node_configs") or {},
-            input_data=free.get("input_data"),
-            priority=keys.priority,
-            deadline_s=None if keys.deadline_seconds is None else float(keys.deadline_seconds),
-        )
-        for name, (keys, free) in rows.found.items()
-    )
-    return Requests(requests=requests, begin=None if least is None else least.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> None:

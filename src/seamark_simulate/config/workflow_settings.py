@@ -10,11 +10,10 @@ from seamark.model.service import Service, Value
 from seamark.patterns.trace_file import file_of
 from seamark_simulate.config.machine_files import read_machine, require_speeds
 from seamark_simulate.config.workflow_files import read_system, require_timestamps
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import format_of, read_workload
 from seamark_simulate.simulation.machine import Machine
-from seamark_simulate.simulation.system import Requests, System
-from seamark_simulate.simulation.workload import draws_times, misfit
+from seamark_simulate.simulation.system import System
+from seamark_simulate.simulation.workload import Requests, draws_times, misfit
 
 NAMES = (
     "system_file",
@@ -53,7 +52,7 @@ class _Checks:
         self._mistakes = mistakes
         self._noted: set[str] = set()
         self._machines: dict[str, Machine | None] = {}
-        self._read: dict[tuple[str | None, str | None], System | RecordedWorkload | None] = {}
+        self._read: dict[tuple[str | None, str | None], System | Requests | None] = {}
 
     def check(self, values: Mapping[str, Value], repetitions: int) -> None:
         """Note what is wrong with one combination."""
@@ -86,7 +85,7 @@ class _Checks:
         machine = self._machine(values, system)
         if machine is None:
             return
-        found = None if isinstance(files, System) else files.fitting(machine).requests
+        found = None if isinstance(files, System) else files.fitting(machine)
         if values["arrivals"] == "timestamps":
             self._check_times(values, found)
         if values["generated_workflow"] is not None:
@@ -173,7 +172,7 @@ class _Checks:
                     "cluster_gpus", f"{machine.gpus} is too few: {reason}. {remedy}, or leave out its requests."
                 )
 
-    def _files(self, system: str | None, requests: str | None) -> System | RecordedWorkload | None:
+    def _files(self, system: str | None, requests: str | None) -> System | Requests | None:
         """Return the content of files, None after noting their mistakes, or where they cannot be read here."""
         key = (system, requests)
         if key in self._read:

@@ -21,7 +21,7 @@ from seamark.storage.paths import ScenarioFolder
 from seamark_simulate.fit.replica_fit import ReplicaLimits
 from seamark_simulate.fit.replica_trial import ReplicaTrial
 from seamark_simulate.fit.station_trial import StationTrial
-from seamark_simulate.model.fitted_model import FitSource
+from seamark_simulate.model.fitted_model import FitSource, StartModel
 from seamark_simulate.trials.fitted_server import ServedTrial, gpu_of
 from seamark_simulate.trials.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
 
@@ -116,21 +116,12 @@ FAILED = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerStarts:
-    """Times in seconds from starting the processes of equal servers until they were healthy."""
-
-    name: str
-    service: str
-    times_s: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
 class FitInputs:
     """Groups of trials, and those that stay out."""
 
     stations: list[FitGroup[StationTrial]] = field(default_factory=list)
     replicas: list[FitGroup[ReplicaTrial]] = field(default_factory=list)
-    starts: list[ServerStarts] = field(default_factory=list)
+    starts: list[StartModel] = field(default_factory=list)
     left_out: list[FitSource] = field(default_factory=list)
     machines: set[str] = field(default_factory=set)
 
@@ -144,7 +135,7 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
     inputs = FitInputs()
     stations: dict[Key, FitGroup[StationTrial]] = {}
     replicas: dict[Key, FitGroup[ReplicaTrial]] = {}
-    starts: dict[Key, ServerStarts] = {}
+    starts: dict[Key, tuple[str, str, list[float]]] = {}
     for plan, folder in results:
         levels = levels_of(plan)
         for trial in plan.measured:
@@ -171,7 +162,16 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
             if view.load is not None and view.load.node:
                 inputs.machines.add(view.load.node)
         _add_starts(starts, plan, folder, levels)
-    inputs.starts.extend(starts.values())
+    inputs.starts.extend(
+        StartModel(
+            name=name,
+            service=service,
+            starts=len(times_s),
+            mean_s=float(np.mean(times_s)),
+            std_s=float(np.std(times_s, ddof=1)) if len(times_s) > 1 else None,
+        )
+        for name, service, times_s in starts.values()
+    )
     names = iter(told_apart([*stations.values(), *replicas.values()]))
     return replace(
         inputs,
@@ -181,9 +181,13 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
 
 
 def _add_starts(
-    starts: dict[Key, ServerStarts], plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]]
+    starts: dict[Key, tuple[str, str, list[float]]],
+    plan: Plan,
+    folder: ScenarioFolder,
+    levels: Mapping[str, Mapping[str, Value]],
 ) -> None:
-    """Add the time of each start of a plan; a server that was never healthy has none."""
+    """Add the time of each start of a plan to those of equal servers, with their name and service; a server that was
+    never healthy has none."""
     first = {trial.deployment: trial for trial in reversed(plan.measured)}
     for deployment, trial in first.items():
         record = read_or_none(folder.deployment(deployment).record, DeploymentRecord)
@@ -192,8 +196,8 @@ def _add_starts(
             gpu = gpu_of(plan, folder, trial)
             besides = OF_A_LOAD | OF_REQUESTS
             name = name_of(trial, levels[trial.treatment], besides, gpu)
-            known = starts.setdefault(key_of(trial, besides, gpu), ServerStarts(name=name, service=trial.service))
-            known.times_s.append(float(started_s))
+            _, _, times_s = starts.setdefault(key_of(trial, besides, gpu), (name, trial.service, []))
+            times_s.append(float(started_s))
 
 
 def _taken(view: TrialView, source: FitSource) -> StationTrial | ReplicaTrial | str:

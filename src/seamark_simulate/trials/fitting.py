@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
 from seamark.errors import UserError
 from seamark_simulate.fit.contradiction import contradictions, replica_contradictions
 from seamark_simulate.fit.prediction import Prediction, predict_replica, predict_station
@@ -17,8 +15,8 @@ from seamark_simulate.fit.replica_trial import ReplicaTrial
 from seamark_simulate.fit.score import score
 from seamark_simulate.fit.station_fit import fit_station
 from seamark_simulate.fit.station_trial import StationTrial
-from seamark_simulate.model.fitted_model import FittedModels, ReplicaModel, StartModel, StationModel
-from seamark_simulate.trials.fit_inputs import FitGroup, FitInputs, ServerStarts
+from seamark_simulate.model.fitted_model import FittedModels, ReplicaModel, StationModel
+from seamark_simulate.trials.fit_inputs import FitGroup, FitInputs
 from seamark_simulate.trials.fitted_server import fitted_server
 
 SCORE_DRAWS, REPLICA_SCORE_DRAWS = 100, 40
@@ -53,7 +51,7 @@ def fitted_models(inputs: FitInputs, *, servers: int | None, seed: int) -> Fitte
         machines=tuple(sorted(inputs.machines)),
         stations=tuple(stations),
         replicas=tuple(replicas),
-        starts=tuple(map(_start, inputs.starts)),
+        starts=tuple(inputs.starts),
         left_out=tuple(inputs.left_out),
         not_fitted=tuple(reasons),
     )
@@ -106,13 +104,3 @@ def common_limits(limits: list[ReplicaLimits]) -> ReplicaLimits:
     if counted:
         return min(counted, key=lambda limit: limit.kv_blocks)
     return replace(limits[0], kv_blocks=max(limit.kv_blocks for limit in limits))
-
-
-def _start(starts: ServerStarts) -> StartModel:
-    return StartModel(
-        name=starts.name,
-        service=starts.service,
-        starts=len(starts.times_s),
-        mean_s=float(np.mean(starts.times_s)),
-        std_s=float(np.std(starts.times_s, ddof=1)) if len(starts.times_s) > 1 else None,
-    )

@@ -13,7 +13,6 @@ from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.report.numbers import ABSENT, aligned
 from seamark_simulate.config.machine_files import require_speeds
 from seamark_simulate.config.workflow_files import require_timestamps
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.bounds import lower_bounds
 from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log, facts_of
@@ -22,9 +21,8 @@ from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
-from seamark_simulate.simulation.system import Requests, System
 from seamark_simulate.simulation.virtual_world import run_policy
-from seamark_simulate.simulation.workload import Arrivals, Workload, draws_times, workload_of
+from seamark_simulate.simulation.workload import Arrivals, Requests, Workload, draws_times, workload_of
 
 EPOCH = "1970-01-01 00:00:00"
 """Zero of the virtual clock for requests without time stamps."""
@@ -78,25 +76,24 @@ def simulated_blocks(
     """Yield for each seed the runs of all policies, which see the same drawn times, unless not `draw_times`, and the
     same failures of GPUs. Raises UserError for mistakes in the files, for a model that no window of the GPUs holds,
     and for several seeds where nothing is drawn."""
-    inputs = read_workload(system_path, requests_path).fitting(machine)
-    system, requests = inputs.system, inputs.requests
-    require_speeds("--machine", machine, system)
+    asked = read_workload(system_path, requests_path).fitting(machine)
+    require_speeds("--machine", machine, asked.system)
     if arrivals == "timestamps":
-        require_timestamps(requests, requests_path)
+        require_timestamps(asked, requests_path)
     if seeds is not None and len(seeds) > 1 and not machine.may_fail:
-        _require_draws(system, requests)
+        _require_draws(asked)
     for seed in (None,) if seeds is None else seeds:
         draw = np.random.default_rng(seed) if seed is not None and draw_times else None
-        work = workload_of(system, requests.requests, arrivals, draw=draw)
-        notes = [*inputs.notes]
+        work = workload_of(asked.system, asked.requests, arrivals, draw=draw)
+        notes = [*asked.notes]
         if work.has_data and machine.layout is None:
             notes.append("Data on edges take no time: --gpus says nothing of the ways between GPUs. Use --machine.")
-        yield [_run(work, machine, policy, arrivals, inputs, notes, seed or 0) for policy in policies]
+        yield [_run(work, machine, policy, MODES[arrivals], asked.begin, notes, seed or 0) for policy in policies]
 
 
-def _require_draws(system: System, requests: Requests) -> None:
+def _require_draws(asked: Requests) -> None:
     """Raise UserError where all blocks would be the same."""
-    if draws_times(system, requests.requests):
+    if draws_times(asked.system, asked.requests):
         return
     raise UserError(
         "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
@@ -108,8 +105,8 @@ def _run(
     work: Workload,
     machine: Machine,
     policy: str,
-    arrivals: Arrivals,
-    inputs: RecordedWorkload,
+    mode: str,
+    begin: str | None,
     notes: Sequence[str],
     seed: int,
 ) -> QuickSimulation:
@@ -117,8 +114,8 @@ def _run(
     schedule = run_policy(work, machine, form.make, instants=form.instants, seed=seed)
     return QuickSimulation(
         policy=policy,
-        mode=MODES[arrivals],
-        begin=inputs.requests.begin or EPOCH,
+        mode=mode,
+        begin=begin or EPOCH,
         schedule=schedule,
         figures=schedule_metrics(schedule),
         notes=tuple(notes),

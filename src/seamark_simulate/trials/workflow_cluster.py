@@ -25,9 +25,8 @@ from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Executions, whole_ns
 from seamark_simulate.simulation.schedule_metrics import metrics_of
-from seamark_simulate.simulation.system import Requests, System
 from seamark_simulate.simulation.virtual_world import run_policy
-from seamark_simulate.simulation.workload import Arrivals, workload_of
+from seamark_simulate.simulation.workload import Arrivals, Requests, workload_of
 from seamark_simulate.trials.execution_file import write_executions
 from seamark_simulate.trials.quick_simulation import MODES
 
@@ -62,8 +61,8 @@ class ClusterInputs:
             return read_machine(machine_file, cold_load)
         return Machine(gpus=int(self.settings["cluster_gpus"] or 0), cold_load=cold_load)
 
-    def requests(self, seed: int) -> tuple[System, Requests]:
-        """Return system and requests: those of the files, or requests drawn by the seed. Raises UserError."""
+    def requests(self, seed: int) -> Requests:
+        """Return the requests of the files, or those drawn by the seed. Raises UserError."""
         of, system_file, requests_file = self.settings, self._file("system_file"), self._file("requests_file")
         if requests_file is None:
             assert system_file is not None, "the scenario was checked"
@@ -75,10 +74,10 @@ class ClusterInputs:
                 nodes=int(of["generated_nodes"] or GeneratedLoad.nodes),
             )
             return generated_requests(read_system(system_file), load, seed)
-        inputs = read_workload(system_file, requests_file).fitting(self.machine())
+        requests = read_workload(system_file, requests_file).fitting(self.machine())
         if self.arrivals == "timestamps":
-            require_timestamps(inputs.requests, requests_file)
-        return inputs.system, inputs.requests
+            require_timestamps(requests, requests_file)
+        return requests
 
     def _file(self, name: str) -> Path | None:
         path = self.settings[name]
@@ -102,9 +101,9 @@ class WorkflowCluster(Task):
         """Simulate, write executions.parquet, and record requests and figures. Raises UserError for wrong files."""
         inputs, seed = self._inputs, recorder.seed
         policy, draws = str(inputs.settings["policy"]), bool(inputs.settings["draw"])
-        system, requests = inputs.requests(seed)
+        asked = inputs.requests(seed)
         draw = np.random.default_rng(seed) if draws else None
-        work = workload_of(system, requests.requests, inputs.arrivals, draw=draw)
+        work = workload_of(asked.system, asked.requests, inputs.arrivals, draw=draw)
         machine = inputs.machine()
         form = POLICIES[policy]
         try:

@@ -8,14 +8,13 @@ import pytest
 from made_servers import MadeServers
 
 from seamark.storage.codec import encode
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.simulation.checker import check_log, check_rules
 from seamark_simulate.simulation.engine import simulate
 from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Executions
-from seamark_simulate.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
-from seamark_simulate.simulation.workload import workload_of
+from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.workload import Requests, workload_of
 from seamark_simulate.trials.measured.measured_run import (
     MeasuredWork,
     beside_lines,
@@ -53,7 +52,7 @@ def checked(measured, asked):
     """Check an execution log by itself and against its inputs."""
     document = encode(measured.log)
     result = check_log(document)
-    check_rules(result, document, asked.inputs.system, asked.inputs.requests.requests)
+    check_rules(result, document, asked.inputs.system, asked.inputs.requests)
     assert result.passed, [*result.conflicts, *result.problems]
     return document
 
@@ -187,7 +186,7 @@ def test_a_model_of_several_gpus_takes_its_window_and_waits_for_all_of_it():
     workflows["chain"] = Workflow(id="chain", nodes=nodes, edges=(Edge(source="small", target="large"),))
     system = System(models=models, workflows=workflows)
     requests = (Request(id="a", workflow="both"), Request(id="b", workflow="chain"))
-    inputs = RecordedWorkload(system=system, requests=Requests(requests=requests))
+    inputs = Requests(system=system, requests=requests)
     asked = MeasuredWork(
         inputs=inputs,
         work=workload_of(system, requests, "all-at-zero"),

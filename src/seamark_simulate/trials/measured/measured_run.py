@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from seamark.errors import UserError
+from seamark.report.numbers import aligned
 from seamark_simulate.config.workflow_files import require_timestamps
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.engine import simulate
 from seamark_simulate.simulation.general_loop import run_in
@@ -19,7 +19,7 @@ from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
-from seamark_simulate.simulation.workload import SOURCES, Arrivals, Workload, require_windows, workload_of
+from seamark_simulate.simulation.workload import SOURCES, Arrivals, Requests, Workload, require_windows, workload_of
 from seamark_simulate.simulation.world import COMPLETED
 from seamark_simulate.trials.measured.model_servers import ModelServers
 from seamark_simulate.trials.measured.real_world import NodeCalls, RealWorld
@@ -39,7 +39,7 @@ class MeasuredSimulation(QuickSimulation):
 class MeasuredWork:
     """The requests of a measured run, read and checked."""
 
-    inputs: RecordedWorkload
+    inputs: Requests
     work: Workload
     machine: Machine
     arrivals: Arrivals
@@ -62,8 +62,8 @@ def measured_work(
     tasks that are calls of no model."""
     inputs = read_workload(system_path, requests_path)
     if arrivals == "timestamps":
-        require_timestamps(inputs.requests, requests_path)
-    work = workload_of(inputs.system, inputs.requests.requests, arrivals)
+        require_timestamps(inputs, requests_path)
+    work = workload_of(inputs.system, inputs.requests, arrivals)
     machine = Machine(gpus=gpus, cold_load=cold_load)
     require_windows(work, machine)
     if any(not work.models[number].fetched for number in set(work.model)):
@@ -162,17 +162,7 @@ def beside_lines(run: MeasuredSimulation) -> list[str]:
     failed = " (of what ran)" if run.failed else ""
     rows.append((f"makespan{failed}", "", "", *_figures(estimated.makespan_s, measured.makespan_s)))
     head = HEAD if of_nodes else ("executions", "number", *HEAD[2:])
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return ["Estimate beside measurement:", *(_line(row, widths) for row in (head, *rows))]
-
-
-def _line(row: Row, widths: Sequence[int]) -> str:
-    """Return a row with texts to the left and figures to the right."""
-    cells = [
-        text.ljust(width) if column < 3 else text.rjust(width)
-        for column, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  " + "  ".join(cells).rstrip()
+    return ["Estimate beside measurement:", *(f"  {line}" for line in aligned((head, *rows), left=(0, 1, 2)))]
 
 
 def _of_nodes(measured: Schedule) -> Iterator[Row]:
