@@ -18,7 +18,6 @@ from seamark_simulate.simulation.gpu_memory import (
     ServerMemory,
     WeightSizes,
     estimate_memory,
-    idle_gpus,
     kv_token_bytes,
     kv_tokens,
     refusals,
@@ -306,10 +305,7 @@ def test_every_mistake_of_a_layout_is_reported_at_once():
     ]
 
 
-def test_gpus_beyond_the_layout_are_idle_and_no_refusal():
-    assert idle_gpus(Layout(tensor_parallel=2), 4) == 2
-    assert idle_gpus(Layout(tensor_parallel=4), 4) == 0
-    assert idle_gpus(Layout(tensor_parallel=4), 2) == 0
+def test_gpus_beyond_the_layout_are_no_refusal():
     assert refused(LLAMA_8B, LLAMA_8B_PARAMETERS, asked(max_model_len=16000), gpus=4) == ()
 
 

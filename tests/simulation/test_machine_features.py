@@ -228,8 +228,8 @@ def test_an_end_at_the_time_of_a_removal_is_an_end():
 def test_a_gpu_that_comes_back_is_empty():
     work = requests_of(("a", 1.0, {}), ("a", 1.0, {"at_s": 9.0}), models=[model("a", load_s=2.0)])
     changes = (Change(at_s=5.0, remove=(0,)), Change(at_s=6.0, add=(0,)))
-    assert ran(work, machine((KIND, 1), changes=changes)).fetch_s.tolist() == [2.0, 2.0]
-    assert ran(work, machine((KIND, 1))).fetch_s.tolist() == [2.0, 0.0]
+    assert ran(work, machine((KIND, 1), changes=changes)).ran.fetch_s.tolist() == [2.0, 2.0]
+    assert ran(work, machine((KIND, 1))).ran.fetch_s.tolist() == [2.0, 0.0]
 
 
 def test_a_node_that_fails_with_its_gpu_is_tried_again_up_to_its_attempts():
