@@ -84,8 +84,8 @@ def find_model_folder(
     for bind in binds:
         outside, inside = bind.split(":")[:2]
         if PurePosixPath(model).is_relative_to(inside):
-            bound = Path(_expanded(outside, environment), PurePosixPath(model).relative_to(inside))
-            return _if_model(bound)
+            outside = re.sub(r"\$\{?(\w+)\}?", lambda match: environment.get(match[1], match[0]), outside)
+            return _if_model(Path(outside, PurePosixPath(model).relative_to(inside)))
     return _if_model(Path(model))
 
 
@@ -95,10 +95,6 @@ def _if_model(folder: Path) -> Path | None:
         return folder if (folder / CONFIG).is_file() else None
     except OSError:
         return None
-
-
-def _expanded(path: str, environment: Mapping[str, str]) -> str:
-    return re.sub(r"\$\{?(\w+)\}?", lambda match: environment.get(match[1], match[0]), path)
 
 
 def _cached(name: str, environment: Mapping[str, str]) -> Path | None:

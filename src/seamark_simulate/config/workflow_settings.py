@@ -96,7 +96,10 @@ class _Checks:
             used = {request.workflow for request in found.requests}
             drawn = bool(values["draw"]) and draws_times(system, found.requests)
             if repetitions > 1 and not drawn and not machine.may_fail:
-                self._note_repeats(repetitions, draws=bool(values["draw"]))
+                why = "requests give all node times, or models have no deviation. Add 'inference_time_std' to models."
+                if not values["draw"]:
+                    why = "no time is drawn. Set 'draw: true', or 'repetitions: 1'."
+                self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
         names = {node.model for name in used for node in system.workflows[name].nodes}
         self._check_models(machine, values, system, names)
 
@@ -151,12 +154,6 @@ class _Checks:
         except UserError as error:
             for line in error.lines:
                 self._note("arrivals", line)
-
-    def _note_repeats(self, repetitions: int, *, draws: bool) -> None:
-        why = "no time is drawn. Set 'draw: true', or 'repetitions: 1'."
-        if draws:
-            why = "requests give all node times, or models have no deviation. Add 'inference_time_std' to models."
-        self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
 
     def _check_models(self, machine: Machine, values: Mapping[str, Value], system: System, names: set[str]) -> None:
         for model in system.models.values():

@@ -132,21 +132,19 @@ def outside(
     range. Where it has one of concurrency, `simulated` is the most requests that are simulated for it; None: all."""
     if not service.model.sources:
         return {}
-    lengths = {
-        "prompt_tokens": float(requests.prompt_tokens.mean()),
-        "reply_tokens": float(requests.reply_tokens.mean()),
-    }
+    lengths = {name: float(getattr(requests, name).mean()) for name in ("prompt_tokens", "reply_tokens")}
+
+    def latency_s() -> float:
+        first = requests.part(slice(simulated))
+        return float((serve_fitted(service, first, 0).last_s - first.arrival_s).mean())
+
     return outside_of_fit(
         service.model,
         rate_rps,
         service.replicas,
         lengths,
-        lambda: _latency_s(service, requests.part(slice(simulated))),
+        latency_s,
     )
-
-
-def _latency_s(service: FittedService, requests: LlmRequests) -> float:
-    return float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean())
 
 
 def outside_of_fit(

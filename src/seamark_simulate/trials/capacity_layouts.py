@@ -61,15 +61,15 @@ def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tupl
             f"{file}: models of different services: {', '.join(every)}. Name those to choose from: --server NAME."
         )
     if all(not model.fit_for_plans for model in chosen):
-        raise UserError(*(_unfit(model, file) for model in chosen))
+        remedy = "Measure its trials again on a machine without other work and fit again"
+        raise UserError(
+            *(
+                f"{file}: {model.name} is unfit for plans: {contradiction_of(model)}. {remedy}, or name another model"
+                " with --server."
+                for model in chosen
+            )
+        )
     return chosen
-
-
-def _unfit(model: Model, file: Path) -> str:
-    return (
-        f"{file}: {model.name} is unfit for plans: {contradiction_of(model)}. Measure its trials again on a machine"
-        " without other work and fit again, or name another model with --server."
-    )
 
 
 def choices_of(

@@ -103,12 +103,13 @@ def verifying_scenario(
         fit=plan.fit,
         notes=" ".join((plan.sentence, *measured.notes, *notes)),
     )
+    gpus = measured.replicas * layout.gpus_per_replica
     places = {"site": server.site, "partition": server.partition, "account": server.account}
     document = {
         "scenario": name,
         **{key: value for key, value in places.items() if value is not None and value != "local"},
         "repetitions": REPETITIONS,
-        "resources": _resources(server.resources, layout, measured.replicas),
+        "resources": dict(server.resources) | ({"gpus": gpus} if gpus else {}),
         "workload": workload,
     }
     head = (
@@ -132,12 +133,6 @@ def _measured(service: ServiceModel, layout: PlannedLayout, recipe: Service) -> 
         " load; the router is not."
     )
     return _Measured(service=service, replicas=1, share=1 / count, notes=(note,))
-
-
-def _resources(fitted: Mapping[str, int], layout: PlannedLayout, replicas: int) -> dict[str, int]:
-    """Return the resources of the deployment: those of the fitted one, with GPUs for all replicas."""
-    gpus = replicas * layout.gpus_per_replica
-    return dict(fitted) | ({"gpus": gpus} if gpus else {})
 
 
 def _loads(

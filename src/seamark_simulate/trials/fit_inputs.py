@@ -11,7 +11,6 @@ from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import in_percent
 from seamark.model.results.deployment_record import DeploymentRecord
-from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
@@ -209,29 +208,22 @@ def _taken(view: TrialView, source: FitSource) -> StationTrial | ReplicaTrial | 
     streamed = is_streamed(view)
     if view.trial.load.closed and not streamed:
         return "a closed loop: its rate follows from the server"
-    if why := next((UNFIT[reason.code] for reason in view.reasons if _is_unfit(reason)), None):
-        return why
+    for reason in view.reasons:
+        if reason.code in UNFIT and not (reason.code in UNFIT_IF_SUSPECT and reason.severity == "note"):
+            return UNFIT[reason.code]
     if view.verdict == "INVALID":
         return f"INVALID: {', '.join(dict.fromkeys(flag.code for flag in view.reasons if flag.verdict == 'INVALID'))}"
     if view.load is None:
         return "its load.json is missing"
     if view.window_s is None or view.good.window.length_s is None:
         return "it has no measured window"
+    settings = view.trial.settings  # trials of equal loads and requests are repeats, of whichever scenario
+    names = sorted((OF_A_LOAD | OF_REQUESTS) - OF_ITS_LENGTH)
+    load = " ".join(f"{name}={settings[name]}" for name in names if name in settings)
     try:
-        return (replica_trial if streamed else _station_trial)(view, view.window_s, source, _load_of(view.trial))
+        return (replica_trial if streamed else _station_trial)(view, view.window_s, source, load)
     except DamagedError as damage:
         return str(damage)
-
-
-def _is_unfit(reason: VerdictReason) -> bool:
-    """Whether a trial says nothing of its server."""
-    return reason.code in UNFIT and not (reason.code in UNFIT_IF_SUSPECT and reason.severity == "note")
-
-
-def _load_of(trial: Trial) -> str:
-    """Return the load and the requests of a trial, of whichever scenario: trials of equal ones are repeats."""
-    names = sorted((OF_A_LOAD | OF_REQUESTS) - OF_ITS_LENGTH)
-    return " ".join(f"{name}={trial.settings[name]}" for name in names if name in trial.settings)
 
 
 def _station_trial(

@@ -22,7 +22,7 @@ from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.virtual_world import run_policy
-from seamark_simulate.simulation.workload import Arrivals, Requests, Workload, draws_times, workload_of
+from seamark_simulate.simulation.workload import Arrivals, Workload, draws_times, workload_of
 
 EPOCH = "1970-01-01 00:00:00"
 """Zero of the virtual clock for requests without time stamps."""
@@ -80,8 +80,11 @@ def simulated_blocks(
     require_speeds("--machine", machine, asked.system)
     if arrivals == "timestamps":
         require_timestamps(asked, requests_path)
-    if seeds is not None and len(seeds) > 1 and not machine.may_fail:
-        _require_draws(asked)
+    if seeds is not None and len(seeds) > 1 and not (machine.may_fail or draws_times(asked.system, asked.requests)):
+        raise UserError(
+            "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
+            " models have no deviation: remove times, or give 'inference_time_std'."
+        )
     for seed in (None,) if seeds is None else seeds:
         draw = np.random.default_rng(seed) if seed is not None and draw_times else None
         work = workload_of(asked.system, asked.requests, arrivals, draw=draw)
@@ -89,16 +92,6 @@ def simulated_blocks(
         if work.has_data and machine.layout is None:
             notes.append("Data on edges take no time: --gpus says nothing of the ways between GPUs. Use --machine.")
         yield [_run(work, machine, policy, MODES[arrivals], asked.begin, notes, seed or 0) for policy in policies]
-
-
-def _require_draws(asked: Requests) -> None:
-    """Raise UserError where all blocks would be the same."""
-    if draws_times(asked.system, asked.requests):
-        return
-    raise UserError(
-        "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
-        " models have no deviation: remove times, or give 'inference_time_std'."
-    )
 
 
 def _run(

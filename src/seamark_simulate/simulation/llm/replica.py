@@ -151,8 +151,5 @@ def _request_mistakes(replica: LlmReplica, requests: LlmRequests) -> Iterator[st
     )
     for wrong, what in rules:
         if wrong.any():
-            yield f"requests: number {int(np.argmax(wrong))} {what}{_others(int(wrong.sum()) - 1)}"
-
-
-def _others(count: int) -> str:
-    return f" So do {count} others." if count else ""
+            others = int(wrong.sum()) - 1
+            yield f"requests: number {int(np.argmax(wrong))} {what}{f' So do {others} others.' if others else ''}"

@@ -133,12 +133,8 @@ def with_estimates(work: Workload, servers: ModelServers, limit_s: float) -> Wor
         if estimate_s is None:
             return work
         estimates_s.append(estimate_s)
-    return _estimated(work, estimates_s)
-
-
-def _estimated(work: Workload, estimate_s: Sequence[float]) -> Workload:
-    source = SOURCES.index("model_server")
-    return replace(work, estimate_s=array("d", estimate_s), source=bytearray([source]) * work.nodes)
+    source = bytearray([SOURCES.index("model_server")]) * work.nodes
+    return replace(work, estimate_s=array("d", estimates_s), source=source)
 
 
 MOST_ROWS = 40

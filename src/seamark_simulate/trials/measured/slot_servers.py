@@ -85,14 +85,16 @@ class SlotServers:
         """Return the text of a completion."""
         slot = self._held[gpus[0]]
         assert slot.endpoint is not None
-        ports, settings = slot.endpoint.ports, self._models[slot.model].request.settings
+        ports, wanted = slot.endpoint.ports, self._models[slot.model]
+        settings = wanted.request.settings
         address = ServerAddress(
             host=slot.endpoint.host or "",
             port=next(ports[name] for name in ("http", "main") if name in ports),
             base=f"/{str(settings.get('base_path') or '/v1').strip('/')}",
         )
         try:
-            return _text(address.post("/completions", completion_request(call, self._model_settings(slot)), limit_s))
+            body = completion_request(call, {**wanted.deployment.settings, **settings})
+            return _text(address.post("/completions", body, limit_s))
         except ModelError as error:
             raise self._judged(slot, error) from None
 
@@ -112,10 +114,6 @@ class SlotServers:
         for instance in self._instances:
             with contextlib.suppress(OSError):
                 instance.settle()
-
-    def _model_settings(self, slot: _Slot) -> dict[str, Any]:
-        wanted = self._models[slot.model]
-        return {**wanted.deployment.settings, **wanted.request.settings}
 
     def _start(self, model: Model, gpus: tuple[int, ...]) -> None:
         wanted = self._models[model.id]
