@@ -7,7 +7,7 @@ from pathlib import Path
 from seamark.errors import UserError, did_you_mean
 from seamark.model.service import Service
 from seamark_simulate.config.model_folder import ModelFolder
-from seamark_simulate.fit.service_model import ReplicaService, ServiceModel, StationService
+from seamark_simulate.fit.service_model import ServiceModel
 from seamark_simulate.model.capacity_plan import PlannedLayout
 from seamark_simulate.model.fitted_model import (
     UNFIT,
@@ -240,7 +240,7 @@ def _own(model: Model, folder: ModelFolder | None, asked: CapacityAsked, recipes
                 f"--router {router}: a server of {model.name} has {workers} workers behind a queue of its own, and a"
                 " router in front of several such servers is not simulated. Leave --router out, or give one-queue."
             )
-        service = StationService(model=model, workers=workers, router=router or "one-queue")
+        service = ServiceModel(model=model, replicas=workers, router=router)
         return Choice(layout=replace(layout, workers_per_replica=workers), model=model, service=service)
     blocks, origin = model.kv_blocks, "counted by the server"
     if not _counted(model):
@@ -253,11 +253,5 @@ def _own(model: Model, folder: ModelFolder | None, asked: CapacityAsked, recipes
     return Choice(
         layout=replace(layout, kv_blocks=blocks, kv_blocks_from=origin),
         model=model,
-        service=ReplicaService(
-            model=model,
-            kv_blocks=blocks,
-            max_num_seqs=model.max_num_seqs,
-            max_num_batched_tokens=model.max_num_batched_tokens,
-            router=router or "least-loaded",
-        ),
+        service=ServiceModel(model=model, kv_blocks=blocks, router=router),
     )
