@@ -10,7 +10,16 @@ from fitted_models import constant_draws, llama, station
 from scipy import stats
 
 from seamark.model.scenario import Slo
-from seamark_simulate.fit.odds import LOOK, Judged, Odds, bottleneck, fewest_replicas, judge, largest_uncertainty
+from seamark_simulate.fit.odds import (
+    INTERVAL,
+    LOOK,
+    Judged,
+    bottleneck,
+    fewest_replicas,
+    interval_of,
+    judge,
+    largest_uncertainty,
+)
 from seamark_simulate.fit.planned_load import PlannedLoad, duration_for, objective_of
 from seamark_simulate.fit.service_model import REPLICA_TIMES, STATION_TIMES, ServiceModel
 from seamark_simulate.model.fitted_model import FitSource, InputRange
@@ -68,23 +77,25 @@ def test_a_probability_is_the_share_of_trials_that_met_every_objective():
     service = ServiceModel(model=model)
     first, second = limit("latency_p50_s", 0.025), limit("latency_mean_s", 0.015)
     judged = judge(service, load(2.0), 8, [first], trials=40, seed=1)
-    assert (judged.odds.met, judged.odds.trials, judged.odds.probability) == (30, 40, 0.75)
+    assert (judged.met, judged.trials, judged.probability) == (30, 40, 0.75)
     both = judge(service, load(2.0), 8, [first, second], trials=40, seed=1)
-    assert both.odds.met == 20
+    assert both.met == 20
     assert sorted(set(np.round(both.values_s[second.name], 3).tolist())) == [0.010, 0.012, 0.020, 0.030]
 
 
 def test_intervals_of_a_probability_are_those_of_clopper_and_pearson():
-    assert Odds(met=0, trials=20).interval() == pytest.approx((0, 0.1684), abs=1e-4)
-    assert Odds(met=20, trials=20).interval() == pytest.approx((0.8316, 1), abs=1e-4)
-    assert Odds(met=8, trials=10).interval() == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert interval_of(0, 20, INTERVAL) == pytest.approx((0, 0.1684), abs=1e-4)
+    assert interval_of(20, 20, INTERVAL) == pytest.approx((0.8316, 1), abs=1e-4)
+    assert interval_of(8, 10, INTERVAL) == pytest.approx((0.4439, 0.9748), abs=1e-4)
 
 
 def test_a_hopeless_number_of_replicas_is_given_up_early_and_a_possible_one_is_not():
     service = ServiceModel(model=station(family="gamma", draws=constant_draws(0.010, 0.030)))
     objectives = [limit("latency_p50_s", 0.02)]
-    assert judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.95).odds == Odds(met=10, trials=LOOK)
-    assert judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.5).odds == Odds(met=30, trials=60)
+    judged = judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.95)
+    assert (judged.met, judged.trials) == (10, LOOK)
+    judged = judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.5)
+    assert (judged.met, judged.trials) == (30, 60)
 
 
 def test_more_servers_serve_no_request_of_the_same_trial_later():
@@ -223,7 +234,7 @@ def test_the_fewest_replicas_are_found_with_few_cases():
 
     def by_count(count):
         judged.append(count)
-        return Judged(replicas=count, odds=Odds(met=20 if count >= 23 else 0, trials=20), values_s={})
+        return Judged(replicas=count, met=20 if count >= 23 else 0, trials=20, values_s={})
 
     found, _ = fewest_replicas(range(1, 65), by_count, 0.95)
     assert found is not None

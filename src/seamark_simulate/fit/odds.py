@@ -19,32 +19,32 @@ LOOK, HOPELESS = 20, 0.999
 
 
 @dataclass(frozen=True, kw_only=True)
-class Odds:
-    """How many of some trials met all objectives."""
+class Judged:
+    """How many of some simulated trials of a number of replicas met all objectives, and the values in seconds of each
+    objective by trial."""
 
+    replicas: int
     met: int
     trials: int
+    values_s: Mapping[str, Floats]
 
     @property
     def probability(self) -> float:
         """The share that met them."""
         return self.met / self.trials
 
-    def interval(self, confidence: float = INTERVAL) -> tuple[float, float]:
-        """Return the limits of the probability (Clopper and Pearson 1934)."""
-        tail, missed = (1 - confidence) / 2, self.trials - self.met
-        low = float(stats.beta.ppf(tail, self.met, missed + 1)) if self.met else 0.0
-        high = float(stats.beta.ppf(1 - tail, self.met + 1, missed)) if missed else 1.0
-        return low, high
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The limits of the probability."""
+        return interval_of(self.met, self.trials, INTERVAL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """Simulated trials of a number of replicas: the odds, and the values in seconds of each objective by trial."""
-
-    replicas: int
-    odds: Odds
-    values_s: Mapping[str, Floats]
+def interval_of(met: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the limits of a probability (Clopper and Pearson 1934)."""
+    tail, missed = (1 - confidence) / 2, trials - met
+    low = float(stats.beta.ppf(tail, met, missed + 1)) if met else 0.0
+    high = float(stats.beta.ppf(1 - tail, met + 1, missed)) if missed else 1.0
+    return low, high
 
 
 def judge(
@@ -68,10 +68,10 @@ def judge(
         met += all(found[objective.name] <= objective.limit_s for objective in objectives)
         for name, value in found.items():
             values[name].append(value)
-        if number + 1 == LOOK and Odds(met=met, trials=LOOK).interval(HOPELESS)[1] < needed:
+        if number + 1 == LOOK and interval_of(met, LOOK, HOPELESS)[1] < needed:
             break
-    odds = Odds(met=met, trials=len(next(iter(values.values()))))
-    return Judged(replicas=replicas, odds=odds, values_s={name: np.array(row) for name, row in values.items()})
+    values_s = {name: np.array(row) for name, row in values.items()}
+    return Judged(replicas=replicas, met=met, trials=number + 1, values_s=values_s)
 
 
 def fewest_replicas(
@@ -87,7 +87,7 @@ def fewest_replicas(
     def has(at: int) -> bool:
         if at not in found:
             found[at] = judged(allowed[at])
-        return found[at].odds.probability >= confidence
+        return found[at].probability >= confidence
 
     low, high, step = -1, 0, 1
     while not has(high):
@@ -108,7 +108,7 @@ def largest_uncertainty(judged: Callable[[frozenset[Source]], Judged]) -> Source
     sources: tuple[Source, ...] = ("repeats", "parameters", "seeds")
 
     def doubt(source: Source) -> float:
-        share = judged(frozenset((source,))).odds.probability
+        share = judged(frozenset((source,))).probability
         return share * (1 - share)
 
     return min(sources, key=doubt)

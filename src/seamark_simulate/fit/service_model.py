@@ -82,8 +82,8 @@ class ServiceModel(FittedService):
         return _times(served, arrival_s, load)
 
     def outside(self, load: PlannedLoad, servers: int) -> tuple[str, ...]:
-        """Return a phrase for each input of a load that lies outside of those of the fit: the utilisation, or the rate
-        (or concurrency, by Little's law) and lengths."""
+        """Return a phrase for each input of a load that lies outside of those of the fit: the utilisation; or the
+        rate (or concurrency, by Little's law) and lengths."""
         lengths = {"prompt_tokens": float(load.prompt_tokens), "reply_tokens": float(load.reply_tokens)}
         latency = partial(self._latency_s, load, servers)
         found = outside_of_fit(self.model, load.rate_rps, servers * self.replicas, lengths, latency)

@@ -80,7 +80,7 @@ def next_trial(
             return judge(service, load, replicas, objectives, fixed=fixed, **counted)
 
         many = max(MANY_REPLICAS, MANY_TIMES * max(judged.replicas for judged in layout.judged))
-        alone = odds(many, FIXED).odds.probability
+        alone = odds(many, FIXED).probability
         if alone <= HALF:
             return (
                 f"No number of replicas helps: with {many} the queue is gone, and the service time alone misses it"
@@ -88,7 +88,7 @@ def next_trial(
             )
         last = max(judged.replicas for judged in layout.judged)
         most = question.most_gpus // max(1, layout.gpus_per_replica)
-        if most > last and service.outside(load, last + 1) and odds(most).odds.probability >= question.confidence:
+        if most > last and service.outside(load, last + 1) and odds(most).probability >= question.confidence:
             return (
                 f"{last + 1} or more lie outside of the fit, and may do: the trial that would tell most has"
                 f" {load.rate_rps / (last + 1):.4g} requests/s on one server of {layout.name}."

@@ -49,7 +49,7 @@ def judged_layout(
         ),
         asked.confidence,
     )
-    best = chosen or max(every, key=lambda judged: (judged.odds.probability, -judged.replicas))
+    best = chosen or max(every, key=lambda judged: (judged.probability, -judged.replicas))
     records = {judged.replicas: _record(judged, outside[judged.replicas]) for judged in every}
     gpus = best.replicas * layout.gpus_per_replica
     fewer = best.replicas - 1
@@ -88,12 +88,12 @@ def _outside(
 
 
 def _record(judged: Judged, outside: tuple[str, ...]) -> JudgedReplicas:
-    low, high = judged.odds.interval()
+    low, high = judged.interval
     return JudgedReplicas(
         replicas=judged.replicas,
-        met=judged.odds.met,
-        trials=judged.odds.trials,
-        probability=judged.odds.probability,
+        met=judged.met,
+        trials=judged.trials,
+        probability=judged.probability,
         probability_low=low,
         probability_high=high,
         suspect=EXTRAPOLATED if outside else None,
