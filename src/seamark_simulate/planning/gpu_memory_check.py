@@ -153,7 +153,7 @@ class _Server:
     @property
     def measured_bytes(self) -> int:
         """That memory, by the tokens that the server counted."""
-        return measured_bytes(self.folder.architecture, self.folder.weights, self.asked, self.kv_tokens or 0)
+        return measured_bytes(self.folder, self.asked, self.kv_tokens or 0)
 
     @property
     def sized(self) -> SizedServer:
@@ -164,13 +164,12 @@ class _Server:
             gpus=self.gpus,
             gpu_gb=self.asked.gpu_gb,
             gpu_memory_utilization=self.asked.gpu_memory_utilization,
-            memory=estimate_memory(self.folder.architecture, self.folder.weights, self.asked),
+            memory=estimate_memory(self.folder, self.asked),
         )
 
     def lines(self, scenario: Scenario, services: Mapping[str, Service]) -> Iterator[str]:
         """Yield a line for each reason against the server, with place, class and remedy."""
-        sizes = self.folder.architecture, self.folder.weights, self.asked
-        refused = partial(refusals, *sizes, gpus=self.gpus, node_gpus=self.node_gpus)
+        refused = partial(refusals, self.folder, self.asked, gpus=self.gpus, node_gpus=self.node_gpus)
         has_pipeline = self.declared.pipeline_parallel is not None
         for refusal, over_nodes in zip(refused(has_pipeline=has_pipeline), refused(has_pipeline=True), strict=True):
             wanted = [_words(change, self.declared, self.node_gpus) for change in refusal.changes]

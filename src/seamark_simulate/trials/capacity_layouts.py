@@ -144,7 +144,7 @@ def _layouts(
         layout = Layout(tensor_parallel=tensor, pipeline_parallel=stages)
         model = fitted.get((tensor, stages))
         memory = _memory(kind, layout, model or like, asked)
-        against = () if _counted(model) else refusals(folder.architecture, folder.weights, memory, gpus=most_gpus)
+        against = () if _counted(model) else refusals(folder, memory, gpus=most_gpus)
         if against:
             yield Choice(layout=replace(_unknown(kind, layout, _words(against[0])), status="does_not_fit"))
         elif model is None:
@@ -248,7 +248,7 @@ def _own(model: Model, folder: ModelFolder | None, asked: CapacityAsked, recipes
         if folder is not None and server.gpu is not None:
             shape = Layout(tensor_parallel=server.tensor_parallel, pipeline_parallel=server.pipeline_parallel)
             memory = _memory(server.gpu, shape, model, asked)
-            needs = estimate_memory(folder.architecture, folder.weights, memory)
+            needs = estimate_memory(folder, memory)
             blocks, origin = max(1, needs.kv_tokens // BLOCK_TOKENS), "computed from the memory of the GPU"
     return Choice(
         layout=replace(layout, kv_blocks=blocks, kv_blocks_from=origin),
