@@ -42,18 +42,17 @@ def predict_station(station: StationModel, trial: StationTrial, seed: int = 0) -
     A simulated trial has service times of its own, and a mean of its own as repeats of a treatment have.
     """
     random = np.random.default_rng(seed)
-    values: dict[str, list[float]] = {}
+    simulated = []
     servers = min(station.servers, len(trial.arrival_s))
     for draw in station.draws:
         mean_s = draw.mean_s * own_speed(station.between, len(station.sources), random)
         law = drawn_by(station.family, mean_s, draw.variation)
         served = serve(Station(servers=servers, service=law), trial.arrival_s, random)
-        for name, value in replace(trial, end_s=served.end_s + draw.overhead_s).figures.items():
-            values.setdefault(name, []).append(value)
+        simulated.append(replace(trial, end_s=served.end_s + draw.overhead_s).figures)
     utilisation = trial.rate_rps * station.parameters.mean_s / station.servers
     loads = InputRange(low=station.loads[0], high=station.loads[1])
     return Prediction(
-        figures=_summarised(values),
+        figures=_summarised(simulated),
         extrapolated=() if loads.holds(utilisation) else ("utilisation",),
         overload=utilisation >= 1.0,
     )
@@ -65,12 +64,11 @@ def predict_replica(fitted: ReplicaModel, trial: ReplicaTrial, seed: int = 0) ->
     A replayed trial has a speed of its own, as repeats of a treatment have.
     """
     random = np.random.default_rng(seed)
-    values: dict[str, list[float]] = {}
+    replays = []
     for draw in fitted.draws:
         cost = draw.slower(own_speed(fitted.between, len(fitted.sources), random))
-        for name, value in replayed_figures(replica_of(fitted, cost), trial, draw.overhead_s).items():
-            values.setdefault(name, []).append(value)
-    figures = _summarised(values)
+        replays.append(replayed_figures(replica_of(fitted, cost), trial, draw.overhead_s))
+    figures = _summarised(replays)
     return Prediction(
         figures=figures,
         extrapolated=tuple(
@@ -93,5 +91,6 @@ def predicted_of(values: Sequence[float]) -> Predicted:
     return Predicted(value=middle, low=low, high=high)
 
 
-def _summarised(found: Mapping[str, Sequence[float]]) -> dict[str, Predicted]:
-    return {name: predicted_of(values) for name, values in found.items()}
+def _summarised(trials: Sequence[Mapping[str, float]]) -> dict[str, Predicted]:
+    names = dict.fromkeys(name for trial in trials for name in trial)
+    return {name: predicted_of([trial[name] for trial in trials if name in trial]) for name in names}
