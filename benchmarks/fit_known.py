@@ -20,7 +20,9 @@ from pathlib import Path
 
 from seamark.housekeeping.compared_results import results_named
 from seamark.services.supervisor.node_locks import RUNTIME_DIR
-from seamark_simulate.fit import contradictions, fit_station, predict_station
+from seamark_simulate.fit.contradiction import contradictions
+from seamark_simulate.fit.prediction import predict_station
+from seamark_simulate.fit.station_fit import fit_station
 from seamark_simulate.trials.fit_inputs import fit_inputs
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
@@ -66,15 +68,14 @@ def line_of(study: Path, text: str, seed: int) -> tuple[str, int, int]:
     station = fit_station(trials, seed=seed)
     inside: Counter[str] = Counter()
     for trial in held:
-        found = predict_station(station, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed)
-        said = found.figures
+        said = predict_station(station, trial, seed).figures
         known = said.keys() & trial.figures.keys()  # a short load has no p99
         inside.update(name for name in known if said[name].low <= trial.figures[name] <= said[name].high)
-    service = station.service
+    fitted = station.parameters
     shares = "  ".join(f"{inside[name]}/{len(held)}" for name in FIGURES)
     line = (
-        f"{seed:>4} {station.servers:>7} {service.family:<12} {service.mean_s * 1e3:>7.3f} {service.variation:>9.3f}"
-        f" {station.overhead_s * 1e3:>8.3f} {station.between:>7.3f} {len(contradictions(station, trials)):>12}"
+        f"{seed:>4} {station.servers:>7} {station.family:<12} {fitted.mean_s * 1e3:>7.3f} {fitted.variation:>9.3f}"
+        f" {fitted.overhead_s * 1e3:>8.3f} {station.between:>7.3f} {len(contradictions(station, trials)):>12}"
         f"  {shares}  {len(inputs.left_out)} left out"
     )
     return line, len(held) * len(FIGURES), inside.total()

@@ -132,7 +132,7 @@ def seamark(case: Case, loop: str = "seamark") -> dict[str, float]:
         schedule = run_in(VirtualWorld(work), work, machine, form.make, instants=form.instants)
     ended = time.process_time()
     assert len(schedule.node) == case.executions
-    return {"work_s": made - before, "run_s": ended - made, "makespan_s": schedule.makespan_s}
+    return {"work_s": made - before, "run_s": ended - made, "makespan_s": schedule.ran.makespan_s}
 
 
 def simpy_run(case: Case, *, resource_queue: bool) -> dict[str, float]:

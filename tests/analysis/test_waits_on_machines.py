@@ -8,22 +8,16 @@ from small_clusters import machine, model, ran, work_of
 from seamark.analysis.schedule.execution_rows import rows_of
 from seamark.analysis.schedule.machine_facts import gone_of
 from seamark.analysis.schedule.waiting import waiting_causes
+from seamark_simulate.simulation.execution_log import facts_of
 from seamark_simulate.simulation.machine import Change
-from seamark_simulate.trials.execution_file import SimulationFacts, execution_table
+from seamark_simulate.trials.execution_file import execution_table
 
 MODELS = [model("a"), model("two", gpus=2)]
 
 
 def table_of(work, cluster):
-    facts = SimulationFacts(
-        gpus=cluster.gpus,
-        cold_load="charged",
-        policy="baseline",
-        mode="online",
-        models=tuple(each.id for each in work.models),
-        machine=cluster.layout,
-    )
-    return execution_table(ran(work, cluster), facts)
+    schedule = ran(work, cluster)
+    return execution_table(schedule, facts_of(schedule, policy="baseline", mode="online"))
 
 
 def causes_of(work, cluster):

@@ -37,14 +37,14 @@ def test_bytes_of_weights_are_counted_by_type_from_the_header_alone(folder: Path
         "lm_head.qweight": ("I32", [3, 4]),
     }
     write_weights(folder / "model.safetensors", tensors)
-    assert read_model_folder(folder).weights.by_type == {"BF16": 1600, "F8_E4M3": 128, "F32": 4, "I32": 48}
+    assert read_model_folder(folder).weights == {"BF16": 1600, "F8_E4M3": 128, "F32": 4, "I32": 48}
 
 
 def test_the_first_bytes_of_a_file_are_a_length_of_eight_bytes_and_json(folder: Path) -> None:
     header = b'{"a":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]}}   '
     (folder / "model.safetensors").write_bytes(b"\x3c\0\0\0\0\0\0\0" + header + bytes(12))
     assert len(header) == 0x3C
-    assert read_model_folder(folder).weights.by_type == {"F16": 12}
+    assert read_model_folder(folder).weights == {"F16": 12}
 
 
 @pytest.mark.covers("D8")
@@ -55,27 +55,27 @@ def test_weights_are_those_of_all_files_of_the_index_and_of_no_other(folder: Pat
     names = {"a": 1, "b": 1, "c": 2}
     places = {name: f"model-0000{number}-of-00002.safetensors" for name, number in names.items()}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
-    assert read_model_folder(folder).weights.by_type == {"BF16": 30, "F32": 12}
+    assert read_model_folder(folder).weights == {"BF16": 30, "F32": 12}
 
 
 def test_without_an_index_the_one_file_counts_else_all(folder: Path) -> None:
     write_weights(folder / "consolidated.safetensors", {"all": ("F16", [7])})
-    assert read_model_folder(folder).weights.by_type == {"BF16": 2000}
+    assert read_model_folder(folder).weights == {"BF16": 2000}
     (folder / "model.safetensors").unlink()
     write_weights(folder / "more.safetensors", {"rest": ("F16", [1])})
-    assert read_model_folder(folder).weights.by_type == {"F16": 16}
+    assert read_model_folder(folder).weights == {"F16": 16}
 
 
 def test_layers_that_predict_further_tokens_are_not_loaded_and_those_of_other_parts_are(folder: Path) -> None:
     tensors = {f"model.layers.{number}.w": ("BF16", [10]) for number in range(3)}
     tensors["vision_model.encoder.layers.9.w"] = ("BF16", [1])
     write_weights(folder / "model.safetensors", tensors)
-    assert read_model_folder(folder).weights.by_type == {"BF16": 42}
+    assert read_model_folder(folder).weights == {"BF16": 42}
 
 
 def test_a_header_of_a_model_of_140_gb_is_read_without_its_weights(folder: Path) -> None:
     write_model(folder, TWO_LAYERS, 70_553_706_496)
-    assert read_model_folder(folder).weights.by_type == {"BF16": 141_107_412_992}
+    assert read_model_folder(folder).weights == {"BF16": 141_107_412_992}
     assert (folder / "model.safetensors").stat().st_blocks < 100
 
 

@@ -56,7 +56,8 @@ def mistakes() -> tuple[str, ...]:
 
 
 def test_the_right_files_are_read() -> None:
-    system, requests, _ = read_files(Path("system.yaml"), Path("requests.yaml"))
+    requests = read_files(Path("system.yaml"), Path("requests.yaml"))
+    system = requests.system
     assert [list(system.models), list(system.workflows)] == [["llm", "sd"], ["w"]]
     assert [(each.id, each.at_s) for each in requests.requests] == [("r1", 0.0), ("r2", 30.0)]
     assert (requests.requests[0].node_configs, requests.begin) == ({"a": {"max_length": 5}}, "2024-01-01 10:00:00")
@@ -67,7 +68,8 @@ def test_keys_that_change_nothing_are_named_once_and_a_base_model_gives_what_is_
     change("system.yaml", "memory_gb: 8, gpus_required: 1", "base_model: llm, type: image")
     change("system.yaml", "workflows:", "metadata: {made: today}\nworkflows:")
     change("requests.yaml", "workflow_id: w", "workflow_id: w\n    type: batch")
-    system, _, notes = read_files(Path("system.yaml"), Path("requests.yaml"))
+    found = read_files(Path("system.yaml"), Path("requests.yaml"))
+    system, notes = found.system, found.notes
     llm, sd = system.models["llm"], system.models["sd"]
     assert (sd.memory_gb, sd.gpus_required, sd.load_time_s) == (llm.memory_gb, llm.gpus_required, 6)
     assert sd.inference_time_mean_s == llm.inference_time_mean_s
@@ -130,7 +132,7 @@ def test_json_has_the_values_that_json_says() -> None:
     text = json.dumps({"requests": [request]})[:-3] + ', "node_execution_times": {"a": 1e1}}]}'
     assert "\\ud83d\\ude00" in text
     Path("requests.yaml").write_text(text, encoding="utf-8")
-    _, requests, _ = read_files(Path("system.yaml"), Path("requests.yaml"))
+    requests = read_files(Path("system.yaml"), Path("requests.yaml"))
     assert requests.requests[0].input_data == request["input_data"]
     assert requests.requests[0].node_execution_times_s == {"a": 10.0}
 
@@ -180,7 +182,7 @@ def test_a_wrong_option_is_exit_code_2_and_nothing_is_written(words: list[str], 
 
 def test_a_mean_of_tokens_without_a_rate_gives_no_time_so_a_node_takes_ten_seconds() -> None:
     Path("system.yaml").write_text(SYSTEM.replace("load_time_seconds: 6", "load_time_seconds: 6, token_mean: 50"))
-    system, _, _ = read_files(Path("system.yaml"), Path("requests.yaml"))
+    system = read_files(Path("system.yaml"), Path("requests.yaml")).system
     [model] = [each for each in system.models.values() if each.token_mean]
     assert (model_time(model).mean_s, model_time(model).source) == (10.0, "default")
 
@@ -213,6 +215,6 @@ def test_requests_without_time_stamps_arrive_at_zero_or_not_at_all() -> None:
 def test_online_time_counts_from_the_earliest_time_stamp_wherever_it_stands() -> None:
     text = REQUESTS.replace("10:00:30", "09:59:30")
     Path("requests.yaml").write_text(text, encoding="utf-8")
-    _, requests, _ = read_files(Path("system.yaml"), Path("requests.yaml"))
+    requests = read_files(Path("system.yaml"), Path("requests.yaml"))
     assert [each.at_s for each in requests.requests] == [30.0, 0.0]
     assert requests.begin == "2024-01-01 09:59:30"

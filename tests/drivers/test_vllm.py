@@ -184,7 +184,7 @@ def test_tokens_that_a_load_counts_are_those_the_server_says_it_made(server, con
 def test_the_tokens_that_fit_are_those_that_the_server_counts(server, tiny):
     folder, said = tiny
     model = read_model_folder(folder)
-    assert model.weights.by_type == {"BF16": 2 * said["facts"]["model_parameters"]}
+    assert model.weights == {"BF16": 2 * said["facts"]["model_parameters"]}
     found = re.search(r"KV cache size: ([\d,]+) tokens", server["folder"].server_log.read_text(encoding="utf-8"))
     assert found is not None
     token_bytes = kv_token_bytes(model.architecture, Layout(), model.architecture.compute_bytes())

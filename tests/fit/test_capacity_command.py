@@ -20,6 +20,7 @@ from seamark_simulate.model.capacity_plan import BreaksFirst, CapacityPlan
 from seamark_simulate.model.fitted_model import FittedServer, InputRange
 from seamark_simulate.report.capacity import plan_lines
 from seamark_simulate.trials.capacity_layouts import choices_of
+from seamark_simulate.trials.capacity_load import CapacityAsked
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--duration-s", "20", "--warmup-s", "2", "--trials", "40")
@@ -252,9 +253,7 @@ def test_workers_that_a_setting_started_are_servers_of_a_plan(tmp_path):
     recipes = Recipes(ROOT / "config" / "services")
     four = station(servers=4, server=replace(station().server, settings=KNOWN | {"queue_servers": 4}))
     for model, workers in ((station(), 1), (station(servers=4), 4), (four, 1), (station(servers=3, service=""), 3)):
-        [choice] = choices_of(
-            [model], folder=None, gpus=(), most_gpus=1, router=None, max_model_len=None, recipes=recipes
-        )
+        [choice] = choices_of([model], CapacityAsked(rate_rps=1.0, slos=(), most_gpus=1), None, recipes)
         assert choice.layout.workers_per_replica == workers
 
 

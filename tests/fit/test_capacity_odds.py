@@ -10,9 +10,18 @@ from fitted_models import constant_draws, llama, station
 from scipy import stats
 
 from seamark.model.scenario import Slo
-from seamark_simulate.fit.odds import LOOK, Judged, Odds, bottleneck, fewest_replicas, judge, largest_uncertainty
+from seamark_simulate.fit.odds import (
+    INTERVAL,
+    LOOK,
+    Judged,
+    bottleneck,
+    fewest_replicas,
+    interval_of,
+    judge,
+    largest_uncertainty,
+)
 from seamark_simulate.fit.planned_load import PlannedLoad, duration_for, objective_of
-from seamark_simulate.fit.service_model import REPLICA_TIMES, STATION_TIMES, ReplicaService, StationService
+from seamark_simulate.fit.service_model import REPLICA_TIMES, STATION_TIMES, ServiceModel
 from seamark_simulate.model.fitted_model import FitSource, InputRange
 from seamark_simulate.simulation.fitted_service import own_speed
 from seamark_simulate.trials.capacity_judged import largest_simulated
@@ -39,14 +48,7 @@ def erlang_mean_s(servers, rate_rps):
 
 
 def replica(model=None, **changes):
-    model = model or llama()
-    given = ReplicaService(
-        model=model,
-        kv_blocks=model.kv_blocks,
-        max_num_seqs=model.max_num_seqs,
-        max_num_batched_tokens=model.max_num_batched_tokens,
-    )
-    return replace(given, **changes)
+    return replace(ServiceModel(model=model or llama()), **changes)
 
 
 @pytest.mark.slow
@@ -57,7 +59,7 @@ def test_the_fewest_servers_for_a_mean_response_are_those_of_erlang(rate_rps, wa
     with_one_less = min(erlang_mean_s(wanted - 1, rate_rps), 4 * erlang_mean_s(wanted, rate_rps))
     between_s = (with_one_less * erlang_mean_s(wanted, rate_rps)) ** 0.5
     objectives = [limit("latency_mean_s", between_s)]
-    service = StationService(model=station())
+    service = ServiceModel(model=station())
     found, every = fewest_replicas(
         range(1, 17),
         lambda count: judge(service, load(rate_rps, 40.0), count, objectives, trials=20, seed=3, needed=0.9),
@@ -72,30 +74,32 @@ def test_the_fewest_servers_for_a_mean_response_are_those_of_erlang(rate_rps, wa
 def test_a_probability_is_the_share_of_trials_that_met_every_objective():
     """Of four plausible servers one is too slow for the first limit, and another one too for the second."""
     model = station(family="gamma", draws=constant_draws(0.010, 0.012, 0.020, 0.030))
-    service = StationService(model=model)
+    service = ServiceModel(model=model)
     first, second = limit("latency_p50_s", 0.025), limit("latency_mean_s", 0.015)
     judged = judge(service, load(2.0), 8, [first], trials=40, seed=1)
-    assert (judged.odds.met, judged.odds.trials, judged.odds.probability) == (30, 40, 0.75)
+    assert (judged.met, judged.trials, judged.probability) == (30, 40, 0.75)
     both = judge(service, load(2.0), 8, [first, second], trials=40, seed=1)
-    assert both.odds.met == 20
+    assert both.met == 20
     assert sorted(set(np.round(both.values_s[second.name], 3).tolist())) == [0.010, 0.012, 0.020, 0.030]
 
 
 def test_intervals_of_a_probability_are_those_of_clopper_and_pearson():
-    assert Odds(met=0, trials=20).interval() == pytest.approx((0, 0.1684), abs=1e-4)
-    assert Odds(met=20, trials=20).interval() == pytest.approx((0.8316, 1), abs=1e-4)
-    assert Odds(met=8, trials=10).interval() == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert interval_of(0, 20, INTERVAL) == pytest.approx((0, 0.1684), abs=1e-4)
+    assert interval_of(20, 20, INTERVAL) == pytest.approx((0.8316, 1), abs=1e-4)
+    assert interval_of(8, 10, INTERVAL) == pytest.approx((0.4439, 0.9748), abs=1e-4)
 
 
 def test_a_hopeless_number_of_replicas_is_given_up_early_and_a_possible_one_is_not():
-    service = StationService(model=station(family="gamma", draws=constant_draws(0.010, 0.030)))
+    service = ServiceModel(model=station(family="gamma", draws=constant_draws(0.010, 0.030)))
     objectives = [limit("latency_p50_s", 0.02)]
-    assert judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.95).odds == Odds(met=10, trials=LOOK)
-    assert judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.5).odds == Odds(met=30, trials=60)
+    judged = judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.95)
+    assert (judged.met, judged.trials) == (10, LOOK)
+    judged = judge(service, load(2.0), 4, objectives, trials=60, seed=1, needed=0.5)
+    assert (judged.met, judged.trials) == (30, 60)
 
 
 def test_more_servers_serve_no_request_of_the_same_trial_later():
-    service = StationService(model=station(draws=constant_draws(0.01), between=0.1))
+    service = ServiceModel(model=station(draws=constant_draws(0.01), between=0.1))
     times_s = [service.trial(load(150), count, 7, 1).times_s["latency"] for count in (2, 3, 4)]
     assert all((one >= other - 1e-12).all() for one, other in pairwise(times_s))
     assert (times_s[0] > times_s[1]).any()
@@ -112,7 +116,7 @@ def test_the_largest_uncertainty_is_the_source_without_which_the_verdict_is_sure
     objectives = [limit("latency_mean_s", 0.0102)]
 
     def source(**changes):
-        service = StationService(model=station(family="gamma", **changes))
+        service = ServiceModel(model=station(family="gamma", **changes))
         return largest_uncertainty(
             lambda fixed: judge(service, load(2.0), 4, objectives, trials=40, seed=1, fixed=fixed)
         )
@@ -154,7 +158,7 @@ def test_repeats_of_a_plan_differ_as_those_of_the_fit_by_student(trials):
 def test_a_plan_from_few_repeats_has_their_tails():
     """Of two degrees of freedom 19 % lie beyond 1.96 standard deviations, of a normal distribution 5 %."""
     source = FitSource(scenario="s", trial="t", trial_id="i", config_hash="h")
-    service = StationService(
+    service = ServiceModel(
         model=station(family="gamma", draws=constant_draws(0.01), between=0.05, sources=(source,) * 3)
     )
     means_s = [service.trial(load(1.0), 50, number, 1).times_s["latency"].mean() for number in range(300)]
@@ -162,7 +166,7 @@ def test_a_plan_from_few_repeats_has_their_tails():
 
 
 def test_a_station_breaks_by_its_queue_or_by_its_service_time_alone():
-    service = StationService(model=station())
+    service = ServiceModel(model=station())
     queued = bottleneck(service, load(95), 1, [limit("latency_p95_s", 0.05)], 1)
     assert queued is not None
     assert queued.part == "queue"
@@ -180,7 +184,7 @@ def test_a_station_breaks_by_its_queue_or_by_its_service_time_alone():
 def test_the_largest_load_is_that_of_m_m_1():
     """A mean response of 50 ms with a service time of 10 ms belongs to a utilisation of 0.8."""
     objectives = [limit("latency_mean_s", 0.05)]
-    service = StationService(model=station())
+    service = ServiceModel(model=station())
     found = largest_simulated(service, load(40, 60.0), 1, objectives, seed=1, extrapolate=True)
     assert found is not None
     assert found.low_rps is not None
@@ -193,7 +197,7 @@ def test_the_largest_load_is_that_of_m_m_1():
 
 
 def test_what_lies_outside_of_a_fit_is_named_with_its_range():
-    service = StationService(model=station())
+    service = ServiceModel(model=station())
     assert service.outside(load(80), 1) == ()
     assert service.outside(load(95), 1) == ("utilisation 0.95 (0.20 to 0.90)",)
     assert service.outside(load(95), 8) == ("utilisation 0.12 (0.20 to 0.90)",)
@@ -230,7 +234,7 @@ def test_the_fewest_replicas_are_found_with_few_cases():
 
     def by_count(count):
         judged.append(count)
-        return Judged(replicas=count, odds=Odds(met=20 if count >= 23 else 0, trials=20), values_s={})
+        return Judged(replicas=count, met=20 if count >= 23 else 0, trials=20, values_s={})
 
     found, _ = fewest_replicas(range(1, 65), by_count, 0.95)
     assert found is not None

@@ -10,7 +10,7 @@ from planted_study import NAME, planted_study
 from seamark.model.results.trial_meta import Gpu, Gpus, Machine, TrialMeta
 from seamark.model.trial import Plan
 from seamark.storage.documents import read, write
-from seamark_simulate.fit import ReplicaLimits
+from seamark_simulate.fit.replica_fit import ReplicaLimits
 from seamark_simulate.model.fitted_model import FittedModels
 from seamark_simulate.simulation.gpu_memory import GIB, gpu_kind
 from seamark_simulate.trials.fit_inputs import fit_inputs

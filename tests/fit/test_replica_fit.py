@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from planted_replicas import COST, LIMITS, OVERHEAD_S, planted_replica_trial, planted_replica_trials
 
-from seamark_simulate.fit import fit_replica, predict_replica, replica_contradictions, score
+from seamark_simulate.fit.contradiction import replica_contradictions
+from seamark_simulate.fit.prediction import predict_replica
+from seamark_simulate.fit.replica_fit import fit_replica
 from seamark_simulate.fit.replica_trial import replayed_figures, serve_closed_loop
+from seamark_simulate.fit.score import score
 from seamark_simulate.fit.step_sums import step_sums
-from seamark_simulate.simulation.llm.replica import StepCost
+from seamark_simulate.model.fitted_model import StepCost
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +31,8 @@ def test_times_of_replies_are_sums_of_the_costs_of_steps(trials):
 def test_the_planted_costs_are_found(trials):
     found = fit_replica(trials, LIMITS, draws=5)
     for name, value in vars(COST).items():
-        assert getattr(found.cost, name) == pytest.approx(value, rel=1e-3), name
-    assert found.overhead_s == pytest.approx(OVERHEAD_S, rel=1e-3)
+        assert getattr(found.parameters, name) == pytest.approx(value, rel=1e-3), name
+    assert found.parameters.overhead_s == pytest.approx(OVERHEAD_S, rel=1e-3)
     assert found.speed == pytest.approx(1.0, abs=1e-3)
     assert found.between == pytest.approx(0.0, abs=1e-3)
     assert (found.ranges["concurrency"].low, found.ranges["concurrency"].high) == (1, 16)
@@ -43,8 +46,8 @@ def test_chunks_without_text_are_missed_by_no_cost(trials):
         kept = random.random(len(trial.token_of)) > 0.2
         thinned.append(trial.__class__(**{**fields_of(trial), **columns(trial, kept)}))
     found = fit_replica(thinned, LIMITS, draws=2)
-    assert found.cost.base_s == pytest.approx(COST.base_s, rel=0.05)
-    assert found.cost.sequence_s == pytest.approx(COST.sequence_s, rel=0.1)
+    assert found.parameters.base_s == pytest.approx(COST.base_s, rel=0.05)
+    assert found.parameters.sequence_s == pytest.approx(COST.sequence_s, rel=0.1)
 
 
 def fields_of(trial):
@@ -83,7 +86,7 @@ def test_more_than_a_replica_can_answer_is_overload(trials):
 
 @pytest.mark.slow
 def test_held_out_concurrencies_are_scored(trials):
-    found = score(
+    _, found = score(
         planted_replica_trials(spread=0.02, repeats=2, until_s=8),
         lambda others: fit_replica(others, LIMITS, draws=20),
         predict_replica,
@@ -133,8 +136,8 @@ def test_tokens_of_a_first_chunk_are_no_further_ones(trials):
         assert trial.figures["tpot_mean_s"] == pytest.approx(times_s[counted].mean())
     found = fit_replica(joined, LIMITS, draws=2)
     for name, value in vars(COST).items():
-        assert getattr(found.cost, name) == pytest.approx(value, rel=0.03), name
-    assert found.overhead_s == pytest.approx(OVERHEAD_S, rel=0.1)
+        assert getattr(found.parameters, name) == pytest.approx(value, rel=0.03), name
+    assert found.parameters.overhead_s == pytest.approx(OVERHEAD_S, rel=0.1)
 
 
 def first_chunk_of(trial, tokens):

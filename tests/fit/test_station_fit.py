@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from planted_stations import MEAN_S, OVERHEAD_S, planted, stalled
 
-from seamark_simulate.fit import contradictions, fit_station, predict_station, score
-from seamark_simulate.fit.prediction import predicted_of
+from seamark_simulate.fit.contradiction import contradictions
+from seamark_simulate.fit.prediction import predict_station, predicted_of
+from seamark_simulate.fit.score import score
 from seamark_simulate.fit.service_time import ServiceTime, Sums, fit_service_time
-from seamark_simulate.fit.station_trial import figures_of, service_times
-from seamark_simulate.simulation.station import Station, constant, exponential, lognormal, serve
+from seamark_simulate.fit.station_fit import fit_station
+from seamark_simulate.fit.station_trial import service_times
+from seamark_simulate.simulation.station import Station, constant, drawn_by, exponential, lognormal, serve
 
 KINDS = {"exponential": exponential(MEAN_S), "constant": constant(MEAN_S)}
 
@@ -38,8 +40,8 @@ def test_requests_of_the_warm_up_fill_the_queue_and_count_in_nothing_else():
         trials.append(replace(trial, end_s=served.end_s + OVERHEAD_S))
     found = fit_station(trials, draws=2)
     assert found.servers == 1
-    assert found.service.mean_s == pytest.approx(MEAN_S, rel=0.03)
-    assert found.service.variation == pytest.approx(1.0, abs=0.03)
+    assert found.parameters.mean_s == pytest.approx(MEAN_S, rel=0.03)
+    assert found.parameters.variation == pytest.approx(1.0, abs=0.03)
     assert found.between < 0.02
     assert found.requests == sum(int(trial.counted.sum()) for trial in trials)
     assert contradictions(found, trials) == ()
@@ -50,15 +52,16 @@ def test_requests_of_the_warm_up_fill_the_queue_and_count_in_nothing_else():
 
 def test_figures_are_those_of_requests_after_the_warm_up():
     arrival_s, end_s = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.5, 1.1, 2.3, 4.5])
-    found = figures_of(arrival_s, end_s, 1.0, 4.0)
-    assert found == {"throughput_rps": 2 / 3, "mean_s": pytest.approx(1.9 / 3), "p50_s": pytest.approx(0.3)}
-    assert figures_of(arrival_s, end_s, 5.0, 6.0) == {}
+    [trial] = planted(1, loads=(0.2,), repeats=1)
+    trial = replace(trial, arrival_s=arrival_s, end_s=end_s, warmup_s=1.0, until_s=4.0)
+    assert trial.figures == {"throughput_rps": 2 / 3, "mean_s": pytest.approx(1.9 / 3), "p50_s": pytest.approx(0.3)}
+    assert replace(trial, warmup_s=5.0, until_s=6.0).figures == {}
 
 
 @pytest.mark.parametrize("family", ["exponential", "gamma", "lognormal"])
 def test_a_family_is_fitted_by_its_largest_likelihood(family):
     truth = ServiceTime(family=family, mean_s=0.02, variation=1.0 if family == "exponential" else 0.4)
-    times_s = truth.draw(np.random.default_rng(2), 20_000)
+    times_s = drawn_by(family, truth.mean_s, truth.variation)(np.random.default_rng(2), 20_000)
     sums = Sums.of(times_s)
     found = fit_service_time(sums, family)
     assert found.mean_s == pytest.approx(truth.mean_s, rel=0.02)
@@ -75,9 +78,9 @@ def test_a_family_is_fitted_by_its_largest_likelihood(family):
 def test_the_planted_station_is_found(kind, servers):
     found = fit_station(planted(3, draw=KINDS[kind], servers=servers), draws=2)
     assert found.servers == servers
-    assert found.service.mean_s == pytest.approx(MEAN_S, rel=0.03)
-    assert found.overhead_s == pytest.approx(OVERHEAD_S, abs=5e-5)
-    assert found.service.variation == pytest.approx(1.0 if kind == "exponential" else 0.005, abs=0.02)
+    assert found.parameters.mean_s == pytest.approx(MEAN_S, rel=0.03)
+    assert found.parameters.overhead_s == pytest.approx(OVERHEAD_S, abs=5e-5)
+    assert found.parameters.variation == pytest.approx(1.0 if kind == "exponential" else 0.005, abs=0.02)
     assert found.loads == pytest.approx((0.2, 0.6), rel=0.1)
 
 
@@ -91,7 +94,7 @@ def inside_of(kind, between, seed):
     planted study of 0.2 to 0.6."""
     fitted = fit_station(planted(seed, draw=KINDS[kind], between=between), seed=seed, servers=1, draws=100)
     [held] = planted(1_000 + seed, draw=KINDS[kind], between=between, loads=(0.8,), repeats=1, requests=3_000)
-    said = predict_station(fitted, held.arrival_s, warmup_s=held.warmup_s, until_s=held.until_s, seed=seed)
+    said = predict_station(fitted, held, seed)
     assert said.extrapolated
     return [
         said.figures[name].low <= held.figures[name] <= said.figures[name].high
@@ -167,13 +170,7 @@ def test_a_server_whose_speed_drifts_is_contradicted():
 
 
 def scored(trials):
-    return score(
-        trials,
-        lambda others: fit_station(others, servers=1, draws=60),
-        lambda fitted, trial, seed: predict_station(
-            fitted, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed
-        ),
-    )
+    return score(trials, lambda others: fit_station(others, servers=1, draws=60), predict_station)[1]
 
 
 @pytest.mark.slow
@@ -191,7 +188,8 @@ def test_more_load_than_the_servers_can_take_is_overload():
     trials = planted(8, loads=(0.3, 0.6), requests=1_000)
     fitted = fit_station(trials, servers=1, draws=10)
     arrival_s = np.arange(1_000) * MEAN_S / 1.2
-    assert predict_station(fitted, arrival_s, warmup_s=0.0, until_s=float(arrival_s[-1])).overload
+    crowded = replace(trials[0], arrival_s=arrival_s, warmup_s=0.0, until_s=float(arrival_s[-1]))
+    assert predict_station(fitted, crowded).overload
 
 
 def test_what_no_station_explains_is_refused():

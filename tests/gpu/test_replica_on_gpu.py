@@ -96,7 +96,7 @@ def test_the_tokens_computed_before_a_start_are_those_that_the_server_counts(sta
     )
     counted = counted_kv_tokens(started.folder, COUNTED_BY)
     assert counted is not None
-    assert estimate_memory(model.architecture, model.weights, memory).kv_tokens == pytest.approx(counted, rel=OFF_BY)
+    assert estimate_memory(model, memory).kv_tokens == pytest.approx(counted, rel=OFF_BY)
 
 
 @pytest.mark.covers("C14")

@@ -43,7 +43,7 @@ def compare(seed):
                     each["end_time"],
                 )
                 for each, taken, switched in zip(
-                    log.executions, schedule.taken_s.tolist(), schedule.is_switch.tolist(), strict=True
+                    log.executions, schedule.taken_s.tolist(), schedule.ran.is_switch.tolist(), strict=True
                 )
             ]
             assert rows == executions, seed

@@ -12,11 +12,12 @@ from in_process import run
 from seamark.storage.codec import encode
 from seamark_simulate.config.workflow_files import read_files
 from seamark_simulate.simulation.checker import check_log, check_rules
-from seamark_simulate.trials.quick_simulation import quick_simulations
+from seamark_simulate.simulation.machine import Machine
+from seamark_simulate.trials.quick_simulation import simulated_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (ROOT / "config" / "clusters" / "system_config.yaml", ROOT / "config" / "clusters" / "workflow_requests.yaml")
-[MADE] = quick_simulations(*FILES, ["baseline"], gpus=1, arrivals="all-at-zero")
+[MADE] = next(simulated_blocks(*FILES, ["baseline"], Machine(gpus=1), "all-at-zero"))
 CLEAN = encode(MADE.log)
 
 
@@ -90,10 +91,10 @@ def early(executions, _):
     ],
 )
 def test_with_its_inputs_a_log_is_checked_against_the_rules(change, says):
-    system, requests, _ = read_files(*FILES)
+    asked = read_files(*FILES)
     document = with_change(change)
     result = check_log(document)
-    check_rules(result, document, system, requests.requests)
+    check_rules(result, document, asked.system, asked.requests)
     assert any(says in line for line in result.problems), result.problems
 
 
@@ -110,7 +111,7 @@ ODD = (None, True, -1, 0, 1e300, 10**18, "", "x", [], [0, 0], ["0"], {}, [[]])
 
 
 def test_whatever_stands_in_a_log_is_a_line_and_no_exception():
-    system, requests, _ = read_files(*FILES)
+    asked = read_files(*FILES)
     places = [(part, key) for part in (CLEAN["summary"], *CLEAN["executions"]) for key in part]
     for number, (_, key) in enumerate(places):
         for odd in ODD:
@@ -119,7 +120,7 @@ def test_whatever_stands_in_a_log_is_a_line_and_no_exception():
             [part] = [part for place, part in enumerate(part for part in parts for _ in part) if place == number]
             part[key] = odd
             result = check_log(document)
-            check_rules(result, document, system, requests.requests)
+            check_rules(result, document, asked.system, asked.requests)
             json.dumps(encode(result.conflicts))
     for odd in ODD:
         for document in ({"executions": odd}, {"summary": odd, "executions": [odd]}, {}):

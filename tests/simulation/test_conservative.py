@@ -75,11 +75,11 @@ def test_reservations_that_cannot_be_kept_are_made_anew(kind):
     for seed in range(40):
         rng = random.Random(seed)
         work, cluster = work_for(kind, rng, right=False), cluster_of(kind, rng)
-        assert run_policy(work, cluster, backfill.conservative, instants=True).not_run == 0
+        assert run_policy(work, cluster, backfill.conservative, instants=True).ran.not_run == 0
     changes = Change(at_s=3.0, remove=(0, 1)), Change(at_s=60.0, add=(0, 1))
     work = work_of(*((0.0, {"n": ("m", 10.0)}, {}) for _ in range(4)), models=[model("m", gpus=2)])
     schedule = run_policy(work, machine(4, changes=changes), backfill.conservative, instants=True)
-    assert schedule.not_run == 0
+    assert schedule.ran.not_run == 0
 
 
 class ListedHeld:

@@ -8,13 +8,13 @@ from random_workflows import documents, nouns
 from seamark.analysis.metrics.samples import DamagedError
 from seamark_simulate.config.workflow_files import read_system
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.execution_log import execution_log, facts_of
 from seamark_simulate.simulation.generated_requests import GeneratedLoad, generated_requests
 from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.workload import workload_of
-from seamark_simulate.trials.execution_file import SimulationFacts, log_of_file, schedule_of_trial, write_executions
+from seamark_simulate.trials.execution_file import log_of_file, schedule_of_trial, write_executions
 
 SYSTEM = Path(__file__).resolve().parents[2] / "config" / "clusters" / "system_config.yaml"
 
@@ -26,9 +26,7 @@ def written(path: Path, seed: int, policy: str = "baseline"):
     work, machine = workload_of(system, requests, "timestamps"), Machine(gpus=gpus)
     form = POLICIES[policy]
     schedule = simulate(work, machine, form.make, instants=form.instants)
-    models = tuple(model.id for model in work.models)
-    facts = SimulationFacts(gpus=gpus, cold_load="charged", policy=policy, mode="online", models=models)
-    write_executions(path, schedule, facts)
+    write_executions(path, schedule, facts_of(schedule, policy=policy, mode="online"))
     return schedule
 
 
@@ -65,15 +63,15 @@ def test_a_file_that_is_cut_or_changed_anywhere_is_damaged_or_has_the_same_figur
 @pytest.mark.covers("C14")
 def test_generated_requests_arrive_at_their_rate_and_more_of_them_begin_the_same():
     system = read_system(SYSTEM)
-    many = generated_requests(system, GeneratedLoad(count=4000, rate_rps=0.5), 3)[1].requests
+    many = generated_requests(system, GeneratedLoad(count=4000, rate_rps=0.5), 3).requests
     assert many[0].at_s == 0.0
     assert many[-1].at_s == pytest.approx(8000, rel=0.05)
     share = sum(request.workflow == "text_generation" for request in many) / 4000
     assert share == pytest.approx(0.5, abs=0.03)
-    assert generated_requests(system, GeneratedLoad(count=100, rate_rps=0.5), 3)[1].requests == many[:100]
-    twice = generated_requests(system, GeneratedLoad(count=100, rate_rps=1.0), 3)[1].requests
+    assert generated_requests(system, GeneratedLoad(count=100, rate_rps=0.5), 3).requests == many[:100]
+    twice = generated_requests(system, GeneratedLoad(count=100, rate_rps=1.0), 3).requests
     assert [each.at_s for each in twice] == pytest.approx([each.at_s / 2 for each in many[:100]])
     assert [each.workflow for each in twice] == [each.workflow for each in many[:100]]
-    other = generated_requests(system, GeneratedLoad(count=100), 4)[1].requests
+    other = generated_requests(system, GeneratedLoad(count=100), 4).requests
     assert [each.workflow for each in other] != [each.workflow for each in many[:100]]
     assert {each.at_s for each in other} == {None}

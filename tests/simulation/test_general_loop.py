@@ -1,5 +1,7 @@
 """The general event loop: the fast loop's schedules in a virtual world, and failures that a world reports."""
 
+from operator import attrgetter
+
 import pytest
 from random_workflows import documents, nouns
 
@@ -13,7 +15,7 @@ from seamark_simulate.simulation.virtual_world import VirtualWorld
 from seamark_simulate.simulation.workload import workload_of
 from seamark_simulate.simulation.world import End
 
-COLUMNS = ("node", "gpu", "held", "step", "ready_s", "taken_s", "start_s", "end_s", "fetch_s", "duration_s")
+COLUMNS = ("node", "gpu", "held", "step", "ready_s", "taken_s", "ran.start_s", "end_s", "ran.fetch_s", "duration_s")
 
 
 @pytest.mark.slow
@@ -30,8 +32,8 @@ def test_in_a_virtual_world_the_schedule_is_that_of_the_fast_loop_to_the_last_di
             world = VirtualWorld(work)
             general = run_in(world, work, machine, form.make, instants=form.instants)
             for column in COLUMNS:
-                assert getattr(fast, column).tolist() == getattr(general, column).tolist(), (seed, column)
-            assert general.is_completed.all()
+                assert attrgetter(column)(fast).tolist() == attrgetter(column)(general).tolist(), (seed, column)
+            assert general.ran.is_completed.all()
             assert list(event_lines(general)) == list(event_lines(fast)), seed
 
 
@@ -77,20 +79,20 @@ def test_successors_of_a_failed_execution_are_counted_and_not_run_and_all_else_i
     schedule = run_in(Failing(work, {5}), work, machine, form.make, instants=form.instants)
     ran = sorted(schedule.node.tolist())
     assert ran == [node for node in range(12) if node != 7], "b of r1 failed: c is done, d never runs"
-    assert schedule.not_run == 1
+    assert schedule.ran.not_run == 1
     outcome = dict(zip(schedule.node.tolist(), schedule.outcome, strict=True))
     assert [node for node, each in outcome.items() if each != "completed"] == [5]
     assert outcome[5] == "server_died"
-    assert schedule.request_completed.tolist() == [True, False, True]
+    assert schedule.ran.is_complete.tolist() == [True, False, True]
 
 
 def test_gpus_that_are_emptied_load_anew_and_those_that_are_lost_are_used_no_more():
     work, machine, form = diamonds(2), Machine(gpus=1), POLICIES["baseline"]
     emptied = run_in(Failing(work, {0}, "emptied"), work, machine, form.make)
-    assert emptied.is_cold.tolist() == [True, True, False, False, False]
-    assert emptied.not_run == 3
+    assert emptied.ran.is_cold.tolist() == [True, True, False, False, False]
+    assert emptied.ran.not_run == 3
     lost = run_in(Failing(work, {0}, "lost"), work, machine, form.make)
-    assert (lost.node.tolist(), lost.not_run) == ([0], 7)
+    assert (lost.node.tolist(), lost.ran.not_run) == ([0], 7)
 
 
 def test_a_policy_that_leaves_a_node_is_an_error():

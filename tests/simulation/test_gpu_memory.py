@@ -16,9 +16,8 @@ from seamark_simulate.simulation.gpu_memory import (
     GPU_KINDS,
     Layout,
     ServerMemory,
-    WeightSizes,
+    SizedModel,
     estimate_memory,
-    idle_gpus,
     kv_token_bytes,
     kv_tokens,
     refusals,
@@ -26,8 +25,8 @@ from seamark_simulate.simulation.gpu_memory import (
 from seamark_simulate.simulation.model_architecture import UnsizedError, architecture_of
 
 
-def weights(parameters, dtype="BF16", size=2):
-    return WeightSizes(by_type={dtype: parameters * size})
+def sized(config, parameters):
+    return SizedModel(architecture=architecture_of(config), weights={"BF16": parameters * 2})
 
 
 def asked(gpu="a100-40", tensor=1, pipeline=1, data=1, **settings):
@@ -36,12 +35,12 @@ def asked(gpu="a100-40", tensor=1, pipeline=1, data=1, **settings):
 
 
 def refused(config, parameters, request, gpus=64, **place):
-    return refusals(architecture_of(config), weights(parameters), request, gpus=gpus, **place)
+    return refusals(sized(config, parameters), request, gpus=gpus, **place)
 
 
 @pytest.mark.covers("D8")
 def test_llama_8b_on_one_a100_of_40_gb_serves_eight_requests_of_16000_tokens():
-    memory = estimate_memory(architecture_of(LLAMA_8B), weights(LLAMA_8B_PARAMETERS), asked(max_model_len=16000))
+    memory = estimate_memory(sized(LLAMA_8B, LLAMA_8B_PARAMETERS), asked(max_model_len=16000))
     assert memory.granted_bytes == 36 * GIB
     assert memory.weights_bytes == 16_060_522_496
     assert round(memory.weights_bytes / GIB, 2) == 14.96
@@ -55,9 +54,9 @@ def test_llama_8b_on_one_a100_of_40_gb_serves_eight_requests_of_16000_tokens():
 @pytest.mark.covers("D8")
 def test_llama_8b_on_one_h100_of_80_gb_serves_28_requests_and_two_replicas_twice_as_many():
     settings = {"max_model_len": 16000, "gpu_memory_utilization": 0.95}
-    model, sizes = architecture_of(LLAMA_8B), weights(LLAMA_8B_PARAMETERS)
-    assert estimate_memory(model, sizes, asked("h100-80", **settings)).requests == 28
-    two = estimate_memory(model, sizes, asked("h100-80", data=2, **settings))
+    model = sized(LLAMA_8B, LLAMA_8B_PARAMETERS)
+    assert estimate_memory(model, asked("h100-80", **settings)).requests == 28
+    two = estimate_memory(model, asked("h100-80", data=2, **settings))
     assert (two.requests_per_replica, two.requests) == (28, 56)
 
 
@@ -122,8 +121,8 @@ def test_layers_that_cannot_be_divided_go_to_stages_before_the_last(layers, stag
 
 
 def test_weights_are_shared_and_activations_are_not():
-    model, sizes = architecture_of(LLAMA_70B), weights(LLAMA_70B_PARAMETERS)
-    memory = estimate_memory(model, sizes, asked(tensor=4, pipeline=2, max_model_len=16000))
+    model = sized(LLAMA_70B, LLAMA_70B_PARAMETERS)
+    memory = estimate_memory(model, asked(tensor=4, pipeline=2, max_model_len=16000))
     assert memory.weights_bytes == LLAMA_70B_PARAMETERS * 2 // 8
     assert round(memory.activation_bytes / GIB, 2) == 4.8
     assert round(memory.non_torch_bytes / GIB, 2) == 0.6
@@ -145,7 +144,7 @@ def test_weights_are_shared_and_activations_are_not():
     ],
 )
 def test_activations_have_the_memory_that_was_measured_of_their_kind(config, activation_gib):
-    memory = estimate_memory(architecture_of(config), weights(1), asked())
+    memory = estimate_memory(sized(config, 1), asked())
     assert memory.activation_bytes == round(activation_gib * GIB)
 
 
@@ -162,7 +161,7 @@ def test_activations_have_the_memory_that_was_measured_of_their_kind(config, act
 def test_floating_point_weights_are_converted_and_quantised_ones_are_not(dtype, quantised, sizes, loaded):
     config = LLAMA_8B | ({"quantization_config": {"quant_method": "fp8"}} if quantised else {})
     model = architecture_of(config)
-    assert WeightSizes(by_type=sizes).loaded_bytes(model, model.compute_bytes(dtype)) == loaded
+    assert SizedModel(architecture=model, weights=sizes).loaded_bytes(model.compute_bytes(dtype)) == loaded
 
 
 STARTS = {
@@ -187,8 +186,8 @@ left for keys and values in GiB, and how far the estimate may be from it."""
 def test_room_is_what_published_starts_of_vllm_had_left(name):
     config, weights_gib, tensor, left_gib, within_gib = STARTS[name]
     request = ServerMemory(layout=Layout(tensor_parallel=tensor), gpu_gb=79.18, max_model_len=16000)
-    sizes = WeightSizes(by_type={"U8": round(weights_gib * GIB)})
-    memory = estimate_memory(architecture_of(config), sizes, request)
+    model = SizedModel(architecture=architecture_of(config), weights={"U8": round(weights_gib * GIB)})
+    memory = estimate_memory(model, request)
     assert memory.room_bytes / GIB == pytest.approx(left_gib, abs=within_gib)
 
 
@@ -197,10 +196,8 @@ def test_tokens_are_counted_in_whole_blocks_and_a_request_takes_whole_blocks():
     assert kv_tokens(175, 1) == 160
     assert kv_tokens(15, 1) == 0
     assert kv_tokens(-1, 1) == 0
-    model, sizes = architecture_of(LLAMA_8B), weights(LLAMA_8B_PARAMETERS)
-    counts = {
-        length: estimate_memory(model, sizes, asked(max_model_len=length)).requests for length in (1, 16, 17, 32)
-    }
+    model = sized(LLAMA_8B, LLAMA_8B_PARAMETERS)
+    counts = {length: estimate_memory(model, asked(max_model_len=length)).requests for length in (1, 16, 17, 32)}
     assert counts == {1: 131_824 // 16, 16: 131_824 // 16, 17: 131_824 // 32, 32: 131_824 // 32}
 
 
@@ -306,10 +303,7 @@ def test_every_mistake_of_a_layout_is_reported_at_once():
     ]
 
 
-def test_gpus_beyond_the_layout_are_idle_and_no_refusal():
-    assert idle_gpus(Layout(tensor_parallel=2), 4) == 2
-    assert idle_gpus(Layout(tensor_parallel=4), 4) == 0
-    assert idle_gpus(Layout(tensor_parallel=4), 2) == 0
+def test_gpus_beyond_the_layout_are_no_refusal():
     assert refused(LLAMA_8B, LLAMA_8B_PARAMETERS, asked(max_model_len=16000), gpus=4) == ()
 
 

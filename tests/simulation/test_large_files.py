@@ -70,10 +70,10 @@ def test_a_file_of_requests_is_read_and_its_log_written_as_a_stream(tmp_path: Pa
     read_files(system, asked)
     tracemalloc.start()
     try:
-        found, requests, _ = read_files(system, asked)
+        found = read_files(system, asked)
         kept, peak = tracemalloc.get_traced_memory()
         assert peak - asked.stat().st_size * 2 < 2 * kept, "bytes and text of the file, then what is kept of it"
-        work = workload_of(found, requests.requests, "all-at-zero")
+        work = workload_of(found.system, found.requests, "all-at-zero")
         schedule = run_policy(
             work, Machine(gpus=2), POLICIES["baseline"].make, instants=POLICIES["baseline"].instants
         )
@@ -109,7 +109,8 @@ def read(folder: Path, row: str, before: str) -> set[str]:
     first = json.dumps({"request_id": "r1", "workflow_id": "w", "timestamp": STAMP})
     (folder / "requests.json").write_text(f'{before}{{"requests": [{first},\n{row}]}}')
     try:
-        return set(map(repr, read_files(folder / "system.json", folder / "requests.json")[1:]))
+        found = read_files(folder / "system.json", folder / "requests.json")
+        return set(map(repr, (found.requests, found.begin, found.notes)))
     except UserError as error:
         return {f"{part.path} in line {part.line}" for part in error.mistakes}
 

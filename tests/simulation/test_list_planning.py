@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from in_process import run
-
-from seamark_simulate.simulation.policies.list_planning import TaskGraph, cpop, downward_ranks, heft, upward_ranks
+from list_planning import TaskGraph, cpop, downward_ranks, heft, upward_ranks
 
 TOPCUOGLU = TaskGraph(
     cost_s=[

@@ -65,7 +65,7 @@ def rows(schedule):
     return [
         (
             int(schedule.node[i]),
-            schedule.gpus_of(i),
+            schedule.ran.gpus_of(i),
             float(schedule.taken_s[i]),
             float(schedule.end_s[i]),
             schedule.outcome[i],
@@ -91,10 +91,10 @@ def test_switches_and_first_loads_take_the_bandwidths_of_kind_and_host():
     work = requests_of(("a", 1.0, {}), ("b", 1.0, {}), models=[model("a", 8.0, load_s=30.0), model("b", 4.0)])
     schedule = ran(work, machine(host, switch_overhead_s=0.5))
     # load 8 GB / 2 GB/s; switch (8 + 4) GB / 4 GB/s + 0.5 s
-    assert schedule.fetch_s.tolist() == [4.0, 3.5]
-    assert (schedule.is_cold.tolist(), schedule.is_switch.tolist()) == ([True, False], [False, True])
+    assert schedule.ran.fetch_s.tolist() == [4.0, 3.5]
+    assert (schedule.ran.is_cold.tolist(), schedule.ran.is_switch.tolist()) == ([True, False], [False, True])
     slow = ran(work, machine(replace(host, disk_gb_per_s=100.0), switch_overhead_s=0.5))
-    assert slow.fetch_s[0] == 2.0, "a disk faster than PCIe loads at the speed of PCIe"
+    assert slow.ran.fetch_s[0] == 2.0, "a disk faster than PCIe loads at the speed of PCIe"
 
 
 def test_windows_are_consecutive_or_any_and_on_one_host_or_several():
@@ -120,7 +120,7 @@ def test_a_node_goes_only_where_its_model_fits():
         schedule = ran(work, machine((small, 2), (KIND, 1)), name)
         gpus = {row[0]: row[1] for row in rows(schedule)}
         assert gpus[0] == gpus[1] == (2,), name
-        assert schedule.not_run == 0
+        assert schedule.ran.not_run == 0
 
 
 @pytest.mark.covers("C7")
@@ -131,9 +131,9 @@ def test_a_gpu_holds_several_models_and_the_least_recently_used_goes_first():
     schedule = ran(work, machine((KIND, 1), several_models=True))
     # loads of a and b; a is there; c (36 + ...) needs the place of b, so (16 + 20) / 16 + 2; b needs that of a, as
     # c was used later: (16 + 16) / 16 + 2; then a that of c: 16 + 16 + 20 > 40
-    assert schedule.fetch_s.tolist() == [1.0, 1.0, 0.0, 4.25, 4.0, 4.25]
+    assert schedule.ran.fetch_s.tolist() == [1.0, 1.0, 0.0, 4.25, 4.0, 4.25]
     alone = ran(work, machine((KIND, 1)))
-    assert alone.fetch_s.tolist() == [1.0, 4.0, 4.0, 4.25, 4.25, 4.0]
+    assert alone.ran.fetch_s.tolist() == [1.0, 4.0, 4.0, 4.25, 4.25, 4.0]
 
 
 @pytest.mark.covers("C14")
@@ -214,7 +214,7 @@ def test_nodes_wait_for_gpus_that_come_later_and_no_longer_than_that(name):
     changes = (Change(at_s=0.0, remove=(1,)), Change(at_s=7.0, add=(1,)))
     assert rows(ran(work, machine((KIND, 2), changes=changes), name)) == [(0, (0, 1), 7.0, 10.0, "completed")]
     never = ran(work, machine((KIND, 2), changes=changes[:1]), name)
-    assert (len(never.node), never.not_run, never.request_completed.tolist()) == (0, 1, [False])
+    assert (len(never.node), never.ran.not_run, never.ran.is_complete.tolist()) == (0, 1, [False])
     figures = schedule_metrics(never)
     assert (figures.completion, figures.outcomes.incomplete_requests) == (None, 1)
 
@@ -228,8 +228,8 @@ def test_an_end_at_the_time_of_a_removal_is_an_end():
 def test_a_gpu_that_comes_back_is_empty():
     work = requests_of(("a", 1.0, {}), ("a", 1.0, {"at_s": 9.0}), models=[model("a", load_s=2.0)])
     changes = (Change(at_s=5.0, remove=(0,)), Change(at_s=6.0, add=(0,)))
-    assert ran(work, machine((KIND, 1), changes=changes)).fetch_s.tolist() == [2.0, 2.0]
-    assert ran(work, machine((KIND, 1))).fetch_s.tolist() == [2.0, 0.0]
+    assert ran(work, machine((KIND, 1), changes=changes)).ran.fetch_s.tolist() == [2.0, 2.0]
+    assert ran(work, machine((KIND, 1))).ran.fetch_s.tolist() == [2.0, 0.0]
 
 
 def test_a_node_that_fails_with_its_gpu_is_tried_again_up_to_its_attempts():
@@ -244,7 +244,7 @@ def test_a_node_that_fails_with_its_gpu_is_tried_again_up_to_its_attempts():
         (0, (0,), 0.0, first, "gpu_failed"),
         (0, (0,), repaired, second, "gpu_failed"),
     ]
-    assert (schedule.not_run, schedule.request_completed.tolist()) == (1, [False])
+    assert (schedule.ran.not_run, schedule.ran.is_complete.tolist()) == (1, [False])
 
 
 def test_failures_have_the_mean_times_of_the_file_and_follow_the_seed_alone():
@@ -292,6 +292,6 @@ def test_a_model_on_its_way_is_not_there_after_an_interruption():
     work = requests_of(*parts, models=[model("a", load_s=10.0), model("b", load_s=4.0)])
     schedule = ran(work, machine((KIND, 1), preemption="resumed"), "priority")
     # the load of a ends at 2 s of 10; b finds an empty GPU; then a needs a switch, and the last one finds a
-    assert schedule.fetch_s.tolist() == [2.0, 4.0, 3.0, 0.0]
-    assert schedule.is_cold.tolist() == [True, True, False, False]
+    assert schedule.ran.fetch_s.tolist() == [2.0, 4.0, 3.0, 0.0]
+    assert schedule.ran.is_cold.tolist() == [True, True, False, False]
     assert rows(schedule)[2][2:4] == (7.0, 11.0), "nothing of its work was done before"

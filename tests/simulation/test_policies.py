@@ -80,7 +80,7 @@ def test_every_schedule_of_a_policy_passes_the_checker_and_no_bound_is_beaten(na
         for arrivals in ("all-at-zero", "timestamps"):
             work, machine = workload_of(system, requests, arrivals), Machine(gpus=gpus)
             schedule = scheduled(work, machine, name)
-            assert schedule.makespan_s >= lower_bounds(work, machine).best_s - 1e-9, seed
+            assert schedule.ran.makespan_s >= lower_bounds(work, machine).best_s - 1e-9, seed
             mode = "offline" if arrivals == "all-at-zero" else "online"
             document = encode(execution_log(schedule, schedule_metrics(schedule), mode=mode, policy=name))
             result = check_log(document)
@@ -156,7 +156,7 @@ def compare_with_optimum(count):
         assert solved.makespan_s == pytest.approx(least_s, abs=1e-5), number
         assert lower_bounds(work, machine).best_s <= least_s + 1e-9
         for name in POLICIES:
-            assert scheduled(work, machine, name).makespan_s >= least_s - 1e-9, (number, name)
+            assert scheduled(work, machine, name).ran.makespan_s >= least_s - 1e-9, (number, name)
 
 
 @pytest.mark.slow
@@ -189,13 +189,13 @@ GRAHAM_EDGES = ((1, 9), (4, 5), (4, 6), (4, 7), (4, 8))
 def test_a_static_list_shows_the_anomalies_of_graham(times_s, edges, gpus, makespan_s):
     """Graham, Bounds on multiprocessing timing anomalies, SIAM J. Appl. Math. 17 (1969)."""
     machine = Machine(gpus=gpus, cold_load="free", switch_overhead_s=0.0)
-    assert scheduled(graph(times_s, edges), machine, "static-list").makespan_s == makespan_s
+    assert scheduled(graph(times_s, edges), machine, "static-list").ran.makespan_s == makespan_s
 
 
 @pytest.mark.slow
 def test_longest_first_takes_11_where_9_is_possible():
     work = separate([5.0, 5, 4, 4, 3, 3, 3])
-    assert scheduled(work, FREE, "longest-first").makespan_s == 11
+    assert scheduled(work, FREE, "longest-first").ran.makespan_s == 11
     solved = optimum(work, FREE)
     assert (solved.is_proven, solved.makespan_s) == (True, pytest.approx(9))
 
@@ -243,15 +243,15 @@ def two_models(gpus, models="abababab", **settings):
 @pytest.mark.covers("C7", "C14")
 def test_policies_that_weigh_models_switch_less_than_first_in_first_out():
     work, machine = two_models(1)
-    switches = {name: int(scheduled(work, machine, name).is_switch.sum()) for name in POLICIES}
+    switches = {name: int(scheduled(work, machine, name).ran.is_switch.sum()) for name in POLICIES}
     assert switches["baseline"] == switches["fifo"] == 7
     assert switches["batch-by-model"] == switches["greedy"] == 1
     work, machine = two_models(2)
-    assert int(scheduled(work, machine, "static-placement").is_switch.sum()) == 0
+    assert int(scheduled(work, machine, "static-placement").ran.is_switch.sum()) == 0
 
 
 def test_plans_that_know_all_requests_keep_each_model_on_its_gpu():
     work, machine = two_models(2)
     schedule = scheduled(work, machine, "heft")
-    assert int(schedule.is_switch.sum()) == 0
-    assert schedule.makespan_s == 5.0
+    assert int(schedule.ran.is_switch.sum()) == 0
+    assert schedule.ran.makespan_s == 5.0

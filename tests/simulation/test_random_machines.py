@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 from random_machines import machine
@@ -61,9 +62,9 @@ def check_cases(name, seeds):
             check_rules(result, document, system, requests)
             assert result.passed, (seed, arrivals, result.problems, result.conflicts)
             assert sum("Scheduled node" in line for line in event_lines(schedule)) == len(schedule.node)
-            if schedule.request_completed.all():
-                assert schedule.makespan_s >= lower_bounds(work, there).best_s - 1e-9, seed
-            assert schedule.not_run == 0 or may_lose_nodes(there.layout), seed
+            if schedule.ran.is_complete.all():
+                assert schedule.ran.makespan_s >= lower_bounds(work, there).best_s - 1e-9, seed
+            assert schedule.ran.not_run == 0 or may_lose_nodes(there.layout), seed
             outcomes |= set(schedule.outcome)
     return outcomes
 
@@ -93,7 +94,7 @@ def one_host(gpus):
 @pytest.mark.covers("C5", "C14")
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_machine_file_of_equal_gpus_gives_the_schedule_of_that_many_gpus_in_either_loop(name):
-    form, columns = POLICIES[name], ("node", "gpu", "held", "step", "ready_s", "taken_s", "start_s", "end_s")
+    form, columns = POLICIES[name], ("node", "gpu", "held", "step", "ready_s", "taken_s", "ran.start_s", "end_s")
     for seed in range(30):
         config, asked, gpus = documents(seed, most_requests=8)
         system, requests = nouns(config, asked)
@@ -103,7 +104,7 @@ def test_a_machine_file_of_equal_gpus_gives_the_schedule_of_that_many_gpus_in_ei
         fast = run_policy(work, there, form.make, instants=form.instants)
         general = run_in(VirtualWorld(work), work, there, form.make, instants=form.instants)
         for column in columns:
-            values = [getattr(each, column).tolist() for each in (plain, fast, general)]
+            values = [attrgetter(column)(each).tolist() for each in (plain, fast, general)]
             assert values[0] == values[1] == values[2], (seed, column)
         assert fast.measured is None
 
@@ -124,7 +125,7 @@ def test_no_policy_knows_when_gpus_will_leave_or_fail(name):
         other = run_policy(work, quiet, form.make, instants=form.instants)
         early = [
             [
-                (int(node), schedule.gpus_of(i), float(at_s))
+                (int(node), schedule.ran.gpus_of(i), float(at_s))
                 for i, (node, at_s) in enumerate(zip(schedule.node, schedule.taken_s, strict=True))
                 if at_s < until_s
             ]
@@ -155,5 +156,5 @@ def test_executions_parquet_keeps_outcomes_data_and_gpus_that_are_not_consecutiv
         log = log_of_file(tmp_path / "executions.parquet")
         right = execution_log(schedule, schedule_metrics(schedule), mode="online", policy="priority")
         assert (log.summary, [*log.executions]) == (right.summary, [*right.executions]), seed
-        seen |= {*schedule.outcome, there.layout.windows, schedule.not_run > 0}
+        seen |= {*schedule.outcome, there.layout.windows, schedule.ran.not_run > 0}
     assert seen >= {"completed", "preempted", "gpu_failed", "gpu_removed", "any", True}

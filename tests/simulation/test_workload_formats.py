@@ -80,7 +80,7 @@ def samples(path: Path, rows: list[tuple[int | None, int | None, int | None, int
 
 def work_of(system: Path | None, requests: Path) -> tuple[Workload, tuple[str, ...]]:
     found = read_workload(system, requests)
-    return workload_of(found.system, found.requests.requests, "timestamps"), found.notes
+    return workload_of(found.system, found.requests, "timestamps"), found.notes
 
 
 @pytest.mark.covers("C14")
@@ -94,9 +94,9 @@ def test_a_wfcommons_instance_is_one_request_with_the_times_and_cores_of_its_tas
     assert work.successors == [(1, 2), (2,), (1,), ()]
     assert (work.requests[0].id, list(work.arrival_s), notes) == ("diamond", [0.0], ())
     schedule = simulate(work, Machine(gpus=3), POLICIES["baseline"].make)
-    assert schedule.makespan_s == 8, "1, then 2 beside 3, then 4: nothing is loaded or switched"
-    assert not schedule.is_switch.any()
-    assert not schedule.is_cold.any()
+    assert schedule.ran.makespan_s == 8, "1, then 2 beside 3, then 4: nothing is loaded or switched"
+    assert not schedule.ran.is_switch.any()
+    assert not schedule.ran.is_cold.any()
 
 
 @pytest.mark.covers("C14")
@@ -108,7 +108,7 @@ def test_jobs_of_a_batch_system_keep_processors_times_and_what_was_asked_for(tmp
     assert list(work.arrival_s) == [0, 30]
     assert notes == ("1 of 4 jobs left out: without a run time.", "1 of 4 jobs left out: without processors.")
     found = read_workload(None, tmp_path / "jobs.swf")
-    assert found.requests.begin == "2024-01-01 10:00:10"
+    assert found.begin == "2024-01-01 10:00:10"
 
 
 @pytest.mark.covers("C14")

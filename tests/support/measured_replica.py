@@ -14,8 +14,10 @@ import numpy as np
 from seamark.housekeeping.compared_results import results_named
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.storage.documents import read
-from seamark_simulate.fit import fit_replica, predict_replica
-from seamark_simulate.fit.score import Scored, score
+from seamark_simulate.fit.prediction import predict_replica
+from seamark_simulate.fit.replica_fit import fit_replica
+from seamark_simulate.fit.score import score
+from seamark_simulate.model.fitted_model import FitScore
 from seamark_simulate.trials.fit_inputs import fit_inputs
 
 FITTED, HELD_OUT = (1, 4, 16), (2, 8)
@@ -67,7 +69,7 @@ def kv_tokens_of(root: Path) -> set[int | None]:
     return {read(results.folder.deployment(each).record, DeploymentRecord).kv_tokens for each in folders}
 
 
-def held_against(root: Path) -> tuple[list[HeldAgainst], tuple[Scored, ...]]:
+def held_against(root: Path) -> tuple[list[HeldAgainst], tuple[FitScore, ...]]:
     """Fit a replica to FITTED and predict HELD_OUT; return that, and the score of each treatment left out."""
     results = results_named(root, f"{NAME}.yaml", None)
     inputs = fit_inputs([(results.plan, results.folder)])
@@ -91,11 +93,7 @@ def held_against(root: Path) -> tuple[list[HeldAgainst], tuple[Scored, ...]]:
                     trials=len(trials),
                 )
             )
-    scores = score(
-        group.trials,
-        lambda others: fit_replica(others, group.limits[0], draws=20),
-        lambda model, trial, number: predict_replica(model, trial, number),
-    )
+    _, scores = score(group.trials, lambda others: fit_replica(others, group.limits[0], draws=20), predict_replica)
     return found, scores
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 from literal_replica import Replica, Request
 
-from seamark_simulate.fit import ReplicaTrial
 from seamark_simulate.fit.replica_fit import ReplicaLimits
-from seamark_simulate.simulation.llm.replica import StepCost
+from seamark_simulate.fit.replica_trial import ReplicaTrial
+from seamark_simulate.model.fitted_model import FitSource, StepCost
 
 COST = StepCost(base_s=0.006, prompt_token_s=4e-5, sequence_s=3e-4, kv_token_s=2e-7)
 OVERHEAD_S = 0.002
@@ -59,7 +59,7 @@ def planted_replica_trial(
     of, at_s = zip(*tokens, strict=True)
     sent_s = np.array(sent_s)
     return ReplicaTrial(
-        id=f"{name}--r{repeat}",
+        source=FitSource(scenario="s", trial=f"{name}--r{repeat}", trial_id="", config_hash=""),
         treatment=name,
         due_s=sent_s,
         sent_s=sent_s,

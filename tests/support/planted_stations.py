@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from seamark_simulate.fit import StationTrial
+from seamark_simulate.fit.station_trial import StationTrial
+from seamark_simulate.model.fitted_model import FitSource
 from seamark_simulate.simulation.station import Station, exponential, serve
 
 OVERHEAD_S = 3e-4
@@ -25,7 +26,7 @@ def planted(seed, *, draw=None, servers=1, loads=(0.2, 0.4, 0.6), repeats=3, req
             served = serve(station, arrival_s, random)
             trials.append(
                 StationTrial(
-                    id=f"load-{load}--r{repeat + 1}",
+                    source=FitSource(scenario="s", trial=f"load-{load}--r{repeat + 1}", trial_id="", config_hash=""),
                     treatment=f"load-{load}",
                     arrival_s=arrival_s,
                     end_s=served.end_s + OVERHEAD_S,

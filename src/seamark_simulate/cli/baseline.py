@@ -12,7 +12,6 @@ from seamark_simulate.cli.measured import Inputs, MeasureOptions, measured, tell
 
 if TYPE_CHECKING:
     from seamark_simulate.simulation.workload import Arrivals
-    from seamark_simulate.trials.measured.measured_run import MeasuredSimulation
 
 LOG = Path("baseline_scheduler.log")
 EXECUTION_LOG = Path("baseline_execution_log.json")
@@ -50,24 +49,19 @@ def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     """
     from seamark.storage.documents import replacing, write_rows
     from seamark_simulate.simulation.log_text import metrics_block, outcome_lines, parts_of
-    from seamark_simulate.trials.quick_simulation import QuickSimulation, quick_simulations
+    from seamark_simulate.simulation.machine import Machine
+    from seamark_simulate.trials.quick_simulation import QuickSimulation, simulated_blocks
 
     asked.require(inputs.simulate == "true", "--simulate true")
     for written in (LOG, EXECUTION_LOG):
         require_unread(written, "bench baseline")
     arrivals: Arrivals = "all-at-zero" if inputs.mode == "offline" else "timestamps"
-    run: QuickSimulation | MeasuredSimulation
+    run: QuickSimulation
     if inputs.simulate == "true":
         run = measured(inputs, "baseline", arrivals, asked)
     else:
-        [run] = quick_simulations(
-            inputs.system,
-            inputs.requests,
-            ["baseline"],
-            gpus=inputs.gpus,
-            arrivals=arrivals,
-            cold_load=inputs.cold_load,
-        )
+        machine = Machine(gpus=inputs.gpus, cold_load=inputs.cold_load)
+        [run] = next(simulated_blocks(inputs.system, inputs.requests, ["baseline"], machine, arrivals))
     for note in run.notes:
         click.echo(note, err=True)
     *block, last = [*outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
@@ -77,4 +71,4 @@ def command(inputs: BaselineInputs, asked: MeasureOptions) -> int:
     with replacing(LOG) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{part}\n" for part in parts_of(chain(run.lines, block, [last])))
     click.echo(last)
-    return 0 if isinstance(run, QuickSimulation) else tell_failures(run)
+    return tell_failures(run)

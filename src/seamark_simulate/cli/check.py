@@ -49,7 +49,7 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
         inputs = read_workload(system, requests)
         if result.gpus:
             inputs = inputs.fitting(Machine(gpus=result.gpus))
-        check_rules(result, document, inputs.system, inputs.requests.requests)
+        check_rules(result, document, inputs.system, inputs.requests)
     conflicts, others = len(result.conflicts), len(result.problems)
     verdict = (
         f"PASS: {result.executions:,} executions without conflicts"

@@ -14,6 +14,7 @@ from seamark.storage.redaction import redacted_text
 if TYPE_CHECKING:
     from seamark_simulate.trials.measured.measured_run import MeasuredSimulation
     from seamark_simulate.trials.measured.model_servers import ModelServers
+    from seamark_simulate.trials.quick_simulation import QuickSimulation
 
 MODEL_SERVER = "http://localhost:8000"
 LIMIT, CALL_LIMIT = "1h", "10m"
@@ -98,14 +99,14 @@ def measured(
         )
 
 
-def tell_failures(run: "MeasuredSimulation") -> int:
+def tell_failures(run: "QuickSimulation") -> int:
     """Print on standard error why executions failed, each reason once; return the exit code."""
-    names = run.measured.work.name_of
+    names = run.schedule.work.name_of
     shown: set[str] = set()
-    for execution, reason in sorted(run.reasons.items()):
+    for execution, reason in sorted((run.reasons or {}).items()):
         if reason not in shown:
             shown.add(reason)
-            request, node = names(int(run.measured.node[execution]))
-            line = f"{request.id}/{node}: {run.measured.outcome[execution]}: {reason}"
+            request, node = names(int(run.schedule.node[execution]))
+            line = f"{request.id}/{node}: {run.schedule.outcome[execution]}: {reason}"
             click.echo(redacted_text(line), err=True)
     return 1 if run.failed else 0

@@ -68,10 +68,10 @@ def command(asked: MemoryOptions, as_json: bool) -> None:
         dtype=asked.dtype,
     )
     folder = read_model(asked.model)
-    found = refusals(folder.architecture, folder.weights, server, gpus=layout.gpus)
+    found = refusals(folder, server, gpus=layout.gpus)
     if found:
         raise UserError(*(f"{asked.model}: {refusal.kind}: {refusal.why}. {_remedy(refusal)}." for refusal in found))
-    memory = estimate_memory(folder.architecture, folder.weights, server)
+    memory = estimate_memory(folder, server)
     if as_json:
         print_json(architecture=encode(folder.architecture), memory=encode(memory), asked=encode(server))
     else:

@@ -12,13 +12,13 @@ from seamark.storage.documents import read
 from seamark_simulate.model.fitted_model import (
     Family,
     FittedModels,
+    Model,
     ReplicaModel,
     ReplicaParameters,
     StationModel,
     StationParameters,
 )
 
-Model = StationModel | ReplicaModel
 FITTED = '"schema_version"'
 """Stands at the beginning of each file of `bench fit`, and in none by hand."""
 ONE_VARIATION: Mapping[Family, int] = {"exponential": 1, "constant": 0}
@@ -46,17 +46,6 @@ class WrittenStation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WrittenCosts:
-    """Parameters of an LLM replica by hand, in seconds."""
-
-    base_s: float
-    prompt_token_s: float
-    sequence_s: float
-    kv_token_s: float = 0.0
-    overhead_s: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class WrittenReplica:
     """An LLM replica by hand, with limits by the names of vLLM."""
 
@@ -65,7 +54,7 @@ class WrittenReplica:
     block_tokens: int = 16
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
-    parameters: WrittenCosts
+    parameters: ReplicaParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,17 +126,10 @@ def _variation(written: WrittenStation) -> float:
 
 
 def _station(written: WrittenStation) -> StationModel:
-    times = written.parameters
+    times = vars(written.parameters) | {"variation": _variation(written)}
     return StationModel(
-        name=written.name,
+        **vars(written) | {"parameters": StationParameters(**times)},
         service="",
-        servers=written.servers,
-        family=written.family,
-        parameters=StationParameters(
-            mean_s=times.mean_s,
-            variation=_variation(written),
-            overhead_s=times.overhead_s,
-        ),
         between=0.0,
         loads=UNBOUNDED,
         rates_rps=UNBOUNDED,
@@ -158,17 +140,4 @@ def _station(written: WrittenStation) -> StationModel:
 
 
 def _replica(written: WrittenReplica) -> ReplicaModel:
-    return ReplicaModel(
-        name=written.name,
-        service="",
-        kv_blocks=written.kv_blocks,
-        block_tokens=written.block_tokens,
-        max_num_seqs=written.max_num_seqs,
-        max_num_batched_tokens=written.max_num_batched_tokens,
-        parameters=ReplicaParameters(**vars(written.parameters)),
-        between=0.0,
-        speed=1.0,
-        ranges={},
-        requests=0,
-        sources=(),
-    )
+    return ReplicaModel(**vars(written), service="", between=0.0, speed=1.0, ranges={}, requests=0, sources=())

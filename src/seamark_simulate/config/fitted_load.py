@@ -66,7 +66,9 @@ class FittedLoad:
     @cached_property
     def pattern(self) -> Pattern:
         """The pattern of computed arrivals. Raises ValueError."""
-        return pattern_of_settings(self.settings)
+        pattern = pattern_of(_profile(self.settings))
+        assert pattern is not None, "the recipe allows open loops alone"
+        return pattern
 
     @cached_property
     def _file(self) -> RecordedRequests:
@@ -74,8 +76,9 @@ class FittedLoad:
 
     def requests(self, seed: int) -> LlmRequests:
         """Return the requests of a seed; of a station lengths are 1. Raises UserError and ValueError."""
-        recorded = self._file if self.is_recorded else None
-        if recorded is None:
+        recorded = self._file if self.is_recorded else RecordedRequests(arrival_s=np.zeros(0))
+        arrival_s = recorded.arrival_s
+        if not self.is_recorded:
             expected = self.pattern.expected(self.until_s) or 0.0
             if expected > MOST_REQUESTS:
                 raise UserError(
@@ -83,18 +86,12 @@ class FittedLoad:
                 )
             parts = list(schedule(self.pattern, seed=seed, until_s=self.until_s))
             arrival_s = np.concatenate([np.zeros(0, np.int64), *parts]) / 1e9
-        else:
-            arrival_s = recorded.arrival_s
         inside = arrival_s < self.until_s
-        prompts = self._lengths(
-            "prompt_tokens", None if recorded is None else recorded.prompt_tokens, len(arrival_s)
-        )[inside]
+        prompts = self._lengths("prompt_tokens", recorded.prompt_tokens, len(arrival_s))[inside]
         return LlmRequests(
             arrival_s=arrival_s[inside],
             prompt_tokens=prompts,
-            reply_tokens=self._lengths(
-                "reply_tokens", None if recorded is None else recorded.reply_tokens, len(arrival_s)
-            )[inside],
+            reply_tokens=self._lengths("reply_tokens", recorded.reply_tokens, len(arrival_s))[inside],
             cached_tokens=np.minimum(int(self.settings["cached_tokens"] or 0), prompts - 1),
         )
 
@@ -128,13 +125,6 @@ class FittedLoad:
         if recorded is None:
             raise UserError(f"{name} is missing: {self.service.model.name} is a language model. Set it in tokens.")
         return recorded
-
-
-def pattern_of_settings(settings: Mapping[str, Value]) -> Pattern:
-    """Return the pattern of settings; `limit_s` is no length of it. Raises ValueError."""
-    pattern = pattern_of(_profile(settings))
-    assert pattern is not None, "the recipe allows open loops alone"
-    return pattern
 
 
 def _profile(settings: Mapping[str, Value]) -> LoadProfile:

@@ -13,7 +13,6 @@ from seamark.patterns.table import PATTERNS
 from seamark_simulate.config.fitted_load import RECORDED, FittedLoad
 from seamark_simulate.model.fitted_model import StationModel, contradiction_of
 from seamark_simulate.simulation.fitted_service import outside, ranges_of, serve_fitted
-from seamark_simulate.simulation.llm.replica import LlmRequests
 
 OF_REPLICAS = (
     "kv_blocks", "max_num_seqs", "max_num_batched_tokens", "prompt_tokens", "reply_tokens", "cached_tokens",
@@ -86,8 +85,9 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
     if not len(requests) or not (requests.arrival_s >= load.warmup_s).any():
         yield "duration_s", "no request is due after the warm-up. Raise duration_s, or lower warmup_s."
         return
+    longest = int(np.argmax(requests.held_at_end))
     try:
-        _require_servable(load, requests)
+        serve_fitted(load.service, requests.part(slice(longest, longest + 1)), PLANNED_SEED)
         found = outside(load.service, requests, load.rate_rps(requests.arrival_s), simulated=PLANNED_REQUESTS)
     except UserError as error:
         for line in error.lines:
@@ -108,9 +108,3 @@ def _mistakes(values: Mapping[str, Value], workload: Workload) -> Iterator[tuple
                 " 'extrapolate: true' simulates it all the same, and marks it SUSPECT."
             ),
         )
-
-
-def _require_servable(load: FittedLoad, requests: LlmRequests) -> None:
-    """Raise UserError for limits, or a longest request, that no step could serve."""
-    longest = int(np.argmax(requests.held_at_end))
-    serve_fitted(load.service, requests.part(slice(longest, longest + 1)), PLANNED_SEED)

@@ -49,20 +49,6 @@ class _HostKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FailureKeys:
-    mtbf_s: float
-    repair_s: float
-    attempts: int = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ChangeKeys:
-    at_s: float
-    remove: tuple[int, ...] = ()
-    add: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class _MachineKeys:
     gpu_kinds: Mapping[str, _KindKeys]
     hosts: tuple[_HostKeys, ...]
@@ -72,8 +58,8 @@ class _MachineKeys:
     switch_overhead_s: float = SWITCH_OVERHEAD_S
     preemption: Preemption = "never"
     transfers: Transfers = "occupy"
-    failures: _FailureKeys | None = None
-    changes: tuple[_ChangeKeys, ...] = ()
+    failures: Failures | None = None
+    changes: tuple[Change, ...] = ()
 
 
 FROM_ZERO = ("at_s", "switch_overhead_s", "remove", "add")
@@ -124,30 +110,12 @@ def _layout(tree: Item, mistakes: Mistakes) -> Layout | None:
     _check_hosts(tree, keys, mistakes)
     if mistakes.count:
         return None
+    rules = dict(vars(keys))
     kinds = {
-        name: GpuKind(
-            name=name,
-            memory_gb=kind.memory_gb,
-            pcie_gb_per_s=kind.pcie_gb_per_s,
-            speed=kind.speed,
-            speeds=kind.speeds or {},
-        )
-        for name, kind in keys.gpu_kinds.items()
+        name: GpuKind(name=name, **vars(kind) | {"speeds": kind.speeds or {}})
+        for name, kind in rules.pop("gpu_kinds").items()
     }
-    failures = keys.failures
-    layout = Layout(
-        hosts=tuple(host for entry in keys.hosts for host in _hosts(entry, kinds)),
-        windows=keys.windows,
-        span_hosts=keys.span_hosts,
-        several_models=keys.several_models,
-        switch_overhead_s=keys.switch_overhead_s,
-        preemption=keys.preemption,
-        transfers=keys.transfers,
-        failures=None
-        if failures is None
-        else Failures(mtbf_s=failures.mtbf_s, repair_s=failures.repair_s, attempts=failures.attempts),
-        changes=tuple(Change(at_s=change.at_s, remove=change.remove, add=change.add) for change in keys.changes),
-    )
+    layout = Layout(**rules | {"hosts": tuple(host for entry in keys.hosts for host in _hosts(entry, kinds))})
     _check_changes(tree, layout, mistakes)
     return layout
 
@@ -165,15 +133,10 @@ def _numbers(item: Item, key: str) -> Iterator[tuple[Item, str]]:
 
 
 def _hosts(keys: _HostKeys, kinds: Mapping[str, GpuKind]) -> Iterator[Host]:
-    for number in range(1, keys.count + 1):
-        yield Host(
-            name=keys.name if keys.count == 1 else f"{keys.name}-{number}",
-            kind=kinds[keys.kind],
-            gpus=keys.gpus,
-            nvlink_gb_per_s=keys.nvlink_gb_per_s,
-            network_gb_per_s=keys.network_gb_per_s,
-            disk_gb_per_s=keys.disk_gb_per_s,
-        )
+    host = vars(keys) | {"kind": kinds[keys.kind]}
+    count = host.pop("count")
+    for number in range(1, count + 1):
+        yield Host(**host | {"name": keys.name if count == 1 else f"{keys.name}-{number}"})
 
 
 def _check_hosts(tree: Item, keys: _MachineKeys, mistakes: Mistakes) -> None:

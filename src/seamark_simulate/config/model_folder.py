@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from seamark.config.yaml_source import shown
 from seamark.errors import UserError
 from seamark.storage.codec import parse_object
-from seamark_simulate.simulation.gpu_memory import WeightSizes
-from seamark_simulate.simulation.model_architecture import ModelArchitecture, UnsizedError, architecture_of
+from seamark_simulate.simulation.gpu_memory import SizedModel
+from seamark_simulate.simulation.model_architecture import UnsizedError, architecture_of
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -38,12 +38,10 @@ DOWNLOAD = "Download the model again."
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelFolder:
+class ModelFolder(SizedModel):
     """A model as its folder describes it."""
 
     path: Path
-    architecture: ModelArchitecture
-    weights: WeightSizes
 
 
 def read_model_folder(folder: Path) -> ModelFolder:
@@ -68,7 +66,7 @@ def read_model_folder(folder: Path) -> ModelFolder:
             mistakes.append(f"{shown(path)}: {error}. {DOWNLOAD}")
     if mistakes:
         raise UserError(*mistakes)
-    return ModelFolder(path=folder, architecture=architecture, weights=WeightSizes(by_type=sizes))
+    return ModelFolder(path=folder, architecture=architecture, weights=sizes)
 
 
 def find_model_folder(
@@ -84,8 +82,8 @@ def find_model_folder(
     for bind in binds:
         outside, inside = bind.split(":")[:2]
         if PurePosixPath(model).is_relative_to(inside):
-            bound = Path(_expanded(outside, environment), PurePosixPath(model).relative_to(inside))
-            return _if_model(bound)
+            outside = re.sub(r"\$\{?(\w+)\}?", lambda match: environment.get(match[1], match[0]), outside)
+            return _if_model(Path(outside, PurePosixPath(model).relative_to(inside)))
     return _if_model(Path(model))
 
 
@@ -95,10 +93,6 @@ def _if_model(folder: Path) -> Path | None:
         return folder if (folder / CONFIG).is_file() else None
     except OSError:
         return None
-
-
-def _expanded(path: str, environment: Mapping[str, str]) -> str:
-    return re.sub(r"\$\{?(\w+)\}?", lambda match: environment.get(match[1], match[0]), path)
 
 
 def _cached(name: str, environment: Mapping[str, str]) -> Path | None:

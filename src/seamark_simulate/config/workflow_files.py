@@ -1,6 +1,6 @@
 """Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,12 +14,12 @@ from seamark_simulate.simulation.system import (
     Edge,
     Model,
     Request,
-    Requests,
     System,
     Workflow,
     WorkflowNode,
     cycle_of,
 )
+from seamark_simulate.simulation.workload import Requests
 
 MOST_GPUS, LARGEST_NUMBER = 100_000, 1e15
 
@@ -37,15 +37,6 @@ class _ModelKeys:
     inference_time_std: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _NodeKeys:
-    id: str
-    model: str
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    config_options: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RequestKeys:
     request_id: str
@@ -56,6 +47,12 @@ class _RequestKeys:
     deadline_seconds: float | None = None
 
 
+WITH_UNITS = {
+    "load_time_seconds": "load_time_s",
+    "inference_time_mean": "inference_time_mean_s",
+    "inference_time_std": "inference_time_std_s",
+}
+"""Keys of a model -> its fields, where they differ."""
 ABOVE_ZERO = ("gpus_required", "tokens_per_second", "deadline_seconds")
 FREE = ("input_data", "node_configs")
 """Keys of a request with any content."""
@@ -78,8 +75,8 @@ def _whole(models: Mapping[str, Model | None], workflows: Mapping[str, Workflow 
     )
 
 
-def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests, tuple[str, ...]]:
-    """Return the system and the requests of two files, and a note of keys in them that were passed over. Raises
+def read_files(system_path: Path, requests_path: Path) -> Requests:
+    """Return the requests of two files with their system, and a note of keys in them that were passed over. Raises
     UserError with every mistake in both."""
     mistakes = Mistakes()
     models, workflows = _system(load_document(system_path, mistakes), mistakes)
@@ -90,11 +87,17 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
         return Rows(key="requests", quick=rows[-1].quick, take=rows[-1].take)
 
     tree = load_document(requests_path, mistakes, begin)
-    requests = None if tree is None else _requests(tree, rows[-1], mistakes)
+    if tree is not None:
+        _take_others(tree, rows[-1], mistakes)
     mistakes.raise_any()
-    assert requests is not None
+    least = min(rows[-1].times.values(), default=None)
     keys = ", ".join(f"{key} ({where})" for key, where in sorted(mistakes.passed_over.items()))
-    return _whole(models, workflows), requests, (f"Keys that change nothing here: {keys}.",) if keys else ()
+    return Requests(
+        system=_whole(models, workflows),
+        requests=tuple(rows[-1].requests(least)),
+        begin=None if least is None else least.strftime("%Y-%m-%d %H:%M:%S"),
+        notes=(f"Keys that change nothing here: {keys}.",) if keys else (),
+    )
 
 
 def _own_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> Item:
@@ -171,18 +174,7 @@ def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     for std, mean in (("token_std", "token_mean"), ("inference_time_std", "inference_time_mean")):
         if getattr(keys, std) is not None and getattr(keys, mean) is None:
             mistakes.add(item.value[std], f"a standard deviation without '{mean}'. Give both, or remove it.")
-    return Model(
-        id=key,
-        name=keys.name,
-        memory_gb=keys.memory_gb,
-        gpus_required=keys.gpus_required,
-        load_time_s=keys.load_time_seconds,
-        tokens_per_second=keys.tokens_per_second,
-        token_mean=keys.token_mean,
-        token_std=keys.token_std,
-        inference_time_mean_s=keys.inference_time_mean,
-        inference_time_std_s=keys.inference_time_std,
-    )
+    return Model(id=key, **{WITH_UNITS.get(name, name): value for name, value in vars(keys).items()})
 
 
 def check_id(written: str, at: Item, mistakes: Mistakes) -> None:
@@ -226,15 +218,15 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
     for node in _parts(item, "nodes", mistakes, needed=True):
-        keys: Any = decode(_own_keys(node, hints(_NodeKeys), mistakes), _NodeKeys, mistakes)
-        if keys is WRONG:
+        read = decode(_own_keys(node, hints(WorkflowNode), mistakes), WorkflowNode, mistakes)
+        if read is WRONG:
             continue
-        if keys.id in nodes:
-            mistakes.add(node.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
-        check_id(keys.id, node.value["id"], mistakes)
-        if models and keys.model not in models:
-            _unknown(node.value["model"], "model", keys.model, models, mistakes)
-        nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in hints(_NodeKeys)})
+        if read.id in nodes:
+            mistakes.add(node.value["id"], f"the node '{read.id}' is there already. Give each node an id of its own.")
+        check_id(read.id, node.value["id"], mistakes)
+        if models and read.model not in models:
+            _unknown(node.value["model"], "model", read.model, models, mistakes)
+        nodes[read.id] = read
     if mistakes.count > before:
         return None  # an edge to a node that was not read is no mistake of its own
     edges = _edges(item, nodes, mistakes)
@@ -383,6 +375,21 @@ class _RequestRows:
             self._check_zone(item.value["timestamp"], time)
         self._add(keys, free, time)
 
+    def requests(self, begin: datetime | None) -> Iterator[Request]:
+        """Yield the requests; those with a time stamp are at their time from `begin` on."""
+        for name, (keys, free) in self.found.items():
+            time = self.times.get(name)
+            yield Request(
+                id=name,
+                workflow=keys.workflow_id,
+                at_s=None if begin is None or time is None else (time - begin).total_seconds(),
+                node_execution_times_s=keys.node_execution_times or {},
+                node_configs=free.get("node_configs") or {},
+                input_data=free.get("input_data"),
+                priority=keys.priority,
+                deadline_s=None if keys.deadline_seconds is None else float(keys.deadline_seconds),
+            )
+
     def _check_zone(self, item: Item, time: datetime) -> None:
         """Note a time stamp in another zone than the first: their order would be a guess."""
         first = self._first_time
@@ -393,27 +400,11 @@ class _RequestRows:
             self._mistakes.add(item, text)
 
 
-def _requests(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> Requests | None:
+def _take_others(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> None:
+    """Add the requests of a file that were not taken one by one as it was read."""
     tree = _own_keys(tree, ("requests",), mistakes)
     for row in _parts(tree, "requests", mistakes, needed=not rows.taken):
         rows.take(row)
-    if mistakes.noted:
-        return None
-    least = min(rows.times.values(), default=None)
-    requests = tuple(
-        Request(
-            id=name,
-            workflow=keys.workflow_id,
-            at_s=None if least is None or name not in rows.times else (rows.times[name] - least).total_seconds(),
-            node_execution_times_s=keys.node_execution_times or {},
-            node_configs=free.get("node_configs") or {},
-            input_data=free.get("input_data"),
-            priority=keys.priority,
-            deadline_s=None if keys.deadline_seconds is None else float(keys.deadline_seconds),
-        )
-        for name, (keys, free) in rows.found.items()
-    )
-    return Requests(requests=requests, begin=None if least is None else least.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> None:

@@ -10,11 +10,10 @@ from seamark.model.service import Service, Value
 from seamark.patterns.trace_file import file_of
 from seamark_simulate.config.machine_files import read_machine, require_speeds
 from seamark_simulate.config.workflow_files import read_system, require_timestamps
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import format_of, read_workload
 from seamark_simulate.simulation.machine import Machine
-from seamark_simulate.simulation.system import Requests, System
-from seamark_simulate.simulation.workload import draws_times, misfit
+from seamark_simulate.simulation.system import System
+from seamark_simulate.simulation.workload import Requests, draws_times, misfit
 
 NAMES = (
     "system_file",
@@ -53,7 +52,7 @@ class _Checks:
         self._mistakes = mistakes
         self._noted: set[str] = set()
         self._machines: dict[str, Machine | None] = {}
-        self._read: dict[tuple[str | None, str | None], System | RecordedWorkload | None] = {}
+        self._read: dict[tuple[str | None, str | None], System | Requests | None] = {}
 
     def check(self, values: Mapping[str, Value], repetitions: int) -> None:
         """Note what is wrong with one combination."""
@@ -86,7 +85,7 @@ class _Checks:
         machine = self._machine(values, system)
         if machine is None:
             return
-        found = None if isinstance(files, System) else files.fitting(machine).requests
+        found = None if isinstance(files, System) else files.fitting(machine)
         if values["arrivals"] == "timestamps":
             self._check_times(values, found)
         if values["generated_workflow"] is not None:
@@ -97,7 +96,10 @@ class _Checks:
             used = {request.workflow for request in found.requests}
             drawn = bool(values["draw"]) and draws_times(system, found.requests)
             if repetitions > 1 and not drawn and not machine.may_fail:
-                self._note_repeats(repetitions, draws=bool(values["draw"]))
+                why = "requests give all node times, or models have no deviation. Add 'inference_time_std' to models."
+                if not values["draw"]:
+                    why = "no time is drawn. Set 'draw: true', or 'repetitions: 1'."
+                self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
         names = {node.model for name in used for node in system.workflows[name].nodes}
         self._check_models(machine, values, system, names)
 
@@ -153,12 +155,6 @@ class _Checks:
             for line in error.lines:
                 self._note("arrivals", line)
 
-    def _note_repeats(self, repetitions: int, *, draws: bool) -> None:
-        why = "no time is drawn. Set 'draw: true', or 'repetitions: 1'."
-        if draws:
-            why = "requests give all node times, or models have no deviation. Add 'inference_time_std' to models."
-        self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
-
     def _check_models(self, machine: Machine, values: Mapping[str, Value], system: System, names: set[str]) -> None:
         for model in system.models.values():
             if model.id not in names:
@@ -173,7 +169,7 @@ class _Checks:
                     "cluster_gpus", f"{machine.gpus} is too few: {reason}. {remedy}, or leave out its requests."
                 )
 
-    def _files(self, system: str | None, requests: str | None) -> System | RecordedWorkload | None:
+    def _files(self, system: str | None, requests: str | None) -> System | Requests | None:
         """Return the content of files, None after noting their mistakes, or where they cannot be read here."""
         key = (system, requests)
         if key in self._read:

@@ -6,11 +6,11 @@ import numpy as np
 from scipy import stats
 
 from seamark.model.plurals import in_time
-from seamark_simulate.fit.replica_fit import FittedReplica
 from seamark_simulate.fit.replica_trial import ReplicaTrial, replayed
 from seamark_simulate.fit.service_time import ServiceTime
-from seamark_simulate.fit.station_fit import FittedStation
 from seamark_simulate.fit.station_trial import StationTrial, service_times
+from seamark_simulate.model.fitted_model import ReplicaModel, StationModel
+from seamark_simulate.simulation.fitted_service import replica_of
 from seamark_simulate.simulation.schedule import Floats
 
 LEVEL = 0.01
@@ -23,7 +23,7 @@ REPLAY_DISTANCE, NEAR, FEWEST = 0.3, 0.1, 20
 times a test needs."""
 
 
-def contradictions(station: FittedStation, trials: Sequence[StationTrial]) -> tuple[str, ...]:
+def contradictions(station: StationModel, trials: Sequence[StationTrial]) -> tuple[str, ...]:
     """Return a sentence for each trial and test that a station of independent service times of this distribution
     would hardly have; none where the fit stands.
 
@@ -31,15 +31,15 @@ def contradictions(station: FittedStation, trials: Sequence[StationTrial]) -> tu
     unlike ones come of one end that was seen late), and whether the longest is too long by a mean time. Holm's method
     at LEVEL over all.
     """
-    tests: list[tuple[float, str]] = []
+    fitted, tests = station.parameters, list[tuple[float, str]]()
+    service = ServiceTime(family=station.family, mean_s=fitted.mean_s, variation=fitted.variation)
     for trial in trials:
-        times_s = service_times(trial, station.servers, station.overhead_s)
-        times_s = times_s[times_s > 0]
-        tests += _tests(station, trial.id, times_s)
+        times_s = service_times(trial, station.servers, fitted.overhead_s)
+        tests += _tests(service, trial.id, times_s[times_s > 0])
     return _holm(tests)
 
 
-def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]) -> tuple[str, ...]:
+def replica_contradictions(fitted: ReplicaModel, trials: Sequence[ReplicaTrial]) -> tuple[str, ...]:
     """Return a sentence for each trial whose times a replica with these costs would hardly have had.
 
     Tests: the distributions of response times and of times per further token after the warm-up, measured and replayed
@@ -47,9 +47,10 @@ def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]
     over all.
     """
     tests: list[tuple[float, str]] = []
+    replica, overhead_s = replica_of(fitted, fitted.parameters), fitted.parameters.overhead_s
     for trial in trials:
-        replies = replayed(fitted.replica, trial, fitted.overhead_s)
-        seen, said = trial.sent_s >= trial.warmup_s, replies.arrival_s - fitted.overhead_s >= trial.warmup_s
+        replies = replayed(replica, trial, overhead_s)
+        seen, said = trial.sent_s >= trial.warmup_s, replies.arrival_s - overhead_s >= trial.warmup_s
         pairs = {
             "times of further tokens": (
                 (trial.last_s - trial.first_s)[seen & (trial.reply_tokens > 1)],
@@ -77,15 +78,15 @@ def _holm(found: Sequence[tuple[float, str]]) -> tuple[str, ...]:
     return tuple(text for text in kept if text)
 
 
-def _tests(station: FittedStation, trial: str, times_s: Floats) -> list[tuple[float, str]]:
+def _tests(service: ServiceTime, trial: str, times_s: Floats) -> list[tuple[float, str]]:
     """Return p and sentence of each test; without a sentence where the effect is too small to matter."""
-    distance = _distance(station.service, times_s)
-    longest_s = max(0.0, float(times_s.max() - station.service.mean_s)) / (1 + TIME)
-    p_longest = float(-np.expm1(len(times_s) * np.log1p(-min(station.service.beyond(longest_s), 1 - 1e-12))))
+    distance = _distance(service, times_s)
+    longest_s = max(0.0, float(times_s.max() - service.mean_s)) / (1 + TIME)
+    p_longest = float(-np.expm1(len(times_s) * np.log1p(-min(service.beyond(longest_s), 1 - 1e-12))))
     rows = [
         (
             float(stats.kstwo.sf(distance, len(times_s))),
-            f"{trial}: service times are not {station.service.family} with mean {in_time(station.service.mean_s)}"
+            f"{trial}: service times are not {service.family} with mean {in_time(service.mean_s)}"
             f" (distance {distance:.2f})"
             if distance > DISTANCE
             else "",
@@ -93,7 +94,7 @@ def _tests(station: FittedStation, trial: str, times_s: Floats) -> list[tuple[fl
         (
             p_longest,
             f"{trial}: one request was served for {in_time(float(times_s.max()))},"
-            f" {times_s.max() / station.service.mean_s:.3g} times the mean",
+            f" {times_s.max() / service.mean_s:.3g} times the mean",
         ),
     ]
     if float(times_s.std()) > TIME * float(times_s.mean()):

@@ -9,6 +9,7 @@ from scipy import stats
 
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.service_model import ServiceModel, Source
+from seamark_simulate.model.capacity_plan import BreaksFirst
 from seamark_simulate.simulation.schedule import Floats
 
 INTERVAL = 0.95
@@ -18,32 +19,32 @@ LOOK, HOPELESS = 20, 0.999
 
 
 @dataclass(frozen=True, kw_only=True)
-class Odds:
-    """How many of some trials met all objectives."""
+class Judged:
+    """How many of some simulated trials of a number of replicas met all objectives, and the values in seconds of each
+    objective by trial."""
 
+    replicas: int
     met: int
     trials: int
+    values_s: Mapping[str, Floats]
 
     @property
     def probability(self) -> float:
         """The share that met them."""
         return self.met / self.trials
 
-    def interval(self, confidence: float = INTERVAL) -> tuple[float, float]:
-        """Return the limits of the probability (Clopper and Pearson 1934)."""
-        tail, missed = (1 - confidence) / 2, self.trials - self.met
-        low = float(stats.beta.ppf(tail, self.met, missed + 1)) if self.met else 0.0
-        high = float(stats.beta.ppf(1 - tail, self.met + 1, missed)) if missed else 1.0
-        return low, high
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The limits of the probability."""
+        return interval_of(self.met, self.trials, INTERVAL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """Simulated trials of a number of replicas: the odds, and the values in seconds of each objective by trial."""
-
-    replicas: int
-    odds: Odds
-    values_s: Mapping[str, Floats]
+def interval_of(met: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the limits of a probability (Clopper and Pearson 1934)."""
+    tail, missed = (1 - confidence) / 2, trials - met
+    low = float(stats.beta.ppf(tail, met, missed + 1)) if met else 0.0
+    high = float(stats.beta.ppf(1 - tail, met + 1, missed)) if missed else 1.0
+    return low, high
 
 
 def judge(
@@ -67,10 +68,10 @@ def judge(
         met += all(found[objective.name] <= objective.limit_s for objective in objectives)
         for name, value in found.items():
             values[name].append(value)
-        if number + 1 == LOOK and Odds(met=met, trials=LOOK).interval(HOPELESS)[1] < needed:
+        if number + 1 == LOOK and interval_of(met, LOOK, HOPELESS)[1] < needed:
             break
-    odds = Odds(met=met, trials=len(next(iter(values.values()))))
-    return Judged(replicas=replicas, odds=odds, values_s={name: np.array(row) for name, row in values.items()})
+    values_s = {name: np.array(row) for name, row in values.items()}
+    return Judged(replicas=replicas, met=met, trials=number + 1, values_s=values_s)
 
 
 def fewest_replicas(
@@ -86,7 +87,7 @@ def fewest_replicas(
     def has(at: int) -> bool:
         if at not in found:
             found[at] = judged(allowed[at])
-        return found[at].odds.probability >= confidence
+        return found[at].probability >= confidence
 
     low, high, step = -1, 0, 1
     while not has(high):
@@ -107,7 +108,7 @@ def largest_uncertainty(judged: Callable[[frozenset[Source]], Judged]) -> Source
     sources: tuple[Source, ...] = ("repeats", "parameters", "seeds")
 
     def doubt(source: Source) -> float:
-        share = judged(frozenset((source,))).odds.probability
+        share = judged(frozenset((source,))).probability
         return share * (1 - share)
 
     return min(sources, key=doubt)
@@ -121,22 +122,9 @@ SERVICE = "service time"
 """What remains where no limit explains a miss."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bottleneck:
-    """What breaks first at a load on some `replicas`: the objective that is missed, by a value in seconds, and that
-    value without `part`; of the service time, without a queue."""
-
-    part: str
-    replicas: int
-    rate_rps: float
-    objective: str
-    value_s: float
-    without_s: float
-
-
 def bottleneck(
     service: ServiceModel, load: PlannedLoad, replicas: int, objectives: Sequence[Objective], seed: int
-) -> Bottleneck | None:
+) -> BreaksFirst | None:
     """Return what breaks first at a load with the estimated parameters, None if it meets all objectives.
 
     The objective is that which is missed by the largest factor. A limit of the service without which it would be met
@@ -159,7 +147,7 @@ def bottleneck(
         without_s, part = least(service.without_costs())
     if without_s > NOTICED * value_s:
         without_s, part = unqueued_s, SERVICE
-    return Bottleneck(
+    return BreaksFirst(
         part=part,
         replicas=replicas,
         rate_rps=load.rate_rps,

@@ -1,18 +1,16 @@
 """Figures of a trial as a fitted model predicts them, with intervals."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seamark_simulate.fit.replica_fit import FittedReplica, ranges_of, scaled
+from seamark_simulate.fit.replica_fit import ranges_of
 from seamark_simulate.fit.replica_trial import ReplicaTrial, replayed_figures
-from seamark_simulate.fit.station_fit import FittedStation
-from seamark_simulate.fit.station_trial import figures_of
-from seamark_simulate.model.fitted_model import InputRange
-from seamark_simulate.simulation.fitted_service import own_speed
-from seamark_simulate.simulation.schedule import Floats
-from seamark_simulate.simulation.station import Station, serve
+from seamark_simulate.fit.station_trial import StationTrial
+from seamark_simulate.model.fitted_model import InputRange, ReplicaModel, StationModel
+from seamark_simulate.simulation.fitted_service import own_speed, replica_of
+from seamark_simulate.simulation.station import Station, drawn_by, serve
 
 CONFIDENCE = 0.9
 KEPT_UP = 0.98
@@ -38,41 +36,39 @@ class Prediction:
     overload: bool = False
 
 
-def predict_station(
-    station: FittedStation, arrival_s: Floats, *, warmup_s: float, until_s: float, seed: int = 0
-) -> Prediction:
-    """Simulate arrivals in seconds, shape (requests,), once with each draw of the fit, and summarise.
+def predict_station(station: StationModel, trial: StationTrial, seed: int = 0) -> Prediction:
+    """Simulate the arrivals of a trial once with each draw of the fit, and summarise.
 
     A simulated trial has service times of its own, and a mean of its own as repeats of a treatment have.
     """
     random = np.random.default_rng(seed)
-    values: dict[str, list[float]] = {}
+    simulated = []
+    servers = min(station.servers, len(trial.arrival_s))
     for draw in station.draws:
-        service = draw.service.scaled(own_speed(station.between, len(station.trials), random))
-        served = serve(Station(servers=min(station.servers, len(arrival_s)), service=service.draw), arrival_s, random)
-        for name, value in figures_of(arrival_s, served.end_s + draw.overhead_s, warmup_s, until_s).items():
-            values.setdefault(name, []).append(value)
-    utilisation = station.utilisation(int((arrival_s >= warmup_s).sum()) / (until_s - warmup_s))
+        mean_s = draw.mean_s * own_speed(station.between, len(station.sources), random)
+        law = drawn_by(station.family, mean_s, draw.variation)
+        served = serve(Station(servers=servers, service=law), trial.arrival_s, random)
+        simulated.append(replace(trial, end_s=served.end_s + draw.overhead_s).figures)
+    utilisation = trial.rate_rps * station.parameters.mean_s / station.servers
     loads = InputRange(low=station.loads[0], high=station.loads[1])
     return Prediction(
-        figures=_summarised(values),
+        figures=_summarised(simulated),
         extrapolated=() if loads.holds(utilisation) else ("utilisation",),
         overload=utilisation >= 1.0,
     )
 
 
-def predict_replica(fitted: FittedReplica, trial: ReplicaTrial, seed: int = 0) -> Prediction:
+def predict_replica(fitted: ReplicaModel, trial: ReplicaTrial, seed: int = 0) -> Prediction:
     """Replay the load of a trial once with each draw of the fit, and summarise.
 
     A replayed trial has a speed of its own, as repeats of a treatment have.
     """
     random = np.random.default_rng(seed)
-    values: dict[str, list[float]] = {}
+    replays = []
     for draw in fitted.draws:
-        cost = scaled(draw.cost, own_speed(fitted.between, len(fitted.trials), random))
-        for name, value in replayed_figures(fitted.limits.replica(cost), trial, draw.overhead_s).items():
-            values.setdefault(name, []).append(value)
-    figures = _summarised(values)
+        cost = draw.slower(own_speed(fitted.between, len(fitted.sources), random))
+        replays.append(replayed_figures(replica_of(fitted, cost), trial, draw.overhead_s))
+    figures = _summarised(replays)
     return Prediction(
         figures=figures,
         extrapolated=tuple(
@@ -95,5 +91,6 @@ def predicted_of(values: Sequence[float]) -> Predicted:
     return Predicted(value=middle, low=low, high=high)
 
 
-def _summarised(found: Mapping[str, Sequence[float]]) -> dict[str, Predicted]:
-    return {name: predicted_of(values) for name, values in found.items()}
+def _summarised(trials: Sequence[Mapping[str, float]]) -> dict[str, Predicted]:
+    names = dict.fromkeys(name for trial in trials for name in trial)
+    return {name: predicted_of([trial[name] for trial in trials if name in trial]) for name in names}

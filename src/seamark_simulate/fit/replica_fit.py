@@ -1,7 +1,7 @@
 """An LLM replica fitted to trials: the costs of a step, what passes outside of it, and how sure both are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,8 @@ from scipy.optimize import nnls
 
 from seamark_simulate.fit.replica_trial import ReplicaTrial, replayed_figures
 from seamark_simulate.fit.step_sums import COLUMNS, OVERHEAD, step_sums
-from seamark_simulate.model.fitted_model import InputRange
-from seamark_simulate.simulation.llm.replica import LlmReplica, StepCost
+from seamark_simulate.model.fitted_model import InputRange, ReplicaModel, ReplicaParameters, StepCost
+from seamark_simulate.simulation.llm.replica import LlmReplica
 
 DRAWS = 60
 
@@ -37,47 +37,13 @@ class ReplicaLimits:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplicaDraw:
-    """Plausible parameters: the cost of a step, and the time in which a request reaches the replica."""
-
-    cost: StepCost
-    overhead_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class FittedReplica:
-    """An LLM replica and its uncertainty.
-
-    `draws` are parameters from resampled trials. `between` is the standard deviation of the logarithm of a trial's
-    time per token over that of its replay: how much repeats and treatments differ from the model. `ranges` are those
-    of `rate_rps` (open loops), `concurrency` (closed ones), `prompt_tokens` and `reply_tokens`. `speed` is by what
-    the replay had to be slowed down (above 1) to have the times that were measured.
-    """
-
-    limits: ReplicaLimits
-    cost: StepCost
-    overhead_s: float
-    draws: tuple[ReplicaDraw, ...]
-    between: float
-    speed: float
-    ranges: dict[str, InputRange]
-    trials: tuple[str, ...]
-    requests: int
-
-    @property
-    def replica(self) -> LlmReplica:
-        """The replica with the estimated costs."""
-        return self.limits.replica(self.cost)
-
-
 def fit_replica(
     trials: Sequence[ReplicaTrial], limits: ReplicaLimits, *, seed: int = 0, draws: int = DRAWS
-) -> FittedReplica:
+) -> ReplicaModel:
     """Fit the costs of a step by non-negative least squares, then against replays of the trials.
 
-    The trial is the unit: draws resample trials. Raises ValueError for fewer than two trials, without a reply of two
-    tokens, and for a trial whose tokens have no times of their own.
+    The model has no name, score and server yet. The trial is the unit: draws resample trials. Raises ValueError for
+    fewer than two trials, without a reply of two tokens, and for a trial whose tokens have no times of their own.
     """
     if len(trials) < 2:
         raise ValueError("a fit needs two trials or more: the trial is the unit of its uncertainty")
@@ -91,25 +57,29 @@ def fit_replica(
     rough = _solved(sums)
     ratios = np.array([_ratio(trial, limits, rough) for trial in trials])
     speed = float(np.exp(np.median(ratios)))
-    best = _slower(rough, speed)
+    best = rough.slower(speed)
     random = np.random.default_rng(seed)
     widen = (len(trials) / (len(trials) - 1)) ** 0.5
     drawn = []
     for _ in range(draws):
         chosen = random.integers(len(trials), size=len(trials))
         by = float(np.exp(np.median(ratios[chosen])))
-        drawn.append(_widened(best, _slower(_solved([sums[at] for at in chosen]), by), widen))
+        drawn.append(_widened(best, _solved([sums[at] for at in chosen]).slower(by), widen))
     residuals = ratios - np.log(speed)
-    return FittedReplica(
-        limits=limits,
-        cost=best.cost,
-        overhead_s=best.overhead_s,
-        draws=tuple(drawn),
+    return ReplicaModel(
+        name="",
+        service="",
+        kv_blocks=limits.kv_blocks,
+        block_tokens=limits.block_tokens,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        parameters=best,
         between=float(np.sqrt((residuals**2).sum() / (len(trials) - 1))),
         speed=speed,
         ranges=ranges_of(trials),
-        trials=tuple(trial.id for trial in trials),
         requests=sum(len(trial.due_s) for trial in trials),
+        sources=tuple(trial.source for trial in trials),
+        draws=tuple(drawn),
     )
 
 
@@ -124,37 +94,24 @@ def ranges_of(trials: Sequence[ReplicaTrial]) -> dict[str, InputRange]:
     return {name: InputRange(low=min(column), high=max(column)) for name, column in values.items() if column}
 
 
-def _solved(sums: Sequence[NDArray[np.float64]]) -> ReplicaDraw:
+def _solved(sums: Sequence[NDArray[np.float64]]) -> ReplicaParameters:
     rows = np.concatenate(sums)
     values, known = rows[:, :-1], rows[:, -1]
     scale = np.sqrt((values**2).sum(axis=0))
     scale[scale == 0] = 1.0
-    costs = dict(zip(COLUMNS, (nnls(values / scale, known)[0] / scale).tolist(), strict=True))
-    overhead_s = costs.pop("overhead_s")
-    return ReplicaDraw(cost=StepCost(**costs), overhead_s=overhead_s)
+    costs = (nnls(values / scale, known)[0] / scale).tolist()
+    return ReplicaParameters(**dict(zip(COLUMNS, costs, strict=True)))
 
 
-def _ratio(trial: ReplicaTrial, limits: ReplicaLimits, draw: ReplicaDraw) -> float:
+def _ratio(trial: ReplicaTrial, limits: ReplicaLimits, draw: ReplicaParameters) -> float:
     """Return the logarithm of the measured time of a further token over that of the replay; of whole replies where
     all have one token."""
-    said = replayed_figures(limits.replica(draw.cost), trial, draw.overhead_s)
+    said = replayed_figures(limits.replica(draw), trial, draw.overhead_s)
     name = "tpot_mean_s" if "tpot_mean_s" in said and "tpot_mean_s" in trial.figures else "mean_s"
     return float(np.log(trial.figures[name] / said[name]))
 
 
-def _slower(draw: ReplicaDraw, by: float) -> ReplicaDraw:
-    return ReplicaDraw(cost=scaled(draw.cost, by), overhead_s=draw.overhead_s)
-
-
-def scaled(cost: StepCost, by: float) -> StepCost:
-    """Return costs with every time multiplied."""
-    return StepCost(**{name: value * by for name, value in vars(cost).items()})
-
-
-def _widened(best: ReplicaDraw, drawn: ReplicaDraw, by: float) -> ReplicaDraw:
+def _widened(best: ReplicaParameters, drawn: ReplicaParameters, by: float) -> ReplicaParameters:
     """Move a draw away from the estimate as far as so few trials ask for."""
-    cost = {
-        name: max(0.0, value + by * (getattr(drawn.cost, name) - value)) for name, value in vars(best.cost).items()
-    }
-    overhead_s = best.overhead_s + by * (drawn.overhead_s - best.overhead_s)
-    return replace(drawn, cost=StepCost(**cost), overhead_s=max(0.0, overhead_s))
+    moved = {name: value + by * (getattr(drawn, name) - value) for name, value in vars(best).items()}
+    return ReplicaParameters(**{name: max(0.0, value) for name, value in moved.items()})

@@ -6,25 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
+from seamark_simulate.model.fitted_model import FitSource
 from seamark_simulate.simulation.llm.fleet import Fleet, serve_requests
 from seamark_simulate.simulation.llm.replica import LlmReplica, LlmReplies, LlmRequests, require_servable
 from seamark_simulate.simulation.llm.steps import ReplicaRun
 from seamark_simulate.simulation.schedule import Bools, Floats, Ints
 
-REPLICA_FIGURES = (
-    "throughput_rps",
-    "mean_s",
-    "p50_s",
-    "p99_s",
-    "ttft_mean_s",
-    "ttft_p50_s",
-    "ttft_p99_s",
-    "tpot_mean_s",
-    "tpot_p50_s",
-    "tpot_p99_s",
-)
-"""What is predicted of a trial: replies in a second of the measured window, and response times, times to the first
-token and times of a further token, all from when a request was due."""
 FEWEST_FOR_P99 = 1_000
 
 
@@ -39,7 +26,7 @@ class ReplicaTrial:
     window lasts until `until_s`.
     """
 
-    id: str
+    source: FitSource
     treatment: str
     due_s: Floats
     sent_s: Floats
@@ -53,6 +40,11 @@ class ReplicaTrial:
     concurrency: int | None = None
     warmup_s: float = 0.0
     until_s: float
+
+    @property
+    def id(self) -> str:
+        """Its name in its scenario."""
+        return self.source.trial
 
     @property
     def rate_rps(self) -> float:
@@ -81,8 +73,12 @@ def _counted(due_s: Floats, warmup_s: float, until_s: float) -> Bools:
 def replica_figures(
     due_s: Floats, first_s: Floats, last_s: Floats, further_tokens: Ints, warmup_s: float, until_s: float
 ) -> dict[str, float]:
-    """Return REPLICA_FIGURES of the requests due after the warm-up, shape (requests,) each; p99 only of
-    FEWEST_FOR_P99 requests or more, times of a token after the first chunk only of replies that have one."""
+    """Return what is predicted of a trial, of the requests due after the warm-up, shape (requests,) each.
+
+    Replies in a second of the measured window; mean, p50 and p99 of response times, times to the first token (ttft)
+    and times of a further token (tpot), from when a request was due. p99 only of FEWEST_FOR_P99 requests or more,
+    times of a token after the first chunk only of replies that have one.
+    """
     counted = _counted(due_s, warmup_s, until_s)
     if not counted.any():
         return {}

@@ -10,7 +10,6 @@ from scipy import special, stats
 
 from seamark_simulate.model.fitted_model import Family
 from seamark_simulate.simulation.schedule import Floats
-from seamark_simulate.simulation.station import drawn_by
 
 FAMILIES: tuple[Family, ...] = ("exponential", "gamma", "lognormal")
 PARAMETERS = {"exponential": 1, "gamma": 2, "lognormal": 2}
@@ -20,22 +19,26 @@ LEAST_VARIATION = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """What a fit needs of positive times in seconds: their number, sum, sum of logarithms and of their squares."""
+    """What a fit needs of positive times in seconds: their number, sum, sum of logarithms and of their squares; and
+    how many times are not positive, as their requests ended out of order."""
 
     count: float
     total_s: float
     logs: float
     squared_logs: float
+    out_of_order: int
 
     @classmethod
     def of(cls, times_s: Floats) -> Self:
         """Return the sums of times, shape (requests,)."""
-        logs = np.log(times_s)
+        positive_s = times_s[times_s > 0]
+        logs = np.log(positive_s)
         return cls(
-            count=len(times_s),
-            total_s=float(times_s.sum()),
+            count=len(positive_s),
+            total_s=float(positive_s.sum()),
             logs=float(logs.sum()),
             squared_logs=float((logs**2).sum()),
+            out_of_order=len(times_s) - len(positive_s),
         )
 
     def plus(self, other: "Sums") -> "Sums":
@@ -45,6 +48,7 @@ class Sums:
             total_s=self.total_s + other.total_s,
             logs=self.logs + other.logs,
             squared_logs=self.squared_logs + other.squared_logs,
+            out_of_order=self.out_of_order + other.out_of_order,
         )
 
 
@@ -55,14 +59,6 @@ class ServiceTime:
     family: Family
     mean_s: float
     variation: float
-
-    def scaled(self, factor: float) -> "ServiceTime":
-        """Return the same distribution with another mean."""
-        return ServiceTime(family=self.family, mean_s=self.mean_s * factor, variation=self.variation)
-
-    def draw(self, random: np.random.Generator, count: int) -> Floats:
-        """Draw times in seconds, shape (count,)."""
-        return drawn_by(self.family, self.mean_s, self.variation)(random, count)
 
     def cdf(self, times_s: Floats) -> NDArray[np.float64]:
         """Return the share of times up to each one."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from seamark_simulate.fit.service_time import FAMILIES, PARAMETERS, ServiceTime, Sums, fit_service_time
 from seamark_simulate.fit.station_trial import StationTrial, service_times
-from seamark_simulate.model.fitted_model import Family
+from seamark_simulate.model.fitted_model import Family, StationModel, StationParameters
 from seamark_simulate.simulation.schedule import Floats
 
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
@@ -25,48 +25,6 @@ PENALTY = 25.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
-    """Plausible parameters: a distribution of service times, and the part of a response outside of the server."""
-
-    service: ServiceTime
-    overhead_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class FittedStation:
-    """A station with one queue and its uncertainty.
-
-    `overhead_s` is the part of each response outside of the server. `draws` are plausible parameters, from resampled
-    trials. `between` is the standard deviation of the logarithm of a trial's mean service time beyond what its number
-    of requests explains: how much repeats of one treatment differ. `loads` are the lowest and the highest utilisation
-    of the trials. `aic` is Akaike's information criterion of the choice.
-    """
-
-    servers: int
-    service: ServiceTime
-    overhead_s: float
-    draws: tuple[Draw, ...]
-    between: float
-    loads: tuple[float, float]
-    trials: tuple[str, ...]
-    requests: int
-    out_of_order: int
-    aic: float
-
-    def utilisation(self, rate_rps: float) -> float:
-        """Return the share of its capacity that a rate needs."""
-        return rate_rps * self.service.mean_s / self.servers
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """Service times of one trial at one overhead, as sums, and how many were out of order."""
-
-    sums: Sums
-    out_of_order: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Choice:
     at: int
     service: ServiceTime
@@ -75,8 +33,8 @@ class _Choice:
 
 def fit_station(
     trials: Sequence[StationTrial], *, servers: int | None = None, seed: int = 0, draws: int = DRAWS
-) -> FittedStation:
-    """Fit a station to open loads of one server at one or several rates.
+) -> StationModel:
+    """Fit a station to open loads of one server at one or several rates; it has no name, score and server yet.
 
     Servers, overhead and family of distributions are those of the least AIC. Raises ValueError for fewer than two
     trials, for one without requests after its warm-up, and where no number of servers explains in which order
@@ -97,18 +55,24 @@ def fit_station(
     best = _best(seen, FAMILIES) or rough
     overhead_s = overheads_s[best.at]
     random = np.random.default_rng(seed)
-    rates = [trial.rate_rps * best.service.mean_s / count for trial in trials]
-    return FittedStation(
+    rates_rps = [trial.rate_rps for trial in trials]
+    loads = [rate_rps * best.service.mean_s / count for rate_rps in rates_rps]
+    times_s = [service_times(trial, count, overhead_s) for trial in trials]
+    return StationModel(
+        name="",
+        service="",
         servers=count,
-        service=best.service,
-        overhead_s=overhead_s,
-        draws=tuple(_draw(seen, overheads_s, best, random) for _ in range(draws)),
-        between=_between([_positive(service_times(trial, count, overhead_s)) for trial in trials]),
-        loads=(min(rates), max(rates)),
-        trials=tuple(trial.id for trial in trials),
+        family=best.service.family,
+        parameters=StationParameters(
+            mean_s=best.service.mean_s, variation=best.service.variation, overhead_s=overhead_s
+        ),
+        between=_between([every_s[every_s > 0] for every_s in times_s]),
+        loads=(min(loads), max(loads)),
+        rates_rps=(min(rates_rps), max(rates_rps)),
         requests=sum(int(trial.counted.sum()) for trial in trials),
         out_of_order=sum(row[best.at].out_of_order for row in seen),
-        aic=best.aic,
+        sources=tuple(trial.source for trial in trials),
+        draws=tuple(_draw(seen, overheads_s, best, random) for _ in range(draws)),
     )
 
 
@@ -138,51 +102,41 @@ def _disorder() -> ValueError:
     return ValueError("no number of servers explains in which order requests ended: not first come, first served")
 
 
-def _seen(trial: StationTrial, servers: int, overheads_s: Sequence[float]) -> tuple[_Seen, ...]:
-    seen = []
-    for overhead_s in overheads_s:
-        every_s = service_times(trial, servers, overhead_s)
-        times_s = _positive(every_s)
-        seen.append(_Seen(sums=Sums.of(times_s), out_of_order=len(every_s) - len(times_s)))
-    return tuple(seen)
+def _seen(trial: StationTrial, servers: int, overheads_s: Sequence[float]) -> tuple[Sums, ...]:
+    """Return the sums of a trial's service times at each overhead."""
+    return tuple(Sums.of(service_times(trial, servers, overhead_s)) for overhead_s in overheads_s)
 
 
-def _best(seen: Sequence[Sequence[_Seen]], families: Sequence[Family]) -> _Choice | None:
+def _best(seen: Sequence[Sequence[Sums]], families: Sequence[Family]) -> _Choice | None:
     """Return the overhead and distribution of the least AIC over trials; None if too many requests are out of
     order."""
     best: _Choice | None = None
     for at, trials in enumerate(zip(*seen, strict=True)):
-        sums = reduce(Sums.plus, (trial.sums for trial in trials))
-        disordered = sum(trial.out_of_order for trial in trials)
-        if disordered > OUT_OF_ORDER * (sums.count + disordered):
+        sums = reduce(Sums.plus, trials)
+        if sums.out_of_order > OUT_OF_ORDER * (sums.count + sums.out_of_order):
             continue
         for family in families:
             service = fit_service_time(sums, family)
-            likelihood = service.log_likelihood(sums) - PENALTY * disordered
+            likelihood = service.log_likelihood(sums) - PENALTY * sums.out_of_order
             aic = 2 * (PARAMETERS[family] + 1) - 2 * likelihood
             if best is None or aic < best.aic:
                 best = _Choice(at=at, service=service, aic=aic)
     return best
 
 
-def _positive(times_s: Floats) -> Floats:
-    return times_s[times_s > 0]
-
-
 def _draw(
-    seen: Sequence[Sequence[_Seen]], overheads_s: Sequence[float], best: _Choice, random: np.random.Generator
-) -> Draw:
+    seen: Sequence[Sequence[Sums]], overheads_s: Sequence[float], best: _Choice, random: np.random.Generator
+) -> StationParameters:
     """Fit to trials drawn with replacement; moved away from the estimate as far as so few trials ask for."""
     chosen = random.integers(len(seen), size=len(seen))
     drawn = _best([seen[at] for at in chosen], [best.service.family]) or best
     widen = (len(seen) / (len(seen) - 1)) ** 0.5
     overhead_s = overheads_s[best.at] + widen * (overheads_s[drawn.at] - overheads_s[best.at])
-    service = ServiceTime(
-        family=best.service.family,
+    return StationParameters(
         mean_s=best.service.mean_s * (drawn.service.mean_s / best.service.mean_s) ** widen,
         variation=best.service.variation * (drawn.service.variation / best.service.variation) ** widen,
+        overhead_s=max(0.0, overhead_s),
     )
-    return Draw(service=service, overhead_s=max(0.0, overhead_s))
 
 
 def _between(times_s: Sequence[Floats]) -> float:

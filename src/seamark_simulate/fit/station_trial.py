@@ -5,10 +5,9 @@ from heapq import heapreplace
 
 import numpy as np
 
+from seamark_simulate.model.fitted_model import FitSource
 from seamark_simulate.simulation.schedule import Bools, Floats
 
-FIGURES = ("throughput_rps", "mean_s", "p50_s", "p99_s")
-"""What is predicted of a trial: good replies in a second of the measured window, and response times."""
 FEWEST_FOR_P99 = 1_000
 
 
@@ -18,12 +17,17 @@ class StationTrial:
     complete, both shape (requests,) in seconds from the start of the load. Requests due before `warmup_s` fill the
     queue but count in nothing else; the measured window lasts until `until_s`."""
 
-    id: str
+    source: FitSource
     treatment: str
     arrival_s: Floats
     end_s: Floats
     warmup_s: float = 0.0
     until_s: float
+
+    @property
+    def id(self) -> str:
+        """Its name in its scenario."""
+        return self.source.trial
 
     @property
     def counted(self) -> Bools:
@@ -37,20 +41,16 @@ class StationTrial:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The measured figures."""
-        return figures_of(self.arrival_s, self.end_s, self.warmup_s, self.until_s)
-
-
-def figures_of(arrival_s: Floats, end_s: Floats, warmup_s: float, until_s: float) -> dict[str, float]:
-    """Return FIGURES of the requests that were due after the warm-up; p99 only of FEWEST_FOR_P99 requests or more."""
-    counted = arrival_s >= warmup_s
-    times_s = (end_s - arrival_s)[counted]
-    if not len(times_s):
-        return {}
-    p50_s, p99_s = np.quantile(times_s, (0.5, 0.99)).tolist()
-    ended = int(((end_s >= warmup_s) & (end_s < until_s)).sum())
-    figures = {"throughput_rps": ended / float(until_s - warmup_s), "mean_s": float(times_s.mean()), "p50_s": p50_s}
-    return figures | ({"p99_s": p99_s} if len(times_s) >= FEWEST_FOR_P99 else {})
+        """Good replies in a second of the measured window, and response times of the requests that were due after the
+        warm-up; p99 only of FEWEST_FOR_P99 requests or more."""
+        times_s = (self.end_s - self.arrival_s)[self.counted]
+        if not len(times_s):
+            return {}
+        p50_s, p99_s = np.quantile(times_s, (0.5, 0.99)).tolist()
+        ended = int(((self.end_s >= self.warmup_s) & (self.end_s < self.until_s)).sum())
+        rate = ended / float(self.until_s - self.warmup_s)
+        figures = {"throughput_rps": rate, "mean_s": float(times_s.mean()), "p50_s": p50_s}
+        return figures | ({"p99_s": p99_s} if len(times_s) >= FEWEST_FOR_P99 else {})
 
 
 def service_times(trial: StationTrial, servers: int, overhead_s: float) -> Floats:

@@ -109,6 +109,11 @@ class PlannedLayout:
     sources_suspect: tuple[str, ...] = ()
     fewer_unknown: Word = None
 
+    @property
+    def probability(self) -> float:
+        """That of its `chosen` replicas to meet the objectives; 0 without any."""
+        return 0.0 if self.chosen is None else self.chosen.probability
+
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityPlan:

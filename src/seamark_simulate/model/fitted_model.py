@@ -12,7 +12,8 @@ from seamark.model.service import Value
 
 Family = Literal["exponential", "gamma", "lognormal", "constant"]
 Router = Literal["one-queue", "random", "round-robin", "power-of-two", "least-loaded"]
-
+Place = Literal["inside", "beyond", "overload"]
+"""Of a treatment that was left out: its load is among those of the others, outside of them, or too much to serve."""
 
 UNFIT = "its own trials contradict it"
 """Why a model with contradictions is unfit for plans."""
@@ -83,9 +84,13 @@ class StationParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class FitScore:
-    """Errors of one figure where treatments were left out and predicted; `place` says where their loads lay."""
+    """Errors of one figure over the trials of one place whose treatments were left out and predicted.
 
-    place: Literal["inside", "beyond", "overload"]
+    `median_error` and `largest_error` are relative; `in_spreads` is the median error over the standard deviation of
+    repeats, None without repeats. `inside_interval` is the share of trials that lie in their 90 % interval.
+    """
+
+    place: Place
     figure: str
     trials: int
     median_error: float
@@ -101,7 +106,7 @@ class HeldOutFigure:
 
     scenario: str
     trial: str
-    place: Literal["inside", "beyond", "overload"]
+    place: Place
     figure: str
     measured: float
     predicted: float
@@ -149,15 +154,26 @@ class StationModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplicaParameters:
-    """What a step of an LLM replica takes: `base_s`, and more for each token of a prompt, request that decodes, and
-    token held. `overhead_s` passes before a request reaches the replica."""
+class StepCost:
+    """Time of a step of an LLM replica in seconds: of each step, token of a prompt, request that decodes, and token
+    held."""
 
     base_s: float
     prompt_token_s: float
     sequence_s: float
-    kv_token_s: float
-    overhead_s: float
+    kv_token_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaParameters(StepCost):
+    """The cost of a step, and the time that passes before a request reaches the replica."""
+
+    overhead_s: float = 0.0
+
+    def slower(self, by: float) -> "ReplicaParameters":
+        """Return them with every time of a step multiplied."""
+        costs = {name: value * by for name, value in vars(self).items()}
+        return ReplicaParameters(**costs | {"overhead_s": self.overhead_s})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +222,10 @@ class ReplicaModel:
         return not self.contradictions
 
 
-def contradiction_of(model: StationModel | ReplicaModel) -> str:
+Model = StationModel | ReplicaModel
+
+
+def contradiction_of(model: Model) -> str:
     """Return why a model is unfit for plans: the first of its contradictions, and how many more there are."""
     first, more = model.contradictions[0], len(model.contradictions) - 1
     return f"{UNFIT}: {first}{f' (and {more} more)' if more else ''}"
@@ -240,6 +259,6 @@ class FittedModels:
     not_fitted: tuple[str, ...] = ()
 
     @property
-    def models(self) -> tuple[StationModel | ReplicaModel, ...]:
+    def models(self) -> tuple[Model, ...]:
         """The models of servers, stations first."""
         return (*self.stations, *self.replicas)

@@ -5,7 +5,7 @@ settings (`gpu_memory`). Without one of them nothing is refused. A server with m
 that its start took is taken for others of its model.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -29,7 +29,6 @@ from seamark_simulate.simulation.gpu_memory import (
     ServerMemory,
     estimate_memory,
     gib,
-    idle_gpus,
     measured_bytes,
     refusals,
 )
@@ -97,11 +96,20 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
     mistakes: list[str] = []
     notes: list[str] = []
     servers: list[_Server] = []
-    read = _reader(scenario.binds if study.site.in_images else ())
-    for deployment, starts in _starts(study).values():
+    binds = scenario.binds if study.site.in_images else ()
+
+    @cache
+    def read(model: str) -> ModelFolder:
+        folder = find_model_folder(model, binds)
+        if folder is None:
+            raise UnsizedError(f"'{model}' is no folder of a model here")
+        return read_model_folder(folder)
+
+    for deployment, has_trials, counts in _starts(study):
         try:
-            if (server := _server(study, deployment, starts, read)) is not None:
-                servers.append(server)
+            if (server := _server(study, deployment, read)) is not None:
+                kv_tokens = min(counts, default=None)
+                servers.append(replace(server, has_trials=has_trials, kv_tokens=kv_tokens))
         except UserError as error:
             mistakes += error.lines
         except UnsizedError as error:
@@ -112,7 +120,7 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
     ]
     for server in servers:
         mistakes += () if server.has_trials else server.lines(scenario, study.services)
-        if idle := idle_gpus(server.asked.layout, server.gpus):
+        if (idle := server.gpus - server.asked.layout.gpus) > 0:
             notes.append(
                 f"{server.service.name} {server.model}: gpus_idle: {idle} of {server.gpus} GPUs are not used."
             )
@@ -134,8 +142,8 @@ class _Server:
     asked: ServerMemory
     gpus: int
     node_gpus: int | None
-    has_trials: bool
-    kv_tokens: int | None
+    has_trials: bool = False
+    kv_tokens: int | None = None
 
     @property
     def kind(self) -> tuple[str, str, int, str]:
@@ -145,7 +153,7 @@ class _Server:
     @property
     def measured_bytes(self) -> int:
         """That memory, by the tokens that the server counted."""
-        return measured_bytes(self.folder.architecture, self.folder.weights, self.asked, self.kv_tokens or 0)
+        return measured_bytes(self.folder, self.asked, self.kv_tokens or 0)
 
     @property
     def sized(self) -> SizedServer:
@@ -156,13 +164,12 @@ class _Server:
             gpus=self.gpus,
             gpu_gb=self.asked.gpu_gb,
             gpu_memory_utilization=self.asked.gpu_memory_utilization,
-            memory=estimate_memory(self.folder.architecture, self.folder.weights, self.asked),
+            memory=estimate_memory(self.folder, self.asked),
         )
 
     def lines(self, scenario: Scenario, services: Mapping[str, Service]) -> Iterator[str]:
         """Yield a line for each reason against the server, with place, class and remedy."""
-        sizes = self.folder.architecture, self.folder.weights, self.asked
-        refused = partial(refusals, *sizes, gpus=self.gpus, node_gpus=self.node_gpus)
+        refused = partial(refusals, self.folder, self.asked, gpus=self.gpus, node_gpus=self.node_gpus)
         has_pipeline = self.declared.pipeline_parallel is not None
         for refusal, over_nodes in zip(refused(has_pipeline=has_pipeline), refused(has_pipeline=True), strict=True):
             wanted = [_words(change, self.declared, self.node_gpus) for change in refusal.changes]
@@ -176,36 +183,25 @@ class _Server:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Starts:
-    """What earlier starts of a server left: whether trials were measured, and the tokens that it counted."""
-
-    has_trials: bool = False
-    kv_tokens: int | None = None
-
-    def with_others(self, others: "_Starts") -> "_Starts":
-        """Return both together; of two counts the smaller one."""
-        counts = [count for count in (self.kv_tokens, others.kv_tokens) if count is not None]
-        return _Starts(has_trials=self.has_trials or others.has_trials, kv_tokens=min(counts, default=None))
-
-
-def _starts(study: Study) -> Mapping[object, tuple[Deployment, _Starts]]:
-    """Return the servers whose recipe names its settings, each once for all its starts."""
+def _starts(study: Study) -> Collection[tuple[Deployment, bool, list[int]]]:
+    """Return the servers whose recipe names its settings, each once for all its starts: whether trials were measured
+    on it, and the tokens that it counted at each start."""
     folder = study.folder(study.scenario.name)
     trials = study.plan.by_deployment()
-    servers: dict[object, tuple[Deployment, _Starts]] = {}
+    servers: dict[object, tuple[Deployment, bool, list[int]]] = {}
     for deployment in study.plan.deployments:
         is_measured = any(folder.trial(trial.id).record.exists() for trial in trials[deployment.id])
         for server in deployment.served:
             if study.services[server.service].gpu_memory is None:
                 continue
-            key = (server.service, server.gpus, tuple(server.settings.items()))
             record = read_or_none(folder.deployment(server.id).record, DeploymentRecord)
-            starts = _Starts(has_trials=is_measured, kv_tokens=record.kv_tokens if record else None)
-            if record is not None and not _is_of(record, study):
-                starts = _Starts()
-            servers[key] = (server, starts.with_others(servers[key][1]) if key in servers else starts)
-    return servers
+            is_ours = record is None or _is_of(record, study)
+            key = (server.service, server.gpus, tuple(server.settings.items()))
+            _, has_trials, counts = servers.get(key, (server, False, []))
+            if is_ours and record is not None and record.kv_tokens is not None:
+                counts.append(record.kv_tokens)
+            servers[key] = server, has_trials or (is_ours and is_measured), counts
+    return servers.values()
 
 
 def _is_of(record: DeploymentRecord, study: Study) -> bool:
@@ -215,20 +211,7 @@ def _is_of(record: DeploymentRecord, study: Study) -> bool:
     return ran is None or (ran.runtime, ran.site, ran.partition) == here
 
 
-def _reader(binds: tuple[str, ...]) -> Callable[[str], ModelFolder]:
-    """Return a function that reads a model once. It raises UnsizedError and UserError."""
-
-    @cache
-    def read(model: str) -> ModelFolder:
-        folder = find_model_folder(model, binds)
-        if folder is None:
-            raise UnsizedError(f"'{model}' is no folder of a model here")
-        return read_model_folder(folder)
-
-    return read
-
-
-def _server(study: Study, server: Deployment, starts: _Starts, read: Callable[[str], ModelFolder]) -> _Server | None:
+def _server(study: Study, server: Deployment, read: Callable[[str], ModelFolder]) -> _Server | None:
     """Return a server with what its memory depends on, None where its GPUs are not known or it uses none.
 
     `read` returns a model by the value of its setting. Raises its UnsizedError and UserError.
@@ -260,8 +243,6 @@ def _server(study: Study, server: Deployment, starts: _Starts, read: Callable[[s
         asked=asked,
         gpus=server.gpus,
         node_gpus=node_gpus,
-        has_trials=starts.has_trials,
-        kv_tokens=starts.kv_tokens,
     )
 
 

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from seamark.model.plurals import counted, in_percent
-from seamark.report.numbers import number, with_unit
-from seamark_simulate.model.fitted_model import FittedModels, ReplicaModel, StationModel, suspect_text
+from seamark.report.numbers import aligned, number, with_unit
+from seamark_simulate.model.fitted_model import FittedModels, Model, ReplicaModel, StationModel, suspect_text
 
 HEADS = ("held out", "figure", "trials", "median error", "largest", "in spreads", "in 90 % interval")
 PLACES = {
@@ -37,7 +37,7 @@ def fitted_lines(found: FittedModels) -> list[str]:
     return lines
 
 
-def model_lines(model: StationModel | ReplicaModel) -> list[str]:
+def model_lines(model: Model) -> list[str]:
     """Return the paragraph of one model, with what contradicts it and its scores."""
     lines = _station_lines(model) if isinstance(model, StationModel) else _replica_lines(model)
     return [*lines, *_judged_lines(model)]
@@ -76,7 +76,7 @@ def _replica_lines(model: ReplicaModel) -> list[str]:
     ]
 
 
-def _judged_lines(model: StationModel | ReplicaModel) -> list[str]:
+def _judged_lines(model: Model) -> list[str]:
     """Return what is doubtful of a model's trials, what contradicts it, and its scores."""
     lines = [f"  {text}" for text in (suspect_text(model.sources),) if text]
     if model.contradictions:
@@ -94,11 +94,4 @@ def _judged_lines(model: StationModel | ReplicaModel) -> list[str]:
         rows.append(
             (PLACES[score.place], score.figure.removesuffix("_rps").removesuffix("_s"), str(score.trials), *errors)
         )
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    return [
-        *lines,
-        *(
-            "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ),
-    ]
+    return [*lines, *(f"  {line}" for line in aligned(rows, left=range(len(HEADS))))]

@@ -11,7 +11,7 @@ from seamark.report.ordering import ORIGIN
 from seamark.report.source import Results
 from seamark.storage.documents import read
 from seamark.storage.paths import ScenarioFolder
-from seamark_simulate.model.fitted_model import FittedModels, ReplicaModel, StationModel
+from seamark_simulate.model.fitted_model import FittedModels, Model, Place
 from seamark_simulate.report.schedules import label_of
 
 OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
@@ -19,7 +19,6 @@ OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
 connections. They tell treatments apart only as factors."""
 FITS = "*.fit.json"
 """Files of `bench fit` in a scenario's folder of results: its report shows them."""
-Place = Literal["inside", "beyond", "overload", "twin"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,7 @@ class Pair:
     the fit, outside of them or too much to serve, or from simulated trials, for which nothing was held out."""
 
     what: str
-    place: Place
+    place: Place | Literal["twin"]
     figure: str
     measured: float
     predicted: float
@@ -52,7 +51,7 @@ class FitShown:
     """A model of a fit file. `changed` are its trials of this scenario that are not those of the plan any more."""
 
     file: str
-    model: StationModel | ReplicaModel
+    model: Model
     pairs: tuple[Pair, ...]
     changed: tuple[str, ...] = ()
 

@@ -185,27 +185,20 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
         dispatch()
     if begun < work.nodes:
         raise RuntimeError(f"the policy left {work.nodes - begun} of {work.nodes} nodes without a start")
-    at, old_models, begun_s = _whole(nodes), _whole(held), _real(taken_s)
+    at, old_models, begun_s = (np.asarray(column) for column in (nodes, held, taken_s))
+    models, durations_s = np.asarray(model, np.int64)[at], np.asarray(work.duration_s)[at]
     table = np.asarray(fetch_s).reshape(-1, cluster.empty + 1)
     return Schedule(
         work=work,
         machine=machine,
         node=at,
-        gpu=_whole(gpus),
+        gpu=np.asarray(gpus),
         held=old_models,
-        step=_whole(steps),
-        ready_s=_real(ready_s)[at],
+        step=np.asarray(steps),
+        ready_s=np.asarray(ready_s)[at],
         taken_s=begun_s,
-        end_s=begun_s + table[_whole(model)[at], old_models] + _real(work.duration_s)[at],  # to the bit as above
+        end_s=begun_s + table[models, old_models] + durations_s,  # to the bit as above
     )
-
-
-def _whole(column: "array[int] | list[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    return np.asarray(column, np.int64)
-
-
-def _real(column: "array[float]") -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.asarray(column, np.float64)
 
 
 def _not_begun(node: int, gpu: int) -> None:

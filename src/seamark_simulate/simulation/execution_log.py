@@ -1,8 +1,10 @@
 """The execution log of a schedule: one JSON document with a summary and a record of each node execution."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
+
+import numpy as np
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
@@ -80,27 +82,92 @@ class ExecutionLog:
     executions: Iterable[LoggedExecution]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimulationFacts:
+    """What executions are of: the machine, the policy, `mode` (`offline`: all requests at zero, else `online`), the
+    models in the order of their file, and the seed of drawn times and failures, None where nothing was drawn.
+
+    Of a machine file also its `machine`, and its GPUs that left or came back. `incomplete` are the numbers of
+    requests that did not complete, with the `unstarted` among them and their arrivals in seconds, and `not_run`
+    counts nodes without an execution.
+    """
+
+    gpus: int
+    cold_load: ColdLoad
+    policy: str
+    mode: str
+    models: tuple[str, ...]
+    seed: int | None = None
+    machine: Layout | None = field(default=None, metadata=OPTIONAL)
+    gpu_changes: tuple[GpuChange, ...] = field(default=(), metadata=OPTIONAL)
+    incomplete: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
+    unstarted: Mapping[str, float] | None = field(default=None, metadata=OPTIONAL)
+    not_run: int = field(default=0, metadata=OPTIONAL)
+
+
+def facts_of(schedule: Schedule, *, policy: str, mode: str, seed: int | None = None) -> SimulationFacts:
+    """Return what the executions of a schedule are of."""
+    work, machine = schedule.work, schedule.machine
+    facts = SimulationFacts(
+        gpus=machine.gpus,
+        cold_load=machine.cold_load,
+        policy=policy,
+        mode=mode,
+        models=tuple(model.id for model in work.models),
+        seed=seed,
+        machine=machine.layout,
+    )
+    if schedule.measured is None:
+        return facts
+    ran = schedule.ran
+    started = set(ran.request.tolist())
+    unstarted = {str(request): work.arrival_s[request] for request in ran.incomplete if request not in started}
+    return replace(
+        facts,
+        gpu_changes=tuple(change for _, change in schedule.measured.changes),
+        incomplete=ran.incomplete,
+        unstarted=unstarted or None,
+        not_run=ran.not_run,
+    )
+
+
+def log_summary(figures: ScheduleMetrics, facts: SimulationFacts, *, calls: bool = False) -> LogSummary:
+    """Return the summary of an execution log. `calls`: models were called."""
+    outcomes = figures.outcomes
+    return LogSummary(
+        total_requests=figures.requests,
+        total_nodes_executed=figures.executions,
+        mode=facts.mode,
+        simulate=calls,
+        gpus=tuple(range(facts.gpus)),
+        makespan=figures.makespan_s,
+        policy=facts.policy,
+        cold_load=facts.cold_load,
+        completed_requests=figures.requests - (0 if outcomes is None else outcomes.incomplete_requests),
+        total_model_switches=figures.switches,
+        total_switch_time=figures.switch_s,
+        total_cold_loads=figures.cold_loads,
+        total_load_time=figures.cold_load_s,
+        machine=facts.machine,
+        gpu_changes=facts.gpu_changes,
+        total_transfer_time=figures.transfer_s,
+        outcomes=None if outcomes is None else outcomes.executions,
+        not_run=0 if outcomes is None else outcomes.not_run,
+    )
+
+
 def execution_log(
     schedule: Schedule,
     figures: ScheduleMetrics,
     *,
     mode: str,
     policy: str,
-    calls: bool = False,
     reasons: Mapping[int, str] | None = None,
 ) -> ExecutionLog:
-    """Return the document of a schedule and its figures. `calls`: models were called; `reasons` of failures are by
-    execution, in the order of starts."""
-    machine = schedule.machine
-    summary = log_summary(
-        figures,
-        mode=mode,
-        policy=policy,
-        cold_load=machine.cold_load,
-        layout=machine.layout,
-        changes=changes_of(schedule),
-        calls=calls,
-    )
+    """Return the document of a schedule and its figures. `reasons` of failures are by execution, in the order of
+    starts, where models were called."""
+    facts = facts_of(schedule, policy=policy, mode=mode)
+    summary = log_summary(figures, facts, calls=reasons is not None)
     return ExecutionLog(summary=summary, executions=_Executions(schedule, reasons or {}))
 
 
@@ -108,79 +175,37 @@ class _Executions:
     """The executions of a schedule, made each time that they are read."""
 
     def __init__(self, schedule: Schedule, reasons: Mapping[int, str]) -> None:
-        self._made_of = schedule, reasons
+        self._schedule, self._reasons = schedule, reasons
 
     def __iter__(self) -> Iterator[LoggedExecution]:
-        return _executions(*self._made_of)
-
-
-def changes_of(schedule: Schedule) -> tuple[GpuChange, ...]:
-    """Return the GPUs of a schedule that left or came back."""
-    return () if schedule.measured is None else tuple(change for _, change in schedule.measured.changes)
-
-
-def log_summary(
-    figures: ScheduleMetrics,
-    *,
-    mode: str,
-    policy: str,
-    cold_load: ColdLoad,
-    layout: Layout | None = None,
-    calls: bool = False,
-    changes: tuple[GpuChange, ...] = (),
-) -> LogSummary:
-    """Return the summary of an execution log."""
-    outcomes = figures.outcomes
-    return LogSummary(
-        total_requests=figures.requests,
-        total_nodes_executed=figures.executions,
-        mode=mode,
-        simulate=calls,
-        gpus=tuple(range(len(figures.gpus))),
-        makespan=figures.makespan_s,
-        policy=policy,
-        cold_load=cold_load,
-        completed_requests=figures.requests - (0 if outcomes is None else outcomes.incomplete_requests),
-        total_model_switches=figures.switches,
-        total_switch_time=figures.switch_s,
-        total_cold_loads=figures.cold_loads,
-        total_load_time=figures.cold_load_s,
-        machine=layout,
-        gpu_changes=changes,
-        total_transfer_time=figures.transfer_s,
-        outcomes=None if outcomes is None else outcomes.executions,
-        not_run=0 if outcomes is None else outcomes.not_run,
-    )
-
-
-def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[LoggedExecution]:
-    work = schedule.work
-    rows = rows_of(
-        *(schedule.node, schedule.gpu, schedule.is_switch, schedule.ready_s, schedule.taken_s, schedule.start_s),
-        *(schedule.end_s, schedule.fetch_s, schedule.duration_s, schedule.transfer_s),
-    )
-    for number, row in enumerate(rows):
-        node, gpu, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s, transfer_s = row
-        request, name = work.name_of(node)
-        logged: LoggedExecution = {
-            "request_id": request.id,
-            "workflow_id": request.workflow,
-            "node_id": name,
-            "model_name": work.models[work.model[node]].id,
-            "gpu_id": gpu,
-            "gpu_ids": schedule.gpus_of(number),
-            "start_time": start_s,
-            "end_time": end_s,
-            "execution_time": duration_s,
-            "estimated_time": work.estimate_s[node],
-            "time_source": SOURCES[work.source[node]],
-            "ready_time": ready_s,
-            "waiting_time": taken_s - ready_s,
-            "switch_time": fetch_s if switched else 0.0,
-            "load_time": 0.0 if switched else fetch_s,
-        }
-        add_optional(logged, transfer_s, schedule.outcome[number], reasons.get(number))
-        yield logged
+        schedule, work, ran = self._schedule, self._schedule.work, self._schedule.ran
+        transfer_s = np.zeros(len(ran.model)) if ran.transfer_s is None else ran.transfer_s
+        rows = rows_of(
+            *(schedule.node, ran.gpu, ran.is_switch, ran.ready_s, ran.taken_s, ran.start_s),
+            *(ran.end_s, ran.fetch_s, schedule.duration_s, transfer_s),
+        )
+        for number, row in enumerate(rows):
+            node, gpu, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s, transfer_s = row
+            request, name = work.name_of(node)
+            logged: LoggedExecution = {
+                "request_id": request.id,
+                "workflow_id": request.workflow,
+                "node_id": name,
+                "model_name": work.models[work.model[node]].id,
+                "gpu_id": gpu,
+                "gpu_ids": ran.gpus_of(number),
+                "start_time": start_s,
+                "end_time": end_s,
+                "execution_time": duration_s,
+                "estimated_time": work.estimate_s[node],
+                "time_source": SOURCES[work.source[node]],
+                "ready_time": ready_s,
+                "waiting_time": taken_s - ready_s,
+                "switch_time": fetch_s if switched else 0.0,
+                "load_time": 0.0 if switched else fetch_s,
+            }
+            add_optional(logged, transfer_s, schedule.outcome[number], self._reasons.get(number))
+            yield logged
 
 
 def add_optional(logged: LoggedExecution, transfer_s: float, outcome: str, reason: str | None = None) -> None:

@@ -7,14 +7,16 @@ import numpy as np
 
 from seamark_simulate.model.fitted_model import (
     InputRange,
+    Model,
     ReplicaModel,
     ReplicaParameters,
     Router,
     StationModel,
     StationParameters,
+    StepCost,
 )
 from seamark_simulate.simulation.llm.fleet import Fleet, serve_requests
-from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+from seamark_simulate.simulation.llm.replica import LlmReplica, LlmRequests
 from seamark_simulate.simulation.schedule import Floats, Ints
 from seamark_simulate.simulation.station import Station, drawn_by, serve
 
@@ -37,12 +39,24 @@ class FittedService:
     """A model with its replicas: servers of a station, or LLM replicas. Limits are those of the model unless they are
     given."""
 
-    model: StationModel | ReplicaModel
+    model: Model
     replicas: int = 1
     router: Router | None = None
     kv_blocks: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+
+
+def replica_of(model: ReplicaModel, cost: StepCost, service: FittedService | None = None) -> LlmReplica:
+    """Return a replica with these costs, and the limits of a service or of its model."""
+    limits = service or FittedService(model=model)
+    return LlmReplica(
+        cost=cost,
+        kv_blocks=limits.kv_blocks or model.kv_blocks,
+        block_tokens=model.block_tokens,
+        max_num_seqs=limits.max_num_seqs or model.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens or model.max_num_batched_tokens,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +108,9 @@ def serve_with(
             units=np.ones(len(requests), np.int64),
             waiting_s=served.waiting_s,
         )
-    costs = {name: value * factor for name, value in vars(parameters).items() if name != "overhead_s"}
+    assert isinstance(parameters, ReplicaParameters)
     fleet = Fleet(
-        replica=_replica(service, model, StepCost(**costs)),
+        replica=replica_of(model, parameters.slower(factor), service),
         replicas=service.replicas,
         router=service.router or "least-loaded",
     )
@@ -118,25 +132,23 @@ def outside(
     range. Where it has one of concurrency, `simulated` is the most requests that are simulated for it; None: all."""
     if not service.model.sources:
         return {}
-    lengths = {
-        "prompt_tokens": float(requests.prompt_tokens.mean()),
-        "reply_tokens": float(requests.reply_tokens.mean()),
-    }
+    lengths = {name: float(getattr(requests, name).mean()) for name in ("prompt_tokens", "reply_tokens")}
+
+    def latency_s() -> float:
+        first = requests.part(slice(simulated))
+        return float((serve_fitted(service, first, 0).last_s - first.arrival_s).mean())
+
     return outside_of_fit(
         service.model,
         rate_rps,
         service.replicas,
         lengths,
-        lambda: _latency_s(service, requests.part(slice(simulated))),
+        latency_s,
     )
 
 
-def _latency_s(service: FittedService, requests: LlmRequests) -> float:
-    return float((serve_fitted(service, requests, 0).last_s - requests.arrival_s).mean())
-
-
 def outside_of_fit(
-    model: StationModel | ReplicaModel,
+    model: Model,
     rate_rps: float,
     replicas: int,
     lengths: Mapping[str, float],
@@ -165,18 +177,8 @@ def outside_of_fit(
     return found if holds("concurrency", concurrency) else found | {"concurrency": concurrency}
 
 
-def ranges_of(model: StationModel | ReplicaModel) -> Mapping[str, InputRange]:
+def ranges_of(model: Model) -> Mapping[str, InputRange]:
     """Return the ranges of the inputs of a fit."""
     if isinstance(model, ReplicaModel):
         return model.ranges
     return {"utilisation": InputRange(low=model.loads[0], high=model.loads[1])}
-
-
-def _replica(service: FittedService, model: ReplicaModel, cost: StepCost) -> LlmReplica:
-    return LlmReplica(
-        cost=cost,
-        kv_blocks=service.kv_blocks or model.kv_blocks,
-        block_tokens=model.block_tokens,
-        max_num_seqs=service.max_num_seqs or model.max_num_seqs,
-        max_num_batched_tokens=service.max_num_batched_tokens or model.max_num_batched_tokens,
-    )

@@ -2,7 +2,8 @@
 interrupted and failed executions."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain, repeat
 from math import inf, nextafter
 
 import numpy as np
@@ -13,6 +14,9 @@ from seamark_simulate.simulation.run_state import RunState
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.workload import Workload, require_windows
 from seamark_simulate.simulation.world import World
+
+NO_CHANGE = GpuChange(at_s=inf, what="added", gpus=())
+"""After the last change of GPUs."""
 
 
 def run_in(
@@ -38,27 +42,30 @@ def run_in(
     run = RunState(world, work, machine)
     dispatch = policy(run.view)
     coming = deque(np.argsort(np.asarray(work.arrival_s), kind="stable").tolist())
-    changes = _Changes(gpu_changes(machine.layout, seed) if machine.layout is not None else iter(()))
+    changes = chain(() if machine.layout is None else gpu_changes(machine.layout, seed), repeat(NO_CHANGE))
+    change = next(changes)
     while run.running or (not stopped() and (coming or run.waits_for_gpus())):
         next_s = work.arrival_s[coming[0]] if coming else inf
-        end = world.next_end(min(next_s, changes.at_s))
+        end = world.next_end(min(next_s, change.at_s))
         if end is not None:
             now_s = end.at_s
             run.end(end)
         elif stopped():
             continue
-        elif changes.at_s <= next_s:
-            now_s = changes.at_s
-            run.change(changes.take())
+        elif change.at_s <= next_s:
+            now_s = change.at_s
+            run.change(change)
+            change = next(changes)
         else:
             now_s = next_s
             run.arrive(coming.popleft())
         if stopped():
             continue
         run.view.now_s = now_s
-        while instants and (changes.at_s <= now_s or (coming and work.arrival_s[coming[0]] <= now_s)):
-            if changes.at_s <= now_s:
-                run.change(changes.take())
+        while instants and (change.at_s <= now_s or (coming and work.arrival_s[coming[0]] <= now_s)):
+            if change.at_s <= now_s:
+                run.change(change)
+                change = next(changes)
             else:
                 run.arrive(coming.popleft())
         while instants and run.running and (end := world.next_end(nextafter(now_s, inf))) is not None:
@@ -67,22 +74,3 @@ def run_in(
     if not stopped():
         run.require_all()
     return run.schedule()
-
-
-class _Changes:
-    """The changes of GPUs to come; `at_s` is the time of the next, inf without one."""
-
-    def __init__(self, changes: Iterator[GpuChange]) -> None:
-        self._changes = changes
-        self._next = next(changes, None)
-
-    @property
-    def at_s(self) -> float:
-        return inf if self._next is None else self._next.at_s
-
-    def take(self) -> GpuChange:
-        """Return the next change."""
-        change = self._next
-        assert change is not None
-        self._next = next(self._changes, None)
-        return change

@@ -4,15 +4,15 @@ join, layers, or a bounded loop."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from seamark.patterns.patterns import Gamma, Poisson
-from seamark_simulate.simulation.system import Edge, Request, Requests, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.system import Edge, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.workload import Requests
 
 Shape = Literal["chain", "fan", "fork-join", "layered", "loop"]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
 FURTHER_EDGE = 0.3
 """Chance of an edge from each further node of the layer before."""
 MOST_PASSES = 3
@@ -83,28 +83,29 @@ class GeneratedLoad:
     nodes: int = 10
 
 
-def generated_requests(system: System, load: GeneratedLoad, seed: int) -> tuple[System, Requests]:
-    """Return drawn requests and the system with their workflows; arrivals are in seconds from the first one."""
+def generated_requests(system: System, load: GeneratedLoad, seed: int) -> Requests:
+    """Return drawn requests to the system with their workflows; arrivals are in seconds from the first one."""
     at_s = [None] * load.count if load.rate_rps is None else _arrivals(load, load.rate_rps, seed)
     if load.shape is None:
         workflows = tuple(system.workflows)
         chosen = np.random.default_rng([seed, WORKFLOWS]).integers(len(workflows), size=load.count).tolist()
-        return system, _requests([workflows[number] for number in chosen], at_s)
+        return _requests(system, [workflows[number] for number in chosen], at_s)
     models = tuple(system.models)
     made = [
         generated_workflow(f"{load.shape}_{number}", load.shape, load.nodes, models, [seed, SHAPE, number])
         for number in range(1, load.count + 1)
     ]
     whole = System(models=system.models, workflows={workflow.id: workflow for workflow in made})
-    return whole, _requests([workflow.id for workflow in made], at_s)
+    return _requests(whole, [workflow.id for workflow in made], at_s)
 
 
-def _requests(workflows: Sequence[str], at_s: Sequence[float | None]) -> Requests:
+def _requests(system: System, workflows: Sequence[str], at_s: Sequence[float | None]) -> Requests:
     return Requests(
+        system=system,
         requests=tuple(
             Request(id=f"request_{number}", workflow=workflow, at_s=at)
             for number, (workflow, at) in enumerate(zip(workflows, at_s, strict=True), 1)
-        )
+        ),
     )
 
 

@@ -93,21 +93,23 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightSizes:
-    """Bytes of a model's weights by type, as in the headers of its files: `BF16`, `F8_E4M3`, `I32` ..."""
+class SizedModel:
+    """A language model: its architecture, and the bytes of its weights by type, as in the headers of its files:
+    `BF16`, `F8_E4M3`, `I32` ..."""
 
-    by_type: Mapping[str, int]
+    architecture: ModelArchitecture
+    weights: Mapping[str, int]
 
-    def loaded_bytes(self, model: ModelArchitecture, compute_bytes: int) -> int:
+    def loaded_bytes(self, compute_bytes: int) -> int:
         """Return the bytes of the weights on all GPUs of a replica together.
 
         Floating-point weights are converted to the type of computation, those of quantised models are not.
         """
-        if model.quantised:
-            return sum(self.by_type.values())
+        if self.architecture.quantised:
+            return sum(self.weights.values())
         return sum(
             count // FLOAT_BYTES[name] * compute_bytes if name in FLOAT_BYTES else count
-            for name, count in self.by_type.items()
+            for name, count in self.weights.items()
         )
 
 
@@ -200,11 +202,12 @@ def activation_bytes(model: ModelArchitecture) -> int:
     return round((MULTIMODAL_ACTIVATION_GIB if model.multimodal else DENSE_ACTIVATION_GIB) * GIB)
 
 
-def estimate_memory(model: ModelArchitecture, weights: WeightSizes, asked: ServerMemory) -> MemoryEstimate:
+def estimate_memory(sized: SizedModel, asked: ServerMemory) -> MemoryEstimate:
     """Return the memory of a GPU under the server, whether it fits or not."""
-    layout, compute_bytes = asked.layout, model.compute_bytes(asked.dtype)
+    model, layout = sized.architecture, asked.layout
+    compute_bytes = model.compute_bytes(asked.dtype)
     granted = int(asked.gpu_gb * GIB * asked.gpu_memory_utilization)
-    weights_bytes = -(-weights.loaded_bytes(model, compute_bytes) // layout.replica_gpus)
+    weights_bytes = -(-sized.loaded_bytes(compute_bytes) // layout.replica_gpus)
     activation = activation_bytes(model)
     non_torch = round((NON_TORCH_ALONE_GIB if layout.tensor_parallel == 1 else NON_TORCH_GIB) * GIB)
     if asked.measured_bytes is not None:
@@ -229,15 +232,14 @@ def estimate_memory(model: ModelArchitecture, weights: WeightSizes, asked: Serve
     )
 
 
-def measured_bytes(model: ModelArchitecture, weights: WeightSizes, asked: ServerMemory, tokens: int) -> int:
+def measured_bytes(sized: SizedModel, asked: ServerMemory, tokens: int) -> int:
     """Return the memory beside weights, keys and values of a start that had room for so many tokens."""
-    memory = estimate_memory(model, weights, asked)
+    memory = estimate_memory(sized, asked)
     return memory.granted_bytes - memory.weights_bytes - tokens * memory.kv_token_bytes
 
 
 def refusals(
-    model: ModelArchitecture,
-    weights: WeightSizes,
+    sized: SizedModel,
     asked: ServerMemory,
     *,
     gpus: int,
@@ -249,7 +251,7 @@ def refusals(
     Layouts as remedies keep tensor parallelism on the GPUs of one node, `node_gpus` (None: not known), and have
     pipeline stages over several only where the server can (`has_pipeline`).
     """
-    layout = asked.layout
+    model, layout = sized.architecture, asked.layout
     against = []
     if layout.gpus > gpus:
         why = f"{_product(layout)} needs {layout.gpus} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}"
@@ -272,23 +274,16 @@ def refusals(
         tensor_parallel=_next_divisor(model, layout),
         pipeline_parallel=min(layout.pipeline_parallel, model.layers),
     )
-    short = _short(model, weights, replace(asked, layout=divided), node_gpus, has_pipeline)
+    short = _short(sized, replace(asked, layout=divided), node_gpus, has_pipeline)
     return (*against, short) if short else tuple(against)
 
 
-def idle_gpus(layout: Layout, gpus: int) -> int:
-    """Return how many GPUs of a deployment its server leaves idle."""
-    return max(0, gpus - layout.gpus)
-
-
-def _short(
-    model: ModelArchitecture, weights: WeightSizes, asked: ServerMemory, node_gpus: int | None, has_pipeline: bool
-) -> Refusal | None:
+def _short(sized: SizedModel, asked: ServerMemory, node_gpus: int | None, has_pipeline: bool) -> Refusal | None:
     """Return the refusal of a server whose memory does not suffice, None where it does."""
-    needs = estimate_memory(model, weights, asked)
+    needs = estimate_memory(sized, asked)
     if needs.requests_per_replica:
         return None
-    better = _smallest_layout(model, weights, asked, node_gpus, has_pipeline)
+    better = _smallest_layout(sized, asked, node_gpus, has_pipeline)
     changes = [_change(asked.layout, better)] if better else []
     fixed = needs.weights_bytes + needs.activation_bytes + needs.non_torch_bytes
     granted = f"{asked.gpu_memory_utilization:g} x {asked.gpu_gb:g} GB = {gib(needs.granted_bytes)} GiB"
@@ -321,18 +316,19 @@ def _change(layout: Layout, better: Layout) -> Change:
 
 
 def _smallest_layout(
-    model: ModelArchitecture, weights: WeightSizes, asked: ServerMemory, node_gpus: int | None, has_pipeline: bool
+    sized: SizedModel, asked: ServerMemory, node_gpus: int | None, has_pipeline: bool
 ) -> Layout | None:
     """Return the layout of the fewest GPUs that bears a request, None for none.
 
     Tensor parallelism comes first, on the GPUs of a node; pipeline stages of whole nodes follow.
     """
+    model = sized.architecture
     tensors = [count for count in range(1, min(MOST_GPUS, node_gpus or MOST_GPUS) + 1) if _shares_heads(model, count)]
     stages = range(2, min(MOST_GPUS // tensors[-1], model.layers) + 1) if has_pipeline else ()
     first = 1 if has_pipeline else asked.layout.pipeline_parallel
     for tensor, stage in (*((tensor, first) for tensor in tensors), *((tensors[-1], stage) for stage in stages)):
         layout = replace(asked.layout, tensor_parallel=tensor, pipeline_parallel=stage)
-        if estimate_memory(model, weights, replace(asked, layout=layout)).requests_per_replica:
+        if estimate_memory(sized, replace(asked, layout=layout)).requests_per_replica:
             return layout
     return None
 

@@ -118,11 +118,8 @@ class HostCluster:
 
     def fetch(self, model: int, place: int) -> tuple[int, float]:
         """Return what a model's way to a place is (FETCH_NONE, FETCH_LOAD or FETCH_SWITCH), and its time."""
-        return self._fetch(model, place if place < self.gpus else self._sets[place - self.gpus][0])
-
-    def _fetch(self, model: int, gpu: int) -> tuple[int, float]:
-        new = self._models[model]
-        if not new.fetched or model in self.residents[gpu]:
+        gpu = self.gpus_of(place, 1)[0]
+        if not self._models[model].fetched or model in self.residents[gpu]:
             return FETCH_NONE, 0.0
         evicted = self._evicted(model, gpu)
         if not evicted:
@@ -139,14 +136,15 @@ class HostCluster:
     def evicted(self, model: int, place: int) -> list[int]:
         """Return the models that have to go from the first GPU of a place for another one, the least recently used
         first."""
-        gpu = self.gpus_of(place, 1)[0]
-        return [] if model in self.residents[gpu] else self._evicted(model, gpu)
+        return self._evicted(model, self.gpus_of(place, 1)[0])
 
     def _evicted(self, model: int, gpu: int) -> list[int]:
         """Return the models that have to go for another one."""
         residents, kind = self.residents[gpu], self._layout.host(gpu).kind
+        if model in residents:
+            return []
         if not self._layout.several_models or kind.memory_gb is None:
-            return [old for old in residents if old != model]
+            return list(residents)
         held_gb = sum(self._models[old].memory_gb for old in residents) + self._models[model].memory_gb
         evicted = []
         for old in residents:
@@ -191,7 +189,7 @@ class HostCluster:
         if model in self.residents[gpus[0]]:
             held = model
         for gpu in gpus:
-            evicted = {*self._evicted(model, gpu), model} if model not in self.residents[gpu] else {model}
+            evicted = {*self._evicted(model, gpu), model}
             self.residents[gpu] = [old for old in self.residents[gpu] if old not in evicted] + [model]
         mask = _mask(gpus)
         self.free &= ~mask

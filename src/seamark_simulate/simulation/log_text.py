@@ -24,7 +24,7 @@ def header_lines(
     lines = (
         f"Starting {name} scheduler with {len(schedule.work.requests)} requests",
         f"Mode: {mode}, Simulate: {str(calls).lower()}",
-        f"Available GPUs: {list(range(schedule.gpus))}",
+        f"Available GPUs: {list(range(schedule.machine.gpus))}",
         "Starting discrete event simulation...",
     )
     return [f"{begin} - {line}" for line in lines]
@@ -55,7 +55,7 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
             continue
         node = schedule.node.item(number)
         request, name = work.name_of(node)
-        where = f"GPU(s) {list(schedule.gpus_of(number))}"
+        where = f"GPU(s) {list(schedule.ran.gpus_of(number))}"
         if outcomes[number] != COMPLETED:
             yield f"[{at_s:.2f}s] Failed node {name} of request {request.id} on {where} ({outcomes[number]})"
             continue
@@ -67,19 +67,16 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
     if begun < NEVER[0]:
         yield line
     yield from (line for _, line in starts)
-    yield f"Simulation completed at time {schedule.makespan_s:.2f}s"
+    yield f"Simulation completed at time {schedule.ran.makespan_s:.2f}s"
 
 
 def _starts(schedule: Schedule) -> Iterator[tuple[float, str]]:
     """Yield the lines of each start, with the number of events until then."""
-    work = schedule.work
-    rows = rows_of(
-        *(schedule.step, schedule.node, schedule.is_switch, schedule.fetch_s),
-        *(schedule.taken_s, schedule.start_s, schedule.end_s),
-    )
-    for number, (step, node, switched, fetch_s, taken_s, start_s, end_s) in enumerate(rows):
+    work, ran = schedule.work, schedule.ran
+    columns = (schedule.step, schedule.node, ran.is_switch, ran.fetch_s, ran.taken_s, ran.start_s, ran.end_s)
+    for number, (step, node, switched, fetch_s, taken_s, start_s, end_s) in enumerate(rows_of(*columns)):
         request, name = work.name_of(node)
-        where = f"GPU(s) {list(schedule.gpus_of(number))}"
+        where = f"GPU(s) {list(schedule.ran.gpus_of(number))}"
         if switched:
             gone = ", ".join(work.models[model].id for model in schedule.evicted_for(number))
             ends = f"from {gone} to {work.models[work.model[node]].id}"

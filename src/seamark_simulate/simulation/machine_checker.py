@@ -3,10 +3,10 @@
 It follows the rules of docs/how-to-simulate.md by itself, and not by the code of the simulator.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seamark.analysis.schedule.machine_facts import gone_of
 from seamark.storage.codec import MismatchError, decode
 from seamark_simulate.simulation.logged_rows import TOLERANCE_S, Row, equal, gpu_count
 from seamark_simulate.simulation.machine import GpuChange, Layout
@@ -48,35 +48,16 @@ def check_machine(
     if outside := [gpu for gpus in named for gpu in gpus if not 0 <= gpu < layout.gpus]:
         note(f"summary: the machine has {layout.gpus} GPUs, and no GPU {outside[0]}")
         return
-    gone = _absences(changes, layout)
+    gone: list[list[tuple[float, float]]] = [[] for _ in range(layout.gpus)]
+    away = gone_of(summary, layout.gpus)
+    for gpu, begin_s, end_s in zip(away.gpu.tolist(), away.begin_s.tolist(), away.end_s.tolist(), strict=True):
+        gone[gpu].append((begin_s, end_s))
     for row in rows:
         _check_gpus(row, layout, system.models[row.model], gone, note)
     _check_residents(rows, layout, changes, system, summary.get("cold_load") == "free", note)
     _check_data(rows, layout, system, note)
     _check_times(rows, layout, requests, note)
     _check_interruptions(rows, layout, changes, note)
-
-
-def _absences(changes: Iterable[GpuChange], layout: Layout) -> list[list[tuple[float, float]]]:
-    """Return for each GPU the times between which it is not there."""
-    absences: list[list[tuple[float, float]]] = [[] for _ in range(layout.gpus)]
-    reasons: list[set[str]] = [set() for _ in absences]
-    since_s = [0.0] * layout.gpus
-    ends = {"added": "removed", "repaired": "failed"}
-    for change in changes:
-        for gpu in change.gpus:
-            was_there = not reasons[gpu]
-            if change.what in ends:
-                reasons[gpu].discard(ends[change.what])
-                if not was_there and not reasons[gpu]:
-                    absences[gpu].append((since_s[gpu], change.at_s))
-            else:
-                reasons[gpu].add(change.what)
-                since_s[gpu] = change.at_s if was_there else since_s[gpu]
-    for gpu, left in enumerate(reasons):
-        if left:
-            absences[gpu].append((since_s[gpu], inf))
-    return absences
 
 
 def _check_gpus(

@@ -280,21 +280,21 @@ class RunState:
         return Schedule(
             work=self._work,
             machine=self._machine,
-            node=_whole(start.node for start in starts),
-            gpu=_whole(start.gpu for start in starts),
-            held=_whole(held),
-            step=_whole(row.step for row in rows),
-            ready_s=_real(row.ready_s for row in rows),
-            taken_s=_real(row.taken_s for row in rows),
-            end_s=_real(end.at_s for end in ends),
+            node=np.fromiter((start.node for start in starts), np.int64),
+            gpu=np.fromiter((start.gpu for start in starts), np.int64),
+            held=np.asarray(held, np.int64),
+            step=np.fromiter((row.step for row in rows), np.int64),
+            ready_s=np.fromiter((row.ready_s for row in rows), np.float64),
+            taken_s=np.fromiter((row.taken_s for row in rows), np.float64),
+            end_s=np.fromiter((end.at_s for end in ends), np.float64),
             measured=Measured(
                 outcome=tuple(end.failure or COMPLETED for end in ends),
-                fetch=_whole(row.fetch for row in rows),
-                fetch_s=_real(end.fetch_s for end in ends),
-                transfer_s=_real(end.transfer_s for end in ends),
-                duration_s=_real(end.duration_s for end in ends),
-                arrival_step=_whole(self._arrival_step),
-                end_step=_whole(row.end_step for row in rows),
+                fetch=np.fromiter((row.fetch for row in rows), np.int64),
+                fetch_s=np.fromiter((end.fetch_s for end in ends), np.float64),
+                transfer_s=np.fromiter((end.transfer_s for end in ends), np.float64),
+                duration_s=np.fromiter((end.duration_s for end in ends), np.float64),
+                arrival_step=np.asarray(self._arrival_step, np.int64),
+                end_step=np.fromiter((row.end_step for row in rows), np.int64),
                 gpus=tuple(start.gpus or (start.gpu,) for start in starts) if any_gpus else None,
                 changes=tuple(self._changes),
                 evicted=None if isinstance(self._cluster, Cluster) else tuple(row.evicted for row in rows),
@@ -309,11 +309,3 @@ def _mean_estimates(work: Workload, layout: Layout) -> "array[float]":
         gpus = [gpu for gpu in range(layout.gpus) if layout.host(gpu).kind.holds(model)]
         slower.append(sum(1 / layout.speed(model.id, (gpu,)) for gpu in gpus) / len(gpus) if gpus else 1.0)
     return array("d", (time_s * slower[model] for time_s, model in zip(work.estimate_s, work.model, strict=True)))
-
-
-def _whole(values: Iterable[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    return np.fromiter(values, np.int64)
-
-
-def _real(values: Iterable[float]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.fromiter(values, np.float64)

@@ -1,7 +1,8 @@
-"""Result of a simulation: a row for each node execution, as columns in the order in which they were started."""
+"""Result of a simulation: a row for each node execution, as columns in the order in which they were started; also
+what figures are made of, whether it was run or read from a file."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from seamark_simulate.simulation.machine import GpuChange, Machine
 from seamark_simulate.simulation.workload import Workload
-from seamark_simulate.simulation.world import COMPLETED
+from seamark_simulate.simulation.world import COMPLETED, INTERRUPTED
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -18,6 +19,109 @@ Bools = NDArray[np.bool_]
 PART = 500
 FETCH_NONE, FETCH_LOAD, FETCH_SWITCH = range(3)
 """What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executions:
+    """Executions in the order of their starts, on a machine of `gpus` GPUs.
+
+    `arrival_s` is by request, all other columns by execution: numbers of `request` and `model` (its place in
+    `models`), the first `gpu` and their `count`, and times in seconds. `fetch_s` from `taken_s` on is a switch of the
+    model, the first load of an empty GPU (`is_cold`), or nothing; then data come for `transfer_s`. `outcome` is
+    COMPLETED or why an execution did not do its work; None: all did. `incomplete` are the numbers of requests that
+    did not complete, and `not_run` counts nodes without an execution. `gpu_ids` are the GPUs of each execution where
+    they are not consecutive.
+    """
+
+    gpus: int
+    models: Sequence[str]
+    arrival_s: Floats
+    request: Ints
+    model: Ints
+    gpu: Ints
+    count: Ints
+    is_switch: Bools
+    is_cold: Bools
+    ready_s: Floats
+    taken_s: Floats
+    fetch_s: Floats
+    end_s: Floats
+    transfer_s: Floats | None = None
+    outcome: Sequence[str] | None = None
+    incomplete: tuple[int, ...] = ()
+    not_run: int = 0
+    gpu_ids: Sequence[tuple[int, ...]] | None = None
+
+    @property
+    def start_s(self) -> Floats:
+        """When model and data were there and the node itself began."""
+        there_s = self.taken_s + self.fetch_s
+        if self.transfer_s is None:
+            return there_s
+        # of an execution that ended before, the sum of its times may be rounded to after its end
+        return np.asarray(np.minimum(there_s + self.transfer_s, self.end_s), np.float64)
+
+    @property
+    def is_first_load(self) -> Bools:
+        """Whether each execution loaded its model onto an empty GPU. Loads that failed are none, and no new start of
+        a server after its call failed."""
+        found = self.is_cold.copy()
+        if self.outcome is None:
+            return found
+        ended: set[tuple[int, int]] = set()
+        parts = zip(
+            self.gpu.tolist(), self.model.tolist(), (self.end_s > self.start_s).tolist(), self.outcome, strict=True
+        )
+        for number, (gpu, model, was_there, outcome) in enumerate(parts):
+            failed = outcome not in (COMPLETED, *INTERRUPTED)
+            found[number] &= (was_there or not failed) and (gpu, model) not in ended
+            if failed and was_there:
+                ended.add((gpu, model))
+            elif not failed:
+                ended.discard((gpu, model))
+        return found
+
+    @property
+    def is_completed(self) -> Bools:
+        """Whether each execution did its work."""
+        if self.outcome is None:
+            return np.ones(len(self.model), np.bool_)
+        return np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
+
+    @property
+    def is_complete(self) -> Bools:
+        """Whether each request completed."""
+        found = np.ones(len(self.arrival_s), np.bool_)
+        found[list(self.incomplete)] = False
+        return found
+
+    def gpus_of(self, execution: int) -> tuple[int, ...]:
+        """Return the GPUs of an execution."""
+        if self.gpu_ids is not None:
+            return self.gpu_ids[execution]
+        return tuple(range(self.gpu[execution], self.gpu[execution] + self.count[execution]))
+
+    @property
+    def makespan_s(self) -> float:
+        """The latest end; 0 without executions."""
+        return float(self.end_s.max(initial=0.0))
+
+    def completed_s(self) -> Floats:
+        """Return when the last execution of each request ended; -inf of one without any."""
+        return self._of_requests(np.maximum, self.end_s, -np.inf)
+
+    def first_started_s(self) -> Floats:
+        """Return when the first node of each request began."""
+        return self._of_requests(np.minimum, self.start_s, np.inf)
+
+    def first_ended_s(self) -> Floats:
+        """Return when the first node of each request ended that did its work; inf of one without any."""
+        return self._of_requests(np.minimum, np.where(self.is_completed, self.end_s, np.inf), np.inf)
+
+    def _of_requests(self, ufunc: np.ufunc, values: Floats, otherwise: float) -> Floats:
+        found = np.full(len(self.arrival_s), otherwise)
+        ufunc.at(found, self.request, values)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,53 +170,43 @@ class Schedule:
     measured: Measured | None = None
 
     @cached_property
-    def model(self) -> Ints:
-        """Number of the model of each execution."""
-        return np.asarray(self.work.model, np.int64)[self.node]
-
-    @property
-    def count(self) -> Ints:
-        """Number of GPUs of each execution."""
-        return np.asarray(self.work.need, np.int64)[self.node]
-
-    @cached_property
-    def is_switch(self) -> NDArray[np.bool_]:
-        """Whether the first GPU held another model; the first load onto an empty GPU is no switch."""
-        if self.measured is not None:
-            return np.asarray(self.measured.fetch == FETCH_SWITCH, np.bool_)
-        switched: NDArray[np.bool_] = (self.held != self.model) & (self.held != len(self.work.models)) & self._fetched
-        return switched
-
-    @property
-    def is_cold(self) -> NDArray[np.bool_]:
-        """Whether the first GPU was empty, or had room, and a model had to be loaded."""
-        if self.measured is not None:
-            return np.asarray(self.measured.fetch == FETCH_LOAD, np.bool_)
-        cold: NDArray[np.bool_] = (self.held == len(self.work.models)) & self._fetched
-        return cold
-
-    @property
-    def _fetched(self) -> NDArray[np.bool_]:
-        return np.asarray([model.fetched for model in self.work.models], np.bool_)[self.model]
-
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs of the machine."""
-        return self.machine.gpus
-
-    @cached_property
-    def fetch_s(self) -> Floats:
-        """Time from taking the GPUs until the model was there: a load, a switch, or nothing. Not the difference of
-        the two times, which is rounded."""
-        if self.measured is not None:
-            return self.measured.fetch_s
-        table = np.asarray(self.machine.fetch_table(self.work.models)).reshape(-1, len(self.work.models) + 1)
-        return np.asarray(table[self.model, self.held], np.float64)
-
-    @property
-    def transfer_s(self) -> Floats:
-        """Time in which data came from other GPUs, after the model was there."""
-        return np.zeros(len(self.node)) if self.measured is None else self.measured.transfer_s
+    def ran(self) -> Executions:
+        """The executions as columns, by what was measured or by the rules of the machine."""
+        work, measured, empty = self.work, self.measured, len(self.work.models)
+        model, request = np.asarray(work.model, np.int64)[self.node], work.request_of[self.node]
+        if measured is None:
+            fetched = np.asarray([model.fetched for model in work.models], np.bool_)[model]
+            is_cold = (self.held == empty) & fetched
+            is_switch = (self.held != model) & (self.held != empty) & fetched
+            table = np.asarray(self.machine.fetch_table(work.models)).reshape(-1, empty + 1)
+            fetch_s = np.asarray(table[model, self.held], np.float64)
+        else:
+            is_cold, is_switch = measured.fetch == FETCH_LOAD, measured.fetch == FETCH_SWITCH
+            fetch_s = measured.fetch_s
+        ran = Executions(
+            gpus=self.machine.gpus,
+            models=[model.id for model in work.models],
+            arrival_s=np.asarray(work.arrival_s, np.float64),
+            request=request,
+            model=model,
+            gpu=self.gpu,
+            count=np.asarray(work.need, np.int64)[self.node],
+            is_switch=is_switch,
+            is_cold=is_cold,
+            ready_s=self.ready_s,
+            taken_s=self.taken_s,
+            fetch_s=fetch_s,
+            end_s=self.end_s,
+        )
+        if measured is None:
+            return ran
+        ran = replace(ran, outcome=measured.outcome, transfer_s=measured.transfer_s, gpu_ids=measured.gpus)
+        done = np.bincount(request[ran.is_completed], minlength=len(work.requests))
+        return replace(
+            ran,
+            incomplete=tuple(np.flatnonzero(done != np.diff(work.first_node)).tolist()),
+            not_run=work.nodes - len(np.unique(self.node)),
+        )
 
     @cached_property
     def duration_s(self) -> Floats:
@@ -126,56 +220,16 @@ class Schedule:
         """COMPLETED, or the category of a failure, of each execution."""
         return (COMPLETED,) * len(self.node) if self.measured is None else self.measured.outcome
 
-    @cached_property
-    def is_completed(self) -> NDArray[np.bool_]:
-        """Whether each execution did its work."""
-        return np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
-
-    @cached_property
-    def request_completed(self) -> NDArray[np.bool_]:
-        """Whether all nodes of each request did their work."""
-        first = np.asarray(self.work.first_node, np.int64)
-        done = np.bincount(self.work.request_of[self.node[self.is_completed]], minlength=len(self.work.requests))
-        whole: NDArray[np.bool_] = done == first[1:] - first[:-1]
-        return whole
-
-    @property
-    def not_run(self) -> int:
-        """Number of nodes that were never started, because one before them failed or no GPU was left."""
-        return self.work.nodes - len(np.unique(self.node))
-
-    @property
-    def start_s(self) -> Floats:
-        """When model and data were there and the node itself began."""
-        there_s = self.taken_s + self.fetch_s
-        if self.measured is None:
-            return there_s
-        # of an execution that ended before, the sum of its times may be rounded to after its end
-        return np.asarray(np.minimum(there_s + self.measured.transfer_s, self.end_s), np.float64)
-
     def evicted_for(self, execution: int) -> tuple[int, ...]:
         """Return the models that an execution's first GPU gave up for it, the least recently used first."""
         if self.measured is not None and self.measured.evicted is not None:
             return self.measured.evicted[execution]
-        return (int(self.held[execution]),) if self.is_switch[execution] else ()
+        return (int(self.held[execution]),) if self.ran.is_switch[execution] else ()
 
-    def gpus_of(self, execution: int) -> tuple[int, ...]:
-        """Return the GPUs of an execution."""
-        if self.measured is not None and self.measured.gpus is not None:
-            return self.measured.gpus[execution]
-        first = self.gpu.item(execution)
-        return tuple(range(first, first + self.work.need[self.node.item(execution)]))
 
-    @property
-    def makespan_s(self) -> float:
-        """The latest end; 0 without executions."""
-        return float(self.end_s.max(initial=0.0))
-
-    def completed_s(self) -> Floats:
-        """Return when the last node of each request ended."""
-        ended_s = np.full(len(self.work.requests), -np.inf)
-        np.maximum.at(ended_s, self.work.request_of[self.node], self.end_s)
-        return ended_s
+def whole_ns(times_s: Floats) -> list[int]:
+    """Return times in seconds as whole nanoseconds."""
+    return [int(time_ns) for time_ns in np.rint(times_s * 1_000_000_000).astype(np.int64).tolist()]
 
 
 def rows_of(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 
 from seamark.model.results.schedule_metrics import GpuUse, Outcomes, ScheduleMetrics, Spread
-from seamark_simulate.simulation.executions import Executions, executions_of
-from seamark_simulate.simulation.schedule import Floats, Schedule
+from seamark_simulate.simulation.schedule import Executions, Floats, Schedule
 from seamark_simulate.simulation.world import COMPLETED
 
 
@@ -26,7 +25,7 @@ def spread_of(values: Floats) -> Spread | None:
 
 def schedule_metrics(schedule: Schedule) -> ScheduleMetrics:
     """Return the figures of a schedule."""
-    return metrics_of(executions_of(schedule))
+    return metrics_of(schedule.ran)
 
 
 def metrics_of(ran: Executions) -> ScheduleMetrics:

@@ -88,14 +88,6 @@ class Request:
     deadline_s: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Requests:
-    """The requests of a file in their order, and the wall time of the earliest as `YYYY-mm-dd HH:MM:SS`."""
-
-    requests: tuple[Request, ...]
-    begin: str | None = None
-
-
 def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
     """Return the nodes of one cycle from the first that an edge names, which is repeated at the end, or nothing."""
     sorter: TopologicalSorter[str] = TopologicalSorter()

@@ -2,10 +2,10 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise, starmap
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,7 @@ from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.system import Model, Request, System, Workflow
 
 TimeSource = Literal["node_execution_times", "inference_time_mean", "tokens_per_second", "default", "model_server"]
-SOURCES: tuple[TimeSource, ...] = (
-    "node_execution_times",
-    "inference_time_mean",
-    "tokens_per_second",
-    "default",
-    "model_server",
-)
+SOURCES: tuple[TimeSource, ...] = get_args(TimeSource)
 """`model_server`: the estimate of the server that is called when requests are measured."""
 DEFAULT_S = 10.0
 """Time of a node about which nothing is known."""
@@ -57,6 +51,33 @@ def model_time(model: Model) -> NodeTime:
 
 
 Arrivals = Literal["all-at-zero", "timestamps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """Requests to a system, in the order of their file, and the wall time of the earliest as `YYYY-mm-dd HH:MM:SS`.
+
+    `notes` are sentences about what of the file was left out. `jobs_alone`: the requests are jobs of a log, each with
+    a task of its own, so that one may be left out.
+    """
+
+    system: System
+    requests: tuple[Request, ...]
+    begin: str | None = None
+    notes: tuple[str, ...] = ()
+    jobs_alone: bool = False
+
+    def fitting(self, machine: Machine) -> "Requests":
+        """Leave out jobs of a log that a machine can never run, and say how many; all of them, or none, stay."""
+        if not self.jobs_alone:
+            return self
+        large = {model.id for model in self.system.models.values() if misfit(model, machine) is not None}
+        left = tuple(request for request in self.requests if request.workflow not in large)
+        total = len(self.requests)
+        if len(left) in (0, total):
+            return self
+        note = f"{total - len(left)} of {total} jobs left out: larger than the machine of {machine.gpus} GPUs."
+        return replace(self, requests=left, notes=(*self.notes, note))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

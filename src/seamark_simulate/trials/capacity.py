@@ -9,7 +9,7 @@ from seamark.errors import UserError
 from seamark.model.service import Service
 from seamark_simulate.config.model_folder import ModelFolder
 from seamark_simulate.config.price_file import Prices
-from seamark_simulate.fit.odds import Bottleneck, bottleneck
+from seamark_simulate.fit.odds import bottleneck
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.service_model import ServiceModel
 from seamark_simulate.model.capacity_plan import (
@@ -21,7 +21,7 @@ from seamark_simulate.model.capacity_plan import (
 )
 from seamark_simulate.model.fitted_model import FittedModels, suspect_text
 from seamark_simulate.trials.capacity_answer import next_trial, sentence_of
-from seamark_simulate.trials.capacity_judged import PlannedService, judged_layout, largest_simulated
+from seamark_simulate.trials.capacity_judged import judged_layout, largest_simulated
 from seamark_simulate.trials.capacity_layouts import Choice, choices_of, models_named
 from seamark_simulate.trials.capacity_load import CapacityAsked, load_of, objectives_of
 
@@ -34,8 +34,8 @@ def capacity_plan(
     recipes: Mapping[str, Service],
     folder: ModelFolder | None = None,
     prices: Prices | None = None,
-) -> tuple[CapacityPlan, PlannedLoad, PlannedService | None]:
-    """Judge every layout; return the plan, its load, and the service of its answer, None without any. `recipes` are
+) -> tuple[CapacityPlan, PlannedLoad, Choice | None]:
+    """Judge every layout; return the plan, its load, and the choice of its answer, None without any. `recipes` are
     those of services by name.
 
     Raises UserError for what cannot be planned.
@@ -43,23 +43,14 @@ def capacity_plan(
     models = models_named(fitted, asked.servers, file)
     objectives = objectives_of(asked.slos, models)
     load = load_of(asked, models, objectives, file)
-    choices = choices_of(
-        models,
-        folder=folder,
-        gpus=asked.gpus,
-        most_gpus=asked.most_gpus,
-        router=asked.router,
-        max_model_len=asked.max_model_len,
-        recipes=recipes,
-    )
+    choices = choices_of(models, asked, folder, recipes)
     for choice in choices:
         if prices is not None and choice.service is not None:
             prices.per_hour(choice.layout.gpu, 1)
     planned = [judged_layout(choice, asked, load, objectives, prices) for choice in choices]
-    if all(
-        option.layout.status == "outside_range" for option in planned if option.choice.service is not None
-    ) and any(option.choice.service is not None for option in planned):
-        lines = [f"{file}: {option.layout.name}: {option.layout.why}" for option in planned if option.choice.service]
+    served = [option.layout for option in planned if option.service is not None]
+    if served and all(layout.status == "outside_range" for layout in served):
+        lines = [f"{file}: {layout.name}: {layout.why}" for layout in served]
         raise UserError(*(f"{line}. --extrapolate plans all the same, marked SUSPECT." for line in lines))
     layouts = tuple(option.layout for option in planned)
     answer = _cheapest(layouts, has_prices=prices is not None)
@@ -82,9 +73,7 @@ def capacity_plan(
         extrapolate=asked.extrapolate,
         cost_unit=None if prices is None else prices.currency,
     )
-    advice = None
-    if answer is None:
-        advice = next_trial([(option.choice, option.layout) for option in planned], load, objectives, question)
+    advice = next_trial(planned, load, objectives, question) if answer is None else None
     plan = CapacityPlan(
         planned_at=datetime.now(UTC).isoformat(timespec="seconds"),
         sentence=sentence_of(question, layouts, answer, advice),
@@ -94,9 +83,9 @@ def capacity_plan(
         machines=fitted.machines,
         layouts=layouts,
         largest_load=largest,
-        breaks_first=None if broken is None else BreaksFirst(**vars(broken)),
+        breaks_first=broken,
         next_trial=advice,
-        notes=(*_notes(layouts, answer, asked, prices), *_doubts([option.choice for option in planned])),
+        notes=(*_notes(layouts, answer, asked, prices), *_doubts(planned)),
     )
     return plan, load, planned[answer] if answer is not None else None
 
@@ -109,34 +98,30 @@ def _cheapest(layouts: Sequence[PlannedLayout], *, has_prices: bool) -> int | No
     def price(at: int) -> tuple[float, float]:
         layout = layouts[at]
         amount = layout.cost_per_hour if has_prices else layout.gpus or layout.replicas
-        return float(amount or 0.0), -(layout.chosen.probability if layout.chosen is not None else 0.0)
+        return float(amount or 0.0), -layout.probability
 
     return min(meeting, key=price, default=None)
 
 
-def _best(planned: Sequence[PlannedService]) -> PlannedService | None:
+def _best(planned: Sequence[Choice]) -> Choice | None:
     """Return the layout that comes nearest to the objectives."""
     missing = [option for option in planned if option.layout.chosen is not None]
-    return max(
-        missing,
-        key=lambda option: option.layout.chosen.probability if option.layout.chosen is not None else 0.0,
-        default=None,
-    )
+    return max(missing, key=lambda option: option.layout.probability, default=None)
 
 
 def _limits(
-    best: PlannedService | None,
+    best: Choice | None,
     asked: CapacityAsked,
     load: PlannedLoad,
     objectives: tuple[Objective, ...],
     *,
     answered: bool,
-) -> tuple[LargestLoad | None, Bottleneck | None]:
+) -> tuple[LargestLoad | None, BreaksFirst | None]:
     """Return the largest load of a layout, and what breaks first: above that, else with one replica less, else at the
     planned load if that is missed. Without `extrapolate` only inside the fit."""
-    if best is None or best.choice.service is None or best.layout.replicas is None:
+    if best is None or best.service is None or best.layout.replicas is None:
         return None, None
-    service, count = best.choice.service, best.layout.replicas
+    service, count = best.service, best.layout.replicas
     if not answered:
         return None, bottleneck(service, load, count, objectives, asked.seed)
     largest = largest_simulated(service, load, count, objectives, seed=asked.seed, extrapolate=asked.extrapolate)

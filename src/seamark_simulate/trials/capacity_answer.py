@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seamark.model.plurals import counted
-from seamark_simulate.fit.odds import Judged, judge, largest_uncertainty
+from seamark_simulate.fit.odds import FIXED, Judged, judge, largest_uncertainty
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.service_model import Source
 from seamark_simulate.model.capacity_plan import CapacityQuestion, PlannedLayout
@@ -66,27 +66,21 @@ def shape_of(layout: PlannedLayout) -> tuple[tuple[str, int], ...]:
 
 
 def next_trial(
-    planned: Sequence[tuple[Choice, PlannedLayout]],
-    load: PlannedLoad,
-    objectives: Sequence[Objective],
-    question: CapacityQuestion,
+    planned: Sequence[Choice], load: PlannedLoad, objectives: Sequence[Objective], question: CapacityQuestion
 ) -> str:
     """Return which trial would tell most: one outside of the fit if more replicas there may do, one against the
     largest uncertainty, else one of a GPU or load without any."""
-    ranked = sorted(
-        (pair for pair in planned if pair[1].chosen is not None),
-        key=lambda pair: pair[1].chosen.probability if pair[1].chosen is not None else 0.0,
-    )
-    choice, layout = ranked[-1] if ranked else (None, None)
-    if choice is not None and layout is not None and layout.chosen is not None and choice.service is not None:
-        service, count = choice.service, layout.chosen.replicas
+    known = [choice for choice in planned if choice.layout.chosen is not None]
+    best = sorted(known, key=lambda choice: choice.layout.probability)[-1] if known else None
+    if best is not None and best.layout.chosen is not None and best.service is not None:
+        service, layout, count = best.service, best.layout, best.layout.chosen.replicas
 
         def odds(replicas: int, fixed: frozenset[Source] = frozenset()) -> Judged:
             counted = {"trials": question.trials, "seed": question.seed}
             return judge(service, load, replicas, objectives, fixed=fixed, **counted)
 
         many = max(MANY_REPLICAS, MANY_TIMES * max(judged.replicas for judged in layout.judged))
-        alone = odds(many, frozenset(("parameters", "repeats"))).odds.probability
+        alone = odds(many, FIXED).probability
         if alone <= HALF:
             return (
                 f"No number of replicas helps: with {many} the queue is gone, and the service time alone misses it"
@@ -94,15 +88,15 @@ def next_trial(
             )
         last = max(judged.replicas for judged in layout.judged)
         most = question.most_gpus // max(1, layout.gpus_per_replica)
-        if most > last and service.outside(load, last + 1) and odds(most).odds.probability >= question.confidence:
+        if most > last and service.outside(load, last + 1) and odds(most).probability >= question.confidence:
             return (
                 f"{last + 1} or more lie outside of the fit, and may do: the trial that would tell most has"
                 f" {load.rate_rps / (last + 1):.4g} requests/s on one server of {layout.name}."
             )
-        if layout.chosen.probability > CLOSE:
+        if layout.probability > CLOSE:
             source = largest_uncertainty(lambda fixed: odds(count, fixed))
             return _against(source, layout, load, more_help=alone >= question.confidence)
-    unfitted = [candidate for _, candidate in planned if candidate.status == "not_fitted"]
+    unfitted = [choice.layout for choice in planned if choice.layout.status == "not_fitted"]
     if unfitted:
         first = min(unfitted, key=lambda candidate: (candidate.why != NOT_THIS_GPU, candidate.gpus_per_replica))
         shape = ", ".join(f"{name}_parallel: {size}" for name, size in shape_of(first) if size > 1)
@@ -110,7 +104,7 @@ def next_trial(
             f"The trial that would tell most is one on {first.gpu or first.name}{f' with {shape}' if shape else ''}:"
             f" {first.why}."
         )
-    outside = [candidate for _, candidate in planned if candidate.status == "outside_range"]
+    outside = [choice.layout for choice in planned if choice.layout.status == "outside_range"]
     if outside:
         return f"The trial that would tell most has such a load: {outside[0].name}: {outside[0].why}."
     return "No trial would help: every layout misses it by far. Allow more GPUs (--most-gpus), or another limit."

@@ -2,7 +2,7 @@
 them; the largest rate that meets them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,11 +10,11 @@ from seamark.model.scenario import Search
 from seamark.trials.search.largest_load import Limit, MeasuredProbe, ProbeObservation, Values, largest_load
 from seamark.trials.search.steps import Probe
 from seamark_simulate.config.price_file import Prices
-from seamark_simulate.fit.odds import Judged, fewest_replicas, judge
+from seamark_simulate.fit.odds import FIXED, Judged, fewest_replicas, judge
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
 from seamark_simulate.fit.prediction import CONFIDENCE
-from seamark_simulate.fit.service_model import ServiceModel, Source
-from seamark_simulate.model.capacity_plan import JudgedReplicas, LargestLoad, PlannedLayout
+from seamark_simulate.fit.service_model import ServiceModel
+from seamark_simulate.model.capacity_plan import JudgedReplicas, LargestLoad
 from seamark_simulate.model.fitted_model import codes_of
 from seamark_simulate.trials.capacity_layouts import Choice
 from seamark_simulate.trials.capacity_load import CapacityAsked
@@ -24,33 +24,24 @@ EDGE = 1.001
 """Ratio of rates on both sides of the edge of a fit, at which its place is known well enough."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedService:
-    """A judged choice with what a scenario needs to measure it."""
-
-    choice: Choice
-    layout: PlannedLayout
-    judged: tuple[Judged, ...] = ()
-
-
 def judged_layout(
     choice: Choice,
     asked: CapacityAsked,
     load: PlannedLoad,
     objectives: tuple[Objective, ...],
     prices: Prices | None,
-) -> PlannedService:
+) -> Choice:
     """Return a choice with the fewest replicas that meet the objectives, else with the best number of them."""
     service, layout = choice.service, choice.layout
     if service is None:
-        return PlannedService(choice=choice, layout=layout)
+        return choice
     counts = range(1, asked.most_gpus // max(1, layout.gpus_per_replica) + 1)
     outside = _outside(service, load, counts, whole=asked.extrapolate)
     allowed = [count for count in outside if asked.extrapolate or not outside[count]]
     if not allowed:
         ends = "; ".join(f"with {count}, {', '.join(outside[count])}" for count in dict.fromkeys((1, counts[-1])))
         why = f"its load lies outside of the fit with any number up to {counts[-1]}: {ends}"
-        return PlannedService(choice=choice, layout=replace(layout, status="outside_range", why=why))
+        return replace(choice, layout=replace(layout, status="outside_range", why=why))
     chosen, every = fewest_replicas(
         allowed,
         lambda count: judge(
@@ -58,14 +49,13 @@ def judged_layout(
         ),
         asked.confidence,
     )
-    best = chosen or max(every, key=lambda judged: (judged.odds.probability, -judged.replicas))
+    best = chosen or max(every, key=lambda judged: (judged.probability, -judged.replicas))
     records = {judged.replicas: _record(judged, outside[judged.replicas]) for judged in every}
     gpus = best.replicas * layout.gpus_per_replica
     fewer = best.replicas - 1
     unknown = fewer in outside and fewer not in allowed and chosen is not None
-    return PlannedService(
-        choice=choice,
-        judged=every,
+    return replace(
+        choice,
         layout=replace(
             layout,
             status="misses" if chosen is None else "meets",
@@ -98,12 +88,12 @@ def _outside(
 
 
 def _record(judged: Judged, outside: tuple[str, ...]) -> JudgedReplicas:
-    low, high = judged.odds.interval()
+    low, high = judged.interval
     return JudgedReplicas(
         replicas=judged.replicas,
-        met=judged.odds.met,
-        trials=judged.odds.trials,
-        probability=judged.odds.probability,
+        met=judged.met,
+        trials=judged.trials,
+        probability=judged.probability,
         probability_low=low,
         probability_high=high,
         suspect=EXTRAPOLATED if outside else None,
@@ -143,7 +133,6 @@ def nearest_inside(service: ServiceModel, load: PlannedLoad, replicas: int, want
 
 WITHIN, TIMES_MORE = 0.05, 4.0
 UNBOUNDED_S = 1e12
-FIXED: frozenset[Source] = frozenset(("parameters", "repeats"))
 OF_LIMITS = ("latency", "service_time", "ttft", "ttft_response")
 """Times whose objectives a search decides by single requests; others by the figure of each probe."""
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from seamark.errors import UserError, did_you_mean
 from seamark.model.service import Service
 from seamark_simulate.config.model_folder import ModelFolder
-from seamark_simulate.fit.service_model import ReplicaService, ServiceModel, StationService
+from seamark_simulate.fit.service_model import ServiceModel
 from seamark_simulate.model.capacity_plan import PlannedLayout
 from seamark_simulate.model.fitted_model import (
     UNFIT,
     FittedModels,
-    ReplicaModel,
-    Router,
+    Model,
     StationModel,
     contradiction_of,
 )
@@ -26,8 +25,8 @@ from seamark_simulate.simulation.gpu_memory import (
     estimate_memory,
     refusals,
 )
+from seamark_simulate.trials.capacity_load import CapacityAsked
 
-Model = StationModel | ReplicaModel
 DEFAULT_UTILISATION = 0.9
 
 
@@ -62,26 +61,19 @@ def models_named(fitted: FittedModels, names: Sequence[str], file: Path) -> tupl
             f"{file}: models of different services: {', '.join(every)}. Name those to choose from: --server NAME."
         )
     if all(not model.fit_for_plans for model in chosen):
-        raise UserError(*(_unfit(model, file) for model in chosen))
+        remedy = "Measure its trials again on a machine without other work and fit again"
+        raise UserError(
+            *(
+                f"{file}: {model.name} is unfit for plans: {contradiction_of(model)}. {remedy}, or name another model"
+                " with --server."
+                for model in chosen
+            )
+        )
     return chosen
 
 
-def _unfit(model: Model, file: Path) -> str:
-    return (
-        f"{file}: {model.name} is unfit for plans: {contradiction_of(model)}. Measure its trials again on a machine"
-        " without other work and fit again, or name another model with --server."
-    )
-
-
 def choices_of(
-    models: Sequence[Model],
-    *,
-    folder: ModelFolder | None,
-    gpus: Sequence[str],
-    most_gpus: int,
-    router: Router | None,
-    max_model_len: int | None,
-    recipes: Mapping[str, Service],
+    models: Sequence[Model], asked: CapacityAsked, folder: ModelFolder | None, recipes: Mapping[str, Service]
 ) -> tuple[Choice, ...]:
     """Return every layout of some kinds of GPU, or of the models' own; `recipes` are those of services by name.
 
@@ -89,21 +81,21 @@ def choices_of(
     fitted, and for a router in front of servers that have a queue and several workers inside.
     """
     mistakes = _of_another_model(models, folder) if folder is not None else []
-    if not gpus and not mistakes:
-        return tuple(_own(model, folder, router, max_model_len, most_gpus, recipes) for model in models)
+    if not asked.gpus and not mistakes:
+        return tuple(_own(model, folder, asked, recipes) for model in models)
     choices: list[Choice] = []
-    for kind in gpus:
+    for kind in asked.gpus:
         own = [model for model in models if model.server.gpu == kind and not mistakes]
         if folder is None:
-            choices += [_own(model, None, router, max_model_len, most_gpus, recipes) for model in own]
+            choices += [_own(model, None, asked, recipes) for model in own]
             if not own:
                 choices.append(Choice(layout=_unknown(kind, Layout(), NOT_THIS_GPU)))
         else:
-            choices += _layouts(kind, own, models[0], folder, router, max_model_len, most_gpus, recipes)
+            choices += _layouts(kind, own, models[0], folder, asked, recipes)
     if choices and all(choice.layout.status == "does_not_fit" for choice in choices):
         smallest = {choice.layout.gpu: choice.layout for choice in reversed(choices)}
         raise UserError(
-            *(f"{folder.path if folder else ''}: {kind}: {smallest[kind].why}" for kind in dict.fromkeys(gpus))
+            *(f"{folder.path if folder else ''}: {kind}: {smallest[kind].why}" for kind in dict.fromkeys(asked.gpus))
         )
     if mistakes:
         raise UserError(*mistakes)
@@ -136,14 +128,13 @@ def _layouts(
     own: Sequence[Model],
     like: Model,
     folder: ModelFolder,
-    router: Router | None,
-    max_model_len: int | None,
-    most_gpus: int,
+    asked: CapacityAsked,
     recipes: Mapping[str, Service],
 ) -> Iterator[Choice]:
     """Yield each layout of a kind of GPU: powers of two, and those that were fitted. One that was not is started
     `like` another model."""
     fitted = {(fit.server.tensor_parallel, fit.server.pipeline_parallel): fit for fit in own}
+    most_gpus = asked.most_gpus
     powers = [1 << at for at in range(most_gpus.bit_length()) if 1 << at <= most_gpus]
     shapes = {(tensor, stages) for tensor in powers for stages in powers if tensor * stages <= most_gpus}
     stages_of = folder.architecture.layers
@@ -152,24 +143,24 @@ def _layouts(
             continue
         layout = Layout(tensor_parallel=tensor, pipeline_parallel=stages)
         model = fitted.get((tensor, stages))
-        asked = _memory(kind, layout, model or like, max_model_len)
-        against = () if _counted(model) else refusals(folder.architecture, folder.weights, asked, gpus=most_gpus)
+        memory = _memory(kind, layout, model or like, asked)
+        against = () if _counted(model) else refusals(folder, memory, gpus=most_gpus)
         if against:
             yield Choice(layout=replace(_unknown(kind, layout, _words(against[0])), status="does_not_fit"))
         elif model is None:
             yield Choice(layout=_unknown(kind, layout, NOT_THIS_LAYOUT if own else NOT_THIS_GPU))
         else:
-            yield _own(model, folder, router, max_model_len, most_gpus, recipes)
+            yield _own(model, folder, asked, recipes)
 
 
-def _memory(kind: str, layout: Layout, model: Model, max_model_len: int | None) -> ServerMemory:
+def _memory(kind: str, layout: Layout, model: Model, asked: CapacityAsked) -> ServerMemory:
     settings = model.server.settings
     share, longest = settings.get("gpu_memory_utilization"), settings.get("max_model_len")
     return ServerMemory(
         layout=layout,
         gpu_gb=gpu_gb(kind),
         gpu_memory_utilization=float(share) if isinstance(share, (int, float)) else DEFAULT_UTILISATION,
-        max_model_len=max_model_len or (longest if type(longest) is int else None),
+        max_model_len=asked.max_model_len or (longest if type(longest) is int else None),
         dtype=str(settings.get("dtype") or "auto"),
     )
 
@@ -225,16 +216,9 @@ def _workers(model: StationModel, recipes: Mapping[str, Service]) -> int:
     return max(1, round(model.servers / started)) if type(started) is int and started > 0 else model.servers
 
 
-def _own(
-    model: Model,
-    folder: ModelFolder | None,
-    router: Router | None,
-    max_model_len: int | None,
-    most_gpus: int,
-    recipes: Mapping[str, Service],
-) -> Choice:
+def _own(model: Model, folder: ModelFolder | None, asked: CapacityAsked, recipes: Mapping[str, Service]) -> Choice:
     """Return the layout of a fitted model's own servers."""
-    server = model.server
+    server, router = model.server, asked.router
     layout = PlannedLayout(
         name=model.name,
         service=model.service,
@@ -247,7 +231,7 @@ def _own(
     )
     if not model.fit_for_plans:
         return Choice(layout=layout)
-    if server.gpus > most_gpus:
+    if server.gpus > asked.most_gpus:
         return Choice(layout=replace(layout, status="does_not_fit", why=f"a replica has {server.gpus} GPUs"))
     if isinstance(model, StationModel):
         workers = _workers(model, recipes)
@@ -256,24 +240,18 @@ def _own(
                 f"--router {router}: a server of {model.name} has {workers} workers behind a queue of its own, and a"
                 " router in front of several such servers is not simulated. Leave --router out, or give one-queue."
             )
-        service = StationService(model=model, workers=workers, router=router or "one-queue")
+        service = ServiceModel(model=model, replicas=workers, router=router)
         return Choice(layout=replace(layout, workers_per_replica=workers), model=model, service=service)
     blocks, origin = model.kv_blocks, "counted by the server"
     if not _counted(model):
         origin = "enough for all that may run: the server did not count them" if model.sources else "written by hand"
         if folder is not None and server.gpu is not None:
             shape = Layout(tensor_parallel=server.tensor_parallel, pipeline_parallel=server.pipeline_parallel)
-            asked = _memory(server.gpu, shape, model, max_model_len)
-            needs = estimate_memory(folder.architecture, folder.weights, asked)
+            memory = _memory(server.gpu, shape, model, asked)
+            needs = estimate_memory(folder, memory)
             blocks, origin = max(1, needs.kv_tokens // BLOCK_TOKENS), "computed from the memory of the GPU"
     return Choice(
         layout=replace(layout, kv_blocks=blocks, kv_blocks_from=origin),
         model=model,
-        service=ReplicaService(
-            model=model,
-            kv_blocks=blocks,
-            max_num_seqs=model.max_num_seqs,
-            max_num_batched_tokens=model.max_num_batched_tokens,
-            router=router or "least-loaded",
-        ),
+        service=ServiceModel(model=model, kv_blocks=blocks, router=router),
     )

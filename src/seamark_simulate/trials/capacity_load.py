@@ -8,8 +8,7 @@ from seamark.errors import UserError
 from seamark.model.scenario import Slo
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad, duration_for, objective_of
 from seamark_simulate.fit.service_model import REPLICA_TIMES, STATION_TIMES
-from seamark_simulate.model.fitted_model import ReplicaModel, Router
-from seamark_simulate.trials.capacity_layouts import Model
+from seamark_simulate.model.fitted_model import Model, ReplicaModel, Router
 
 USUAL_S = 60.0
 MOST_REQUESTS = 2_000_000

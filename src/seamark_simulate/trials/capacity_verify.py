@@ -1,7 +1,7 @@
 """The scenario that measures a capacity plan below, at and above its load, with what the plan predicts of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -15,9 +15,10 @@ from seamark.storage.codec import encode
 from seamark_simulate.fit.planned_load import QUANTILES, Objective, PlannedLoad, objective_of
 from seamark_simulate.fit.prediction import CONFIDENCE, predicted_of
 from seamark_simulate.fit.service_model import ServiceModel
-from seamark_simulate.model.capacity_plan import CapacityPlan, PlannedLayout
+from seamark_simulate.model.capacity_plan import CapacityPlan
 from seamark_simulate.model.fitted_model import ReplicaModel
-from seamark_simulate.trials.capacity_judged import EXTRAPOLATED, PlannedService, nearest_inside
+from seamark_simulate.trials.capacity_judged import EXTRAPOLATED, nearest_inside
+from seamark_simulate.trials.capacity_layouts import Choice
 
 FACTORS = (0.8, 1.0, 1.2)
 """Loads of the scenario over the planned one."""
@@ -27,16 +28,6 @@ REPETITIONS = 3
 CONNECTIONS = 256
 DIGITS = 4
 WIDTH = 110
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Measured:
-    """What the scenario measures: a service of `replicas` under the loads `share` times those of the plan."""
-
-    service: ServiceModel
-    replicas: int
-    share: float
-    notes: tuple[str, ...] = ()
 
 
 def require_new_scenario(path: Path) -> str:
@@ -58,12 +49,12 @@ def verifying_scenario(
     path: Path,
     plan: CapacityPlan,
     load: PlannedLoad,
-    planned: PlannedService,
+    planned: Choice,
     slos: Sequence[Slo],
     recipes: Mapping[str, Service],
 ) -> str:
     """Return the text of the scenario. Raises UserError for a fit that does not say how its server was started."""
-    model, service, layout = planned.choice.model, planned.choice.service, planned.layout
+    model, service, layout = planned.model, planned.service, planned.layout
     assert model is not None
     assert service is not None
     server = model.server
@@ -75,18 +66,25 @@ def verifying_scenario(
     if model.service not in recipes:
         raise UserError(f"--verify: no recipe of '{model.service}' in config/services. Add it to this study.")
     recipe = recipes[model.service]
-    measured = _measured(service, layout, recipe)
-    loads, notes = _loads(measured, load, extrapolate=plan.question.extrapolate)
+    count, share, notes = layout.replicas or 1, 1.0, [plan.sentence]
+    if count > 1 and recipe.replicas is None:
+        notes.append(
+            f"The recipe {recipe.name} has no setting for {count} replicas, so one is measured with its share of the"
+            " load; the router is not."
+        )
+        count, share = 1, 1 / count
+    planned_rps = share * load.rate_rps
+    loads = _loads(service, replace(load, rate_rps=planned_rps), count, notes, extrapolate=plan.question.extrapolate)
     objectives = tuple(objective_of(slo, service.times) for slo in slos)
     predictions = tuple(
-        _predicted(measured, point, objectives, trials=plan.question.trials, seed=plan.question.seed)
+        _predicted(service, count, point, objectives, trials=plan.question.trials, seed=plan.question.seed)
         for point in loads
     )
     workload: dict[str, object] = {"service": model.service, **server.settings}
     if isinstance(model, ReplicaModel):
         workload |= {"prompt_len": load.prompt_tokens, "gen_tokens": load.reply_tokens}
     if recipe.replicas is not None:
-        workload[recipe.replicas] = measured.replicas
+        workload[recipe.replicas] = count
     busy = workload.get("concurrency")
     workload |= {
         "pattern": "poisson",
@@ -100,14 +98,15 @@ def verifying_scenario(
         loads=predictions,
         interval=CONFIDENCE,
         fit=plan.fit,
-        notes=" ".join((plan.sentence, *measured.notes, *notes)),
+        notes=" ".join(notes),
     )
+    gpus = count * layout.gpus_per_replica
     places = {"site": server.site, "partition": server.partition, "account": server.account}
     document = {
         "scenario": name,
         **{key: value for key, value in places.items() if value is not None and value != "local"},
         "repetitions": REPETITIONS,
-        "resources": _resources(server.resources, layout, measured.replicas),
+        "resources": dict(server.resources) | ({"gpus": gpus} if gpus else {}),
         "workload": workload,
     }
     head = (
@@ -121,43 +120,23 @@ def _yaml(document: object) -> str:
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None))
 
 
-def _measured(service: ServiceModel, layout: PlannedLayout, recipe: Service) -> _Measured:
-    """Return the whole of a plan, or one replica with its share where the recipe has no number of replicas."""
-    count = layout.replicas or 1
-    if count == 1 or recipe.replicas is not None:
-        return _Measured(service=service, replicas=count, share=1.0)
-    note = (
-        f"The recipe {recipe.name} has no setting for {count} replicas, so one is measured with its share of the"
-        " load; the router is not."
-    )
-    return _Measured(service=service, replicas=1, share=1 / count, notes=(note,))
-
-
-def _resources(fitted: Mapping[str, int], layout: PlannedLayout, replicas: int) -> dict[str, int]:
-    """Return the resources of the deployment: those of the fitted one, with GPUs for all replicas."""
-    gpus = replicas * layout.gpus_per_replica
-    return dict(fitted) | ({"gpus": gpus} if gpus else {})
-
-
 def _loads(
-    measured: _Measured, load: PlannedLoad, *, extrapolate: bool
-) -> tuple[tuple[PlannedLoad, ...], tuple[str, ...]]:
-    """Return the loads below, at and above the planned one, moved into the fit unless it may be left; and a note for
+    service: ServiceModel, load: PlannedLoad, count: int, notes: list[str], *, extrapolate: bool
+) -> list[PlannedLoad]:
+    """Return the loads below, at and above the planned one, moved into the fit unless it may be left; add a note for
     each that was moved or left out."""
-    planned = measured.share * load.rate_rps
+    planned = load.rate_rps
     loads: list[PlannedLoad] = []
-    notes = []
     for factor in FACTORS:
         rate = planned * factor
         if not extrapolate and factor != 1:
-            at = replace(load, rate_rps=planned)
-            inside = nearest_inside(measured.service, at, measured.replicas, rate)
+            inside = nearest_inside(service, load, count, rate)
             if abs(inside / rate - 1) > 1e-6:
                 notes.append(f"{_rounded(rate):g} requests/s lie outside of the fit.")
             rate = inside
         if factor == 1 or abs(rate / planned - 1) > APART:
             loads.append(replace(load, rate_rps=_rounded(rate)))
-    return tuple(loads), tuple(notes)
+    return loads
 
 
 def _rounded(rate: float) -> float:
@@ -165,14 +144,14 @@ def _rounded(rate: float) -> float:
 
 
 def _predicted(
-    measured: _Measured, load: PlannedLoad, objectives: Sequence[Objective], *, trials: int, seed: int
+    service: ServiceModel, count: int, load: PlannedLoad, objectives: Sequence[Objective], *, trials: int, seed: int
 ) -> PredictedLoad:
     """Simulate trials of one load, and return the figures that they would measure, with intervals."""
-    wanted = _figures(measured.service, load, objectives)
+    wanted = _figures(service, load, objectives)
     values: dict[str, list[float]] = {name: [] for name in ("requests_per_s", *wanted)}
     met = 0
     for number in range(trials):
-        trial = measured.service.trial(load, measured.replicas, number, seed)
+        trial = service.trial(load, count, number, seed)
         values["requests_per_s"].append(trial.requests_per_s)
         for name, figure in wanted.items():
             values[name].append(figure.value_s(trial.times_s[figure.of]))
@@ -182,7 +161,7 @@ def _predicted(
         rate_rps=load.rate_rps,
         met=round(met / trials, 4),
         figures={name: tuple(float(f"{value:.5g}") for value in row) for name, row in rows.items()},
-        suspect=EXTRAPOLATED if measured.service.outside(load, measured.replicas) else None,
+        suspect=EXTRAPOLATED if service.outside(load, count) else None,
     )
 
 

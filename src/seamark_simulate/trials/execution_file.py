@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,16 @@ import pyarrow.parquet as pq
 from seamark.analysis.metrics.samples import DamagedError
 from seamark.analysis.schedule.execution_rows import METADATA_KEY, read_execution_table
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.model.results.values import OPTIONAL
 from seamark.storage.codec import decode, encode
 from seamark.storage.documents import replacing
 from seamark_simulate.simulation.execution_log import (
     ExecutionLog,
     LoggedExecution,
+    SimulationFacts,
     add_optional,
-    changes_of,
     log_summary,
 )
-from seamark_simulate.simulation.executions import Executions, executions_of
-from seamark_simulate.simulation.machine import ColdLoad, GpuChange, Layout
-from seamark_simulate.simulation.schedule import Schedule
+from seamark_simulate.simulation.schedule import Executions, Schedule
 from seamark_simulate.simulation.schedule_metrics import metrics_of
 from seamark_simulate.simulation.workload import SOURCES
 from seamark_simulate.simulation.world import COMPLETED
@@ -58,32 +54,9 @@ GPU_COLUMN = ("gpu_ids", pa.list_(pa.int32()))
 TEXTS = [field.name for field in COLUMNS if field.type == pa.string()]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationFacts:
-    """What executions are of: the machine, the policy, `mode` (`offline`: all requests at zero, else `online`), the
-    models in the order of their file, and the seed of drawn times and failures, None where nothing was drawn.
-
-    Of a machine file also its `machine`, and its GPUs that left or came back. `incomplete` are the numbers of
-    requests that did not complete, with the `unstarted` among them and their arrivals in seconds, and `not_run`
-    counts nodes without an execution.
-    """
-
-    gpus: int
-    cold_load: ColdLoad
-    policy: str
-    mode: str
-    models: tuple[str, ...]
-    seed: int | None = None
-    machine: Layout | None = field(default=None, metadata=OPTIONAL)
-    gpu_changes: tuple[GpuChange, ...] = field(default=(), metadata=OPTIONAL)
-    incomplete: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
-    unstarted: Mapping[str, float] | None = field(default=None, metadata=OPTIONAL)
-    not_run: int = field(default=0, metadata=OPTIONAL)
-
-
 def execution_table(schedule: Schedule, facts: SimulationFacts) -> pa.Table:
     """Return the executions of a schedule as rows of COLUMNS."""
-    work, ran = schedule.work, executions_of(schedule)
+    work, ran = schedule.work, schedule.ran
     nodes, requests = schedule.node.tolist(), [work.requests[number] for number in ran.request.tolist()]
     named = [work.name_of(node)[1] for node in nodes]
     values: Mapping[str, Any] = {
@@ -107,7 +80,6 @@ def execution_table(schedule: Schedule, facts: SimulationFacts) -> pa.Table:
     }
     if (measured := schedule.measured) is not None:
         values = {**values, "outcome": measured.outcome, "transfer_s": measured.transfer_s, "gpu_ids": measured.gpus}
-        facts = _with_outcomes(facts, ran, changes_of(schedule))
     optional = () if measured is None else (*OUTCOME_COLUMNS, *((GPU_COLUMN,) if measured.gpus is not None else ()))
     schema = pa.schema([*COLUMNS, *optional]).with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
     return pa.Table.from_arrays([_array(values[column.name], column.type) for column in schema], schema=schema)
@@ -118,15 +90,6 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
     table = execution_table(schedule, facts)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True, use_dictionary=TEXTS)
-
-
-def _with_outcomes(facts: SimulationFacts, ran: Executions, changes: tuple[GpuChange, ...]) -> SimulationFacts:
-    """Return the facts with requests that did not complete, and changes of GPUs."""
-    started = set(ran.request.tolist())
-    unstarted = {str(request): float(ran.arrival_s[request]) for request in ran.incomplete if request not in started}
-    return replace(
-        facts, incomplete=ran.incomplete, unstarted=unstarted or None, not_run=ran.not_run, gpu_changes=changes
-    )
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
@@ -152,15 +115,9 @@ def schedule_of_trial(path: Path) -> ScheduleMetrics:
 def log_of_file(path: Path) -> ExecutionLog:
     """Return the execution log of a simulated trial. Raises DamagedError as `read_executions`."""
     table, facts, ran = read_executions(path)
-    summary = log_summary(
-        metrics_of(ran),
-        mode=facts.mode,
-        policy=facts.policy,
-        cold_load=facts.cold_load,
-        layout=facts.machine,
-        changes=facts.gpu_changes,
+    return ExecutionLog(
+        summary=log_summary(metrics_of(ran), facts), executions=tuple(map(_logged, table.to_pylist()))
     )
-    return ExecutionLog(summary=summary, executions=tuple(map(_logged, table.to_pylist())))
 
 
 def _logged(row: Mapping[str, Any]) -> LoggedExecution:

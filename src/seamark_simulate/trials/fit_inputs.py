@@ -11,15 +11,16 @@ from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import in_percent
 from seamark.model.results.deployment_record import DeploymentRecord
-from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder
-from seamark_simulate.fit import ReplicaLimits, ReplicaTrial, StationTrial
-from seamark_simulate.model.fitted_model import FitSource
+from seamark_simulate.fit.replica_fit import ReplicaLimits
+from seamark_simulate.fit.replica_trial import ReplicaTrial
+from seamark_simulate.fit.station_trial import StationTrial
+from seamark_simulate.model.fitted_model import FitSource, StartModel
 from seamark_simulate.trials.fitted_server import ServedTrial, gpu_of
 from seamark_simulate.trials.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
 
@@ -37,14 +38,6 @@ class FitGroup(Generic[T]):
     trials: list[T] = field(default_factory=list)
     limits: list[ReplicaLimits] = field(default_factory=list)
     served: list[ServedTrial] = field(default_factory=list)
-
-    @property
-    def service(self) -> str:
-        return self.served[0].trial.service
-
-    @property
-    def sources(self) -> tuple[FitSource, ...]:
-        return tuple(trial.source for trial in self.served)
 
 
 def told_apart(groups: Sequence[FitGroup[StationTrial] | FitGroup[ReplicaTrial]]) -> list[str]:
@@ -122,21 +115,12 @@ FAILED = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerStarts:
-    """Times in seconds from starting the processes of equal servers until they were healthy."""
-
-    name: str
-    service: str
-    times_s: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
 class FitInputs:
     """Groups of trials, and those that stay out."""
 
     stations: list[FitGroup[StationTrial]] = field(default_factory=list)
     replicas: list[FitGroup[ReplicaTrial]] = field(default_factory=list)
-    starts: list[ServerStarts] = field(default_factory=list)
+    starts: list[StartModel] = field(default_factory=list)
     left_out: list[FitSource] = field(default_factory=list)
     machines: set[str] = field(default_factory=set)
 
@@ -150,25 +134,24 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
     inputs = FitInputs()
     stations: dict[Key, FitGroup[StationTrial]] = {}
     replicas: dict[Key, FitGroup[ReplicaTrial]] = {}
-    starts: dict[Key, ServerStarts] = {}
+    starts: dict[Key, tuple[str, str, list[float]]] = {}
     for plan, folder in results:
         levels = levels_of(plan)
         for trial in plan.measured:
             view = TrialView.of(trial, folder)
-            taken = _taken(view)
             source = FitSource(
                 scenario=plan.scenario,
                 trial=trial.id,
                 trial_id=trial.trial_id,
                 config_hash=trial.config_hash,
-                why=taken if isinstance(taken, str) else None,
                 suspect=tuple(dict.fromkeys(reason.code for reason in view.reasons if reason.verdict == "SUSPECT")),
             )
+            taken = _taken(view, source)
             if isinstance(taken, str):
-                inputs.left_out.append(source)
+                inputs.left_out.append(replace(source, why=taken))
                 continue
             varied, gpu = levels[trial.treatment], gpu_of(plan, folder, trial)
-            served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu, source=source)
+            served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu)
             if isinstance(taken, StationTrial):
                 add_trial(stations, served, taken, varied, OF_A_LOAD)
             else:
@@ -178,7 +161,16 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
             if view.load is not None and view.load.node:
                 inputs.machines.add(view.load.node)
         _add_starts(starts, plan, folder, levels)
-    inputs.starts.extend(starts.values())
+    inputs.starts.extend(
+        StartModel(
+            name=name,
+            service=service,
+            starts=len(times_s),
+            mean_s=float(np.mean(times_s)),
+            std_s=float(np.std(times_s, ddof=1)) if len(times_s) > 1 else None,
+        )
+        for name, service, times_s in starts.values()
+    )
     names = iter(told_apart([*stations.values(), *replicas.values()]))
     return replace(
         inputs,
@@ -188,9 +180,13 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
 
 
 def _add_starts(
-    starts: dict[Key, ServerStarts], plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]]
+    starts: dict[Key, tuple[str, str, list[float]]],
+    plan: Plan,
+    folder: ScenarioFolder,
+    levels: Mapping[str, Mapping[str, Value]],
 ) -> None:
-    """Add the time of each start of a plan; a server that was never healthy has none."""
+    """Add the time of each start of a plan to those of equal servers, with their name and service; a server that was
+    never healthy has none."""
     first = {trial.deployment: trial for trial in reversed(plan.measured)}
     for deployment, trial in first.items():
         record = read_or_none(folder.deployment(deployment).record, DeploymentRecord)
@@ -199,11 +195,11 @@ def _add_starts(
             gpu = gpu_of(plan, folder, trial)
             besides = OF_A_LOAD | OF_REQUESTS
             name = name_of(trial, levels[trial.treatment], besides, gpu)
-            known = starts.setdefault(key_of(trial, besides, gpu), ServerStarts(name=name, service=trial.service))
-            known.times_s.append(float(started_s))
+            _, _, times_s = starts.setdefault(key_of(trial, besides, gpu), (name, trial.service, []))
+            times_s.append(float(started_s))
 
 
-def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
+def _taken(view: TrialView, source: FitSource) -> StationTrial | ReplicaTrial | str:
     """Return what a model sees of a trial, or why it stays out."""
     if view.good is None:
         return f"it {'is not measured' if view.status == 'missing' else 'failed'}"
@@ -212,32 +208,27 @@ def _taken(view: TrialView) -> StationTrial | ReplicaTrial | str:
     streamed = is_streamed(view)
     if view.trial.load.closed and not streamed:
         return "a closed loop: its rate follows from the server"
-    if why := next((UNFIT[reason.code] for reason in view.reasons if _is_unfit(reason)), None):
-        return why
+    for reason in view.reasons:
+        if reason.code in UNFIT and not (reason.code in UNFIT_IF_SUSPECT and reason.severity == "note"):
+            return UNFIT[reason.code]
     if view.verdict == "INVALID":
         return f"INVALID: {', '.join(dict.fromkeys(flag.code for flag in view.reasons if flag.verdict == 'INVALID'))}"
     if view.load is None:
         return "its load.json is missing"
     if view.window_s is None or view.good.window.length_s is None:
         return "it has no measured window"
+    settings = view.trial.settings  # trials of equal loads and requests are repeats, of whichever scenario
+    names = sorted((OF_A_LOAD | OF_REQUESTS) - OF_ITS_LENGTH)
+    load = " ".join(f"{name}={settings[name]}" for name in names if name in settings)
     try:
-        return (replica_trial if streamed else _station_trial)(view, view.window_s, _load_of(view.trial))
+        return (replica_trial if streamed else _station_trial)(view, view.window_s, source, load)
     except DamagedError as damage:
         return str(damage)
 
 
-def _is_unfit(reason: VerdictReason) -> bool:
-    """Whether a trial says nothing of its server."""
-    return reason.code in UNFIT and not (reason.code in UNFIT_IF_SUSPECT and reason.severity == "note")
-
-
-def _load_of(trial: Trial) -> str:
-    """Return the load and the requests of a trial, of whichever scenario: trials of equal ones are repeats."""
-    names = sorted((OF_A_LOAD | OF_REQUESTS) - OF_ITS_LENGTH)
-    return " ".join(f"{name}={trial.settings[name]}" for name in names if name in trial.settings)
-
-
-def _station_trial(view: TrialView, window_s: tuple[float, float], treatment: str) -> StationTrial | str:
+def _station_trial(
+    view: TrialView, window_s: tuple[float, float], source: FitSource, treatment: str
+) -> StationTrial | str:
     """Return what a station sees of a trial, or why it cannot take part. Raises DamagedError."""
     warmup_s, until_s = window_s
     due, last, failed = [], [], 0
@@ -259,7 +250,7 @@ def _station_trial(view: TrialView, window_s: tuple[float, float], treatment: st
         return "it has no good requests after its warm-up"
     order = np.argsort(due_ns, kind="stable")
     return StationTrial(
-        id=view.id,
+        source=source,
         treatment=treatment,
         arrival_s=due_ns[order] / 1e9,
         end_s=last_ns[order] / 1e9,

@@ -8,7 +8,7 @@ from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import RESOURCES, Plan, Trial
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import ScenarioFolder
-from seamark_simulate.model.fitted_model import FitSource, FittedServer
+from seamark_simulate.model.fitted_model import FittedServer
 from seamark_simulate.simulation.gpu_memory import gpu_kind
 
 OF_ONE_LOAD = frozenset({"pattern", "rate_rps", "duration_s", "warmup_s", "think_time_s"})
@@ -17,14 +17,12 @@ OF_ONE_LOAD = frozenset({"pattern", "rate_rps", "duration_s", "warmup_s", "think
 
 @dataclass(frozen=True, kw_only=True)
 class ServedTrial:
-    """A trial with its plan and the folder of its scenario, the kind of GPU that served it, and what a fit names it
-    by."""
+    """A trial with its plan and the folder of its scenario, and the kind of GPU that served it."""
 
     plan: Plan
     folder: ScenarioFolder
     trial: Trial
     gpu: str | None
-    source: FitSource
 
 
 def gpu_of(plan: Plan, folder: ScenarioFolder, trial: Trial) -> str | None:

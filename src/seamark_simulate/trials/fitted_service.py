@@ -3,15 +3,11 @@
 from collections import Counter
 from threading import Event
 
-import numpy as np
-
 from seamark.load.driver import Target, Task, TaskFailure, TaskRecorder
 from seamark_simulate.config.fitted_load import FittedLoad
 from seamark_simulate.model.fitted_model import StationModel
 from seamark_simulate.simulation.fitted_service import outside, serve_fitted
-from seamark_simulate.simulation.schedule import Floats
-
-SECOND_NS = 1_000_000_000
+from seamark_simulate.simulation.schedule import whole_ns
 
 
 class SimulatedService(Task):
@@ -33,8 +29,8 @@ class SimulatedService(Task):
         if not len(requests):
             raise TaskFailure("no_samples", "no request is due before the end of the load")
         served = serve_fitted(load.service, requests, recorder.seed, draw=bool(load.settings["draw"]))
-        due, last = _ns(requests.arrival_s), _ns(served.last_s)
-        first = [None] * len(due) if served.first_s is None else _ns(served.first_s)
+        due, last = whole_ns(requests.arrival_s), whole_ns(served.last_s)
+        first = [None] * len(due) if served.first_s is None else whole_ns(served.first_s)
         rows = zip(due, first, last, served.units.tolist(), strict=True)
         for index, (due_ns, first_ns, last_ns, units) in enumerate(rows):
             if stop.is_set():
@@ -49,7 +45,3 @@ class SimulatedService(Task):
             recorder.quality(f"extrapolated_{name}", value)
         for code, count in Counter(code for source in load.service.model.sources for code in source.suspect).items():
             recorder.quality(f"suspect_sources_{code}", count)
-
-
-def _ns(column: Floats) -> list[int]:
-    return [int(time_ns) for time_ns in np.rint(column * SECOND_NS).astype(np.int64).tolist()]

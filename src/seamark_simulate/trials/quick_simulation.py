@@ -1,7 +1,7 @@
 """A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and
 documents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,16 +13,14 @@ from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.report.numbers import ABSENT, aligned
 from seamark_simulate.config.machine_files import require_speeds
 from seamark_simulate.config.workflow_files import require_timestamps
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.bounds import lower_bounds
-from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log
+from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log, facts_of
 from seamark_simulate.simulation.log_text import event_lines, header_lines
-from seamark_simulate.simulation.machine import ColdLoad, Machine
+from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
-from seamark_simulate.simulation.system import Requests, System
 from seamark_simulate.simulation.virtual_world import run_policy
 from seamark_simulate.simulation.workload import Arrivals, Workload, draws_times, workload_of
 
@@ -33,46 +31,36 @@ MODES: dict[Arrivals, str] = {"all-at-zero": "offline", "timestamps": "online"}
 
 @dataclass(frozen=True, kw_only=True)
 class QuickSimulation:
-    """One policy's schedule of the work in two files, and its figures. `notes` say what of the files was left out."""
+    """One policy's schedule of the work in two files, and its figures.
+
+    `begin` is the wall time at which the clock was zero. `reasons` are those of failed executions, in the order of
+    starts; None: no model was called. `notes` say what of the files was left out.
+    """
 
     policy: str
-    arrivals: Arrivals
+    mode: str
     begin: str
     schedule: Schedule
     figures: ScheduleMetrics
+    reasons: Mapping[int, str] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether not every node did its work."""
+        return self.figures.outcomes is not None
 
     @property
     def log(self) -> ExecutionLog:
         """The execution log."""
-        return execution_log(self.schedule, self.figures, mode=MODES[self.arrivals], policy=self.policy)
+        return execution_log(self.schedule, self.figures, mode=self.mode, policy=self.policy, reasons=self.reasons)
 
     @property
     def lines(self) -> Iterator[str]:
         """The log lines. The virtual clock begins at the earliest time stamp, so equal inputs give equal lines."""
-        mode = MODES[self.arrivals]
-        header = header_lines(self.schedule, begin=self.begin, mode=mode, name=self.policy)
+        calls = self.reasons is not None
+        header = header_lines(self.schedule, begin=self.begin, mode=self.mode, name=self.policy, calls=calls)
         return chain(header, event_lines(self.schedule))
-
-
-def quick_simulations(
-    system_path: Path | None,
-    requests_path: Path,
-    policies: Sequence[str],
-    *,
-    gpus: int,
-    arrivals: Arrivals,
-    cold_load: ColdLoad = "charged",
-    draw_seed: int | None = None,
-) -> list[QuickSimulation]:
-    """Run the same work under each policy.
-
-    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files,
-    and for a model that no window of the GPUs holds.
-    """
-    seeds = None if draw_seed is None else range(draw_seed, draw_seed + 1)
-    machine = Machine(gpus=gpus, cold_load=cold_load)
-    return next(simulated_blocks(system_path, requests_path, policies, machine, arrivals, seeds))
 
 
 def simulated_blocks(
@@ -81,56 +69,48 @@ def simulated_blocks(
     policies: Sequence[str],
     machine: Machine,
     arrivals: Arrivals,
-    seeds: Sequence[int] | None,
+    seeds: Sequence[int] | None = None,
     *,
     draw_times: bool = True,
 ) -> Iterator[list[QuickSimulation]]:
     """Yield for each seed the runs of all policies, which see the same drawn times, unless not `draw_times`, and the
-    same failures of GPUs. Raises as `quick_simulations`, and UserError for several seeds where nothing is drawn."""
-    inputs = read_workload(system_path, requests_path).fitting(machine)
-    system, requests = inputs.system, inputs.requests
-    require_speeds("--machine", machine, system)
+    same failures of GPUs. Raises UserError for mistakes in the files, for a model that no window of the GPUs holds,
+    and for several seeds where nothing is drawn."""
+    asked = read_workload(system_path, requests_path).fitting(machine)
+    require_speeds("--machine", machine, asked.system)
     if arrivals == "timestamps":
-        require_timestamps(requests, requests_path)
-    if seeds is not None and len(seeds) > 1 and not machine.may_fail:
-        _require_draws(system, requests)
+        require_timestamps(asked, requests_path)
+    if seeds is not None and len(seeds) > 1 and not (machine.may_fail or draws_times(asked.system, asked.requests)):
+        raise UserError(
+            "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
+            " models have no deviation: remove times, or give 'inference_time_std'."
+        )
     for seed in (None,) if seeds is None else seeds:
         draw = np.random.default_rng(seed) if seed is not None and draw_times else None
-        work = workload_of(system, requests.requests, arrivals, draw=draw)
-        notes = [*inputs.notes]
+        work = workload_of(asked.system, asked.requests, arrivals, draw=draw)
+        notes = [*asked.notes]
         if work.has_data and machine.layout is None:
             notes.append("Data on edges take no time: --gpus says nothing of the ways between GPUs. Use --machine.")
-        yield [_run(work, machine, policy, arrivals, inputs, notes, seed or 0) for policy in policies]
-
-
-def _require_draws(system: System, requests: Requests) -> None:
-    """Raise UserError where all blocks would be the same."""
-    if draws_times(system, requests.requests):
-        return
-    raise UserError(
-        "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
-        " models have no deviation: remove times, or give 'inference_time_std'."
-    )
+        yield [_run(work, machine, policy, MODES[arrivals], asked.begin, notes, seed or 0) for policy in policies]
 
 
 def _run(
     work: Workload,
     machine: Machine,
     policy: str,
-    arrivals: Arrivals,
-    inputs: RecordedWorkload,
+    mode: str,
+    begin: str | None,
     notes: Sequence[str],
     seed: int,
 ) -> QuickSimulation:
     form = POLICIES[policy]
     schedule = run_policy(work, machine, form.make, instants=form.instants, seed=seed)
-    figures = schedule_metrics(schedule)
     return QuickSimulation(
         policy=policy,
-        arrivals=arrivals,
-        begin=inputs.requests.begin or EPOCH,
+        mode=mode,
+        begin=begin or EPOCH,
         schedule=schedule,
-        figures=figures,
+        figures=schedule_metrics(schedule),
         notes=tuple(notes),
     )
 
@@ -163,14 +143,7 @@ def write_trace(run: QuickSimulation, path: Path) -> int:
     """Write the schedule of one policy as a trace for Perfetto, compressed if the name ends in `.gz`; return the
     number of its executions. Raises OSError (no space)."""
     from seamark.analysis.schedule.trace import write_schedule_trace  # imports pyarrow
-    from seamark_simulate.trials.execution_file import SimulationFacts, execution_table
+    from seamark_simulate.trials.execution_file import execution_table
 
-    schedule = run.schedule
-    facts = SimulationFacts(
-        gpus=schedule.gpus,
-        cold_load=schedule.machine.cold_load,
-        policy=run.policy,
-        mode=MODES[run.arrivals],
-        models=tuple(model.id for model in schedule.work.models),
-    )
-    return write_schedule_trace(execution_table(schedule, facts), path)
+    facts = facts_of(run.schedule, policy=run.policy, mode=run.mode)
+    return write_schedule_trace(execution_table(run.schedule, facts), path)

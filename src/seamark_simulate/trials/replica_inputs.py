@@ -14,7 +14,9 @@ from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.storage.documents import regular
 from seamark.storage.paths import TrialFolder
-from seamark_simulate.fit import ReplicaLimits, ReplicaTrial
+from seamark_simulate.fit.replica_fit import ReplicaLimits
+from seamark_simulate.fit.replica_trial import ReplicaTrial
+from seamark_simulate.model.fitted_model import FitSource
 from seamark_simulate.simulation.schedule import Floats, Ints
 
 OF_REQUESTS = frozenset({"prompt_len", "gen_tokens", "gen_tokens_shape", "gen_tokens_spread", "ignore_eos"})
@@ -31,7 +33,9 @@ def is_streamed(view: TrialView) -> bool:
     return "prompt_len" in settings and isinstance(asked, int) and asked > 1 and view.folder.chunks.exists()
 
 
-def replica_trial(view: TrialView, window_s: tuple[float, float], treatment: str) -> ReplicaTrial | str:
+def replica_trial(
+    view: TrialView, window_s: tuple[float, float], source: FitSource, treatment: str
+) -> ReplicaTrial | str:
     """Return what a replica sees of a trial, or why it cannot take part. Raises DamagedError."""
     trial, files = view.trial, view.folder
     if why := _misfit(trial.settings):
@@ -51,7 +55,7 @@ def replica_trial(view: TrialView, window_s: tuple[float, float], treatment: str
     of, at_s = _reads(files, rows["index"])
     settings = trial.settings
     return ReplicaTrial(
-        id=trial.id,
+        source=source,
         treatment=treatment,
         due_s=np.where(trial.load.closed, rows["sent"], rows["due"]) / 1e9,
         sent_s=rows["sent"] / 1e9,

@@ -8,14 +8,13 @@ import pytest
 from made_servers import MadeServers
 
 from seamark.storage.codec import encode
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.simulation.checker import check_log, check_rules
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.executions import Executions
 from seamark_simulate.simulation.machine import Machine
 from seamark_simulate.simulation.policies.table import POLICIES
-from seamark_simulate.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
-from seamark_simulate.simulation.workload import workload_of
+from seamark_simulate.simulation.schedule import Executions
+from seamark_simulate.simulation.system import Edge, Model, Request, System, Workflow, WorkflowNode
+from seamark_simulate.simulation.workload import Requests, workload_of
 from seamark_simulate.trials.measured.measured_run import (
     MeasuredWork,
     beside_lines,
@@ -53,7 +52,7 @@ def checked(measured, asked):
     """Check an execution log by itself and against its inputs."""
     document = encode(measured.log)
     result = check_log(document)
-    check_rules(result, document, asked.inputs.system, asked.inputs.requests.requests)
+    check_rules(result, document, asked.inputs.system, asked.inputs.requests)
     assert result.passed, [*result.conflicts, *result.problems]
     return document
 
@@ -67,9 +66,9 @@ def test_on_a_real_clock_a_policy_decides_as_on_the_virtual_one_where_times_are_
     virtual = simulate(asked.work, asked.machine, form.make, instants=form.instants)
     measured, _ = run(asked, policy, scale=0.03)
     for column in ("node", "gpu", "held"):
-        assert getattr(measured.measured, column).tolist() == getattr(virtual, column).tolist(), column
-    assert measured.measured.makespan_s == pytest.approx(virtual.makespan_s * 0.03, abs=1.0)
-    assert (measured.measured.end_s >= virtual.end_s * 0.03).all()
+        assert getattr(measured.schedule, column).tolist() == getattr(virtual, column).tolist(), column
+    assert measured.schedule.ran.makespan_s == pytest.approx(virtual.ran.makespan_s * 0.03, abs=1.0)
+    assert (measured.schedule.end_s >= virtual.end_s * 0.03).all()
     assert not measured.failed
     document = checked(measured, asked)
     assert document["summary"]["simulate"] is True
@@ -110,7 +109,7 @@ def test_a_failure_that_empties_its_gpu_makes_the_next_node_of_that_model_load_i
     failing = {"llm7b": ModelError("server_died", "gone", emptied=True)}
     measured, _ = run(asked, failing=failing, scale=0.001)
     empty = len(asked.work.models)
-    assert measured.measured.held.tolist() == [empty, empty]
+    assert measured.schedule.held.tolist() == [empty, empty]
     assert measured.figures.cold_loads == 1, "the second start is none onto a GPU that was empty"
     assert "first loads 1 and 1" in " ".join("\n".join(beside_lines(measured)).split())
 
@@ -187,7 +186,7 @@ def test_a_model_of_several_gpus_takes_its_window_and_waits_for_all_of_it():
     workflows["chain"] = Workflow(id="chain", nodes=nodes, edges=(Edge(source="small", target="large"),))
     system = System(models=models, workflows=workflows)
     requests = (Request(id="a", workflow="both"), Request(id="b", workflow="chain"))
-    inputs = RecordedWorkload(system=system, requests=Requests(requests=requests))
+    inputs = Requests(system=system, requests=requests)
     asked = MeasuredWork(
         inputs=inputs,
         work=workload_of(system, requests, "all-at-zero"),

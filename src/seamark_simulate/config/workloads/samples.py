@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from seamark.config.yaml_source import Mistakes
 from seamark.model.sample import MISSING_NS
-from seamark_simulate.config.workloads.recorded import JOB, RecordedWorkload, job_workflows, task_models
-from seamark_simulate.simulation.system import Request, Requests, System
+from seamark_simulate.config.workloads.recorded import JOB, job_workflows, task_models
+from seamark_simulate.simulation.system import Request, System
+from seamark_simulate.simulation.workload import Requests
 
 NAMES = ("due_ns", "sent_ns", "last_ns", "failure")
 
@@ -24,7 +25,7 @@ def is_samples(head: bytes) -> bool:
     return head.startswith(b"PAR1")
 
 
-def read_samples(path: Path, system: System | None, mistakes: Mistakes) -> RecordedWorkload | None:
+def read_samples(path: Path, system: System | None, mistakes: Mistakes) -> Requests | None:
     """Return a request for each good sample, None after noting a mistake."""
     if system is not None and len(system.workflows) != 1:
         text = (
@@ -64,4 +65,4 @@ def read_samples(path: Path, system: System | None, mistakes: Mistakes) -> Recor
     )
     left = len(good) - int(good.sum())
     notes = (f"{left} of {len(good)} requests left out: they failed, or were due before the load.",) if left else ()
-    return RecordedWorkload(system=whole, requests=Requests(requests=requests), notes=notes)
+    return Requests(system=whole, requests=requests, notes=notes)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from seamark.config.json_source import LARGEST_BYTES
 from seamark.config.yaml_source import Mistakes, read_text
-from seamark_simulate.config.workloads.recorded import JOB, RecordedWorkload, job_workflows, task_models
-from seamark_simulate.simulation.system import Request, Requests, System
+from seamark_simulate.config.workloads.recorded import JOB, job_workflows, task_models
+from seamark_simulate.simulation.system import Request, System
+from seamark_simulate.simulation.workload import Requests
 
 FIELDS = 18
 NUMBER, SUBMIT, RUN, ALLOCATED, REQUESTED, ASKED, STATUS = 0, 1, 3, 4, 7, 8, 10
@@ -33,7 +34,7 @@ def is_swf(head: bytes) -> bool:
     return columns == FIELDS or head.lstrip().startswith(b";") or abs(columns - FIELDS) < FIELDS // 2
 
 
-def read_swf(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
+def read_swf(path: Path, _: System | None, mistakes: Mistakes) -> Requests | None:
     """Return the jobs of a file, None after noting mistakes."""
     text = read_text(path, mistakes, LARGEST_BYTES, encoding="latin-1")  # comments may have any; data are ASCII
     if text is None:
@@ -86,7 +87,7 @@ def read_swf(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
 
 def _workload(
     jobs: dict[str, tuple[float, int, float, float]], begin_s: float | None, left_out: Counter[str]
-) -> RecordedWorkload:
+) -> Requests:
     models = task_models(gpus for _, gpus, _, _ in jobs.values())
     first_s = min(submit_s for submit_s, *_ in jobs.values())
     requests = tuple(
@@ -101,9 +102,10 @@ def _workload(
     )
     began = None if begin_s is None else datetime.fromtimestamp(begin_s + first_s, UTC)
     total = len(jobs) + left_out.total()
-    return RecordedWorkload(
+    return Requests(
         system=System(models=models, workflows=job_workflows(models.values())),
-        requests=Requests(requests=requests, begin=None if began is None else began.strftime("%Y-%m-%d %H:%M:%S")),
+        requests=requests,
+        begin=None if began is None else began.strftime("%Y-%m-%d %H:%M:%S"),
         jobs_alone=True,
         notes=tuple(f"{count} of {total} jobs left out: {why}." for why, count in sorted(left_out.items())),
     )

@@ -10,12 +10,12 @@ from seamark.config.yaml_source import Mistakes, read_text, shown
 from seamark.errors import Mistake, UserError
 from seamark.patterns.packed import unpacked
 from seamark_simulate.config.workflow_files import read_files, read_system
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.samples import is_samples, read_samples
 from seamark_simulate.config.workloads.swf import is_swf, read_swf
 from seamark_simulate.config.workloads.token_trace import is_token_trace, read_token_trace
 from seamark_simulate.config.workloads.wfcommons import is_wfcommons, read_wfcommons
 from seamark_simulate.simulation.system import System
+from seamark_simulate.simulation.workload import Requests
 
 HEAD_BYTES = 1 << 16
 
@@ -27,26 +27,15 @@ class RequestsFormat:
 
     name: str
     recognises: Callable[[bytes], bool]
-    read: Callable[[Path, System | None, Mistakes], RecordedWorkload | None]
+    read: Callable[[Path, System | None, Mistakes], Requests | None]
     models: str
-
-
-def _alone(
-    read: Callable[[Path, Mistakes], RecordedWorkload | None],
-) -> Callable[[Path, System | None, Mistakes], RecordedWorkload | None]:
-    return lambda path, _, mistakes: read(path, mistakes)
-
-
-def _with_system(path: Path, system: System | None, mistakes: Mistakes) -> RecordedWorkload | None:
-    assert system is not None
-    return read_token_trace(path, system, mistakes)
 
 
 FORMATS = (
     RequestsFormat(name="samples.parquet", recognises=is_samples, read=read_samples, models="optional"),
-    RequestsFormat(name="WfCommons instance", recognises=is_wfcommons, read=_alone(read_wfcommons), models="refused"),
-    RequestsFormat(name="log in SWF", recognises=is_swf, read=_alone(read_swf), models="refused"),
-    RequestsFormat(name="trace of tokens", recognises=is_token_trace, read=_with_system, models="needed"),
+    RequestsFormat(name="WfCommons instance", recognises=is_wfcommons, read=read_wfcommons, models="refused"),
+    RequestsFormat(name="log in SWF", recognises=is_swf, read=read_swf, models="refused"),
+    RequestsFormat(name="trace of tokens", recognises=is_token_trace, read=read_token_trace, models="needed"),
 )
 """Tried in this order; a file that none recognises is a list of requests of our own."""
 
@@ -62,7 +51,7 @@ def format_of(path: Path) -> RequestsFormat | None:
     return next((form for form in FORMATS if form.recognises(head)), None)
 
 
-def read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
+def read_workload(system_path: Path | None, requests_path: Path) -> Requests:
     """Return the system and the requests of one or two files. Raises UserError with every mistake."""
     try:
         return _read_workload(system_path, requests_path)
@@ -84,7 +73,7 @@ def _holds(path: Path) -> str | None:
     return next((key for key in ("requests", "models") if tree is not None and key in tree.value), None)
 
 
-def _read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
+def _read_workload(system_path: Path | None, requests_path: Path) -> Requests:
     mistakes = Mistakes()
     form = format_of(requests_path)
     if form is None:
@@ -92,8 +81,7 @@ def _read_workload(system_path: Path | None, requests_path: Path) -> RecordedWor
             read_text(requests_path, mistakes, LARGEST_BYTES)
             mistakes.raise_any()
             raise UserError(f"{shown(requests_path)}: requests to workflows need the file of these: {REMEDY}.")
-        system, requests, notes = read_files(system_path, requests_path)
-        return RecordedWorkload(system=system, requests=requests, notes=notes)
+        return read_files(system_path, requests_path)
     if form.models == "refused" and system_path is not None:
         raise UserError(
             f"{shown(system_path)}: {shown(requests_path)} is a {form.name}, which has its own tasks. Leave the file"

@@ -10,8 +10,8 @@ from pathlib import Path
 from seamark.config.yaml_source import Mistakes
 from seamark.errors import Mistake
 from seamark.patterns.trace_file import is_trace, recorded_rows
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
-from seamark_simulate.simulation.system import Request, Requests, System
+from seamark_simulate.simulation.system import Request, System
+from seamark_simulate.simulation.workload import Requests
 
 MOST_REQUESTS = 10_000_000
 
@@ -21,8 +21,9 @@ def is_token_trace(head: bytes) -> bool:
     return is_trace(next((line for line in head.splitlines() if line.strip()), b""))
 
 
-def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> RecordedWorkload | None:
+def read_token_trace(path: Path, system: System | None, mistakes: Mistakes) -> Requests | None:
     """Return a request for each row of a trace, None after noting a mistake."""
+    assert system is not None, "the format needs models"
     if len(system.workflows) != 1:
         names = ", ".join(system.workflows)
         text = (
@@ -62,4 +63,4 @@ def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> Recorded
     first_s = requests[0].at_s or 0.0
     if first_s:
         requests = [replace(request, at_s=(request.at_s or 0.0) - first_s) for request in requests]
-    return RecordedWorkload(system=system, requests=Requests(requests=tuple(requests)))
+    return Requests(system=system, requests=tuple(requests))

@@ -13,8 +13,9 @@ from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark_simulate.config.workflow_files import check_id
-from seamark_simulate.config.workloads.recorded import RecordedWorkload, task_model, task_models
-from seamark_simulate.simulation.system import Edge, Request, Requests, System, Workflow, WorkflowNode, cycle_of
+from seamark_simulate.config.workloads.recorded import task_model, task_models
+from seamark_simulate.simulation.system import Edge, Request, System, Workflow, WorkflowNode, cycle_of
+from seamark_simulate.simulation.workload import Requests
 
 VERSIONS = ("1.5", "1.6")
 MOST_CORES = 100_000
@@ -25,7 +26,7 @@ def is_wfcommons(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and b'"schemaVersion"' in head
 
 
-def read_wfcommons(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
+def read_wfcommons(path: Path, _: System | None, mistakes: Mistakes) -> Requests | None:
     """Return an instance as a system of one workflow and one request to it, None after noting mistakes."""
     before = mistakes.count
     tree = load_document(path, mistakes)
@@ -57,9 +58,9 @@ def read_wfcommons(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
         return None
     nodes = tuple(WorkflowNode(id=key, model=task_model(cores[key]).id) for key in places)
     whole = Workflow(id=name, name=name, nodes=nodes, edges=edges)
-    return RecordedWorkload(
+    return Requests(
         system=System(models=task_models(cores.values()), workflows={name: whole}),
-        requests=Requests(requests=(Request(id=name, workflow=name, at_s=0.0, node_execution_times_s=times_s),)),
+        requests=(Request(id=name, workflow=name, at_s=0.0, node_execution_times_s=times_s),),
     )
 
 

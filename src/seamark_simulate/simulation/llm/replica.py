@@ -33,17 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.errors import UserError
+from seamark_simulate.model.fitted_model import StepCost
 from seamark_simulate.simulation.schedule import Floats, Ints
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepCost:
-    """Time of a step in seconds: of each step, token of a prompt, request that decodes, and token held."""
-
-    base_s: float
-    prompt_token_s: float
-    sequence_s: float
-    kv_token_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +151,5 @@ def _request_mistakes(replica: LlmReplica, requests: LlmRequests) -> Iterator[st
     )
     for wrong, what in rules:
         if wrong.any():
-            yield f"requests: number {int(np.argmax(wrong))} {what}{_others(int(wrong.sum()) - 1)}"
-
-
-def _others(count: int) -> str:
-    return f" So do {count} others." if count else ""
+            others = int(wrong.sum()) - 1
+            yield f"requests: number {int(np.argmax(wrong))} {what}{f' So do {others} others.' if others else ''}"

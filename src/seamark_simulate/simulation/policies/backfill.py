@@ -188,7 +188,9 @@ def conservative(view: View) -> Dispatch:
     def dispatch() -> None:
         queue.extend(ready)
         ready.clear()
-        if queue and cluster.free and not go_through() and _is_idle(view):
+        if not (queue and cluster.free) or go_through():
+            return
+        if all(cluster.free >> gpu & 1 or at_s == inf for gpu, at_s in enumerate(_free_from_s(view))):
             reserved.clear()  # a node takes longer now than it may hold its place, and nothing runs that could end
             go_through()
 
@@ -214,11 +216,6 @@ def conservative(view: View) -> Dispatch:
         return waiting - len(kept)
 
     return dispatch
-
-
-def _is_idle(view: View) -> bool:
-    """Return whether nothing runs: every GPU that is there is free."""
-    return all(view.cluster.free >> gpu & 1 or at_s == inf for gpu, at_s in enumerate(_free_from_s(view)))
 
 
 def _held(view: View, reserved: dict[int, _Reservation]) -> Held:

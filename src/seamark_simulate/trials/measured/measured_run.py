@@ -3,80 +3,43 @@ the estimate beside the measurement."""
 
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from seamark.errors import UserError
-from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.report.numbers import aligned
 from seamark_simulate.config.workflow_files import require_timestamps
-from seamark_simulate.config.workloads.recorded import RecordedWorkload
 from seamark_simulate.config.workloads.table import read_workload
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.execution_log import ExecutionLog, execution_log
-from seamark_simulate.simulation.executions import executions_of
 from seamark_simulate.simulation.general_loop import run_in
-from seamark_simulate.simulation.log_text import event_lines, header_lines
 from seamark_simulate.simulation.machine import ColdLoad, Machine
 from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule import Schedule
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
-from seamark_simulate.simulation.workload import SOURCES, Arrivals, Workload, require_windows, workload_of
+from seamark_simulate.simulation.workload import SOURCES, Arrivals, Requests, Workload, require_windows, workload_of
 from seamark_simulate.simulation.world import COMPLETED
 from seamark_simulate.trials.measured.model_servers import ModelServers
 from seamark_simulate.trials.measured.real_world import NodeCalls, RealWorld
-from seamark_simulate.trials.quick_simulation import MODES
+from seamark_simulate.trials.quick_simulation import MODES, QuickSimulation
 
 FORM = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredSimulation:
-    """A measured schedule with its figures, and the schedule that the estimates give on the same requests. `reasons`
-    are those of failed executions, in the order of starts; `begin` is when the clock was zero, in local time."""
+class MeasuredSimulation(QuickSimulation):
+    """A measured schedule, and the schedule that the estimates give on the same requests."""
 
-    policy: str
-    arrivals: Arrivals
-    begin: str
     estimated: Schedule
-    measured: Schedule
-    figures: ScheduleMetrics
-    reasons: Mapping[int, str]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def log(self) -> ExecutionLog:
-        """The execution log."""
-        return execution_log(
-            self.measured,
-            self.figures,
-            mode=MODES[self.arrivals],
-            policy=self.policy,
-            calls=True,
-            reasons=self.reasons,
-        )
-
-    @property
-    def lines(self) -> Iterator[str]:
-        """The log lines, with measured times."""
-        mode = MODES[self.arrivals]
-        header = header_lines(self.measured, begin=self.begin, mode=mode, name=self.policy, calls=True)
-        return chain(header, event_lines(self.measured))
-
-    @property
-    def failed(self) -> bool:
-        """Whether not every node did its work."""
-        return self.figures.outcomes is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredWork:
     """The requests of a measured run, read and checked."""
 
-    inputs: RecordedWorkload
+    inputs: Requests
     work: Workload
     machine: Machine
     arrivals: Arrivals
@@ -99,8 +62,8 @@ def measured_work(
     tasks that are calls of no model."""
     inputs = read_workload(system_path, requests_path)
     if arrivals == "timestamps":
-        require_timestamps(inputs.requests, requests_path)
-    work = workload_of(inputs.system, inputs.requests.requests, arrivals)
+        require_timestamps(inputs, requests_path)
+    work = workload_of(inputs.system, inputs.requests, arrivals)
     machine = Machine(gpus=gpus, cold_load=cold_load)
     require_windows(work, machine)
     if any(not work.models[number].fetched for number in set(work.model)):
@@ -139,10 +102,10 @@ def measured_simulation(
         _close(servers)
     return MeasuredSimulation(
         policy=policy,
-        arrivals=asked.arrivals,
+        mode=MODES[asked.arrivals],
         begin=begin,
         estimated=estimated,
-        measured=measured,
+        schedule=measured,
         figures=schedule_metrics(measured),
         reasons=world.reasons,
         notes=asked.inputs.notes,
@@ -170,12 +133,8 @@ def with_estimates(work: Workload, servers: ModelServers, limit_s: float) -> Wor
         if estimate_s is None:
             return work
         estimates_s.append(estimate_s)
-    return _estimated(work, estimates_s)
-
-
-def _estimated(work: Workload, estimate_s: Sequence[float]) -> Workload:
-    source = SOURCES.index("model_server")
-    return replace(work, estimate_s=array("d", estimate_s), source=bytearray([source]) * work.nodes)
+    source = bytearray([SOURCES.index("model_server")]) * work.nodes
+    return replace(work, estimate_s=array("d", estimates_s), source=source)
 
 
 MOST_ROWS = 40
@@ -187,28 +146,19 @@ HEAD: Row = ("request", "node", "model", "estimated s", "measured s", "ratio")
 def beside_lines(run: MeasuredSimulation) -> list[str]:
     """Return the table: a row for each node, or for each model with the means of its nodes; then loads, switches and
     the makespan. Ratios are measured over estimated. Only nodes that did their work have a measured time."""
-    of_nodes = len(run.measured.node) <= MOST_ROWS
-    rows = list(_of_nodes(run.measured) if of_nodes else _of_models(run.measured))
-    for name, estimated, measured in (
-        ("first loads", run.estimated.is_cold, executions_of(run.measured).is_first_load),
-        ("switches", run.estimated.is_switch, run.measured.is_switch),
+    estimated, measured = run.estimated.ran, run.schedule.ran
+    of_nodes = len(measured.model) <= MOST_ROWS
+    rows = list(_of_nodes(run.schedule) if of_nodes else _of_models(run.schedule))
+    for name, expected, came in (
+        ("first loads", estimated.is_cold, measured.is_first_load),
+        ("switches", estimated.is_switch, measured.is_switch),
     ):
-        times = run.estimated.fetch_s[estimated].sum(), run.measured.fetch_s[measured].sum()
-        rows.append((name, f"{int(estimated.sum())} and {int(measured.sum())}", "", *_figures(*times)))
+        times = estimated.fetch_s[expected].sum(), measured.fetch_s[came].sum()
+        rows.append((name, f"{int(expected.sum())} and {int(came.sum())}", "", *_figures(*times)))
     failed = " (of what ran)" if run.failed else ""
-    rows.append((f"makespan{failed}", "", "", *_figures(run.estimated.makespan_s, run.measured.makespan_s)))
+    rows.append((f"makespan{failed}", "", "", *_figures(estimated.makespan_s, measured.makespan_s)))
     head = HEAD if of_nodes else ("executions", "number", *HEAD[2:])
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return ["Estimate beside measurement:", *(_line(row, widths) for row in (head, *rows))]
-
-
-def _line(row: Row, widths: Sequence[int]) -> str:
-    """Return a row with texts to the left and figures to the right."""
-    cells = [
-        text.ljust(width) if column < 3 else text.rjust(width)
-        for column, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  " + "  ".join(cells).rstrip()
+    return ["Estimate beside measurement:", *(f"  {line}" for line in aligned((head, *rows), left=(0, 1, 2)))]
 
 
 def _of_nodes(measured: Schedule) -> Iterator[Row]:
@@ -225,7 +175,7 @@ def _of_nodes(measured: Schedule) -> Iterator[Row]:
 def _of_models(measured: Schedule) -> Iterator[Row]:
     estimate_s = np.asarray(measured.work.estimate_s, np.float64)[measured.node]
     for number, model in enumerate(measured.work.models):
-        done = (measured.model == number) & measured.is_completed
+        done = (measured.ran.model == number) & measured.ran.is_completed
         if count := int(done.sum()):
             means = estimate_s[done].mean(), measured.duration_s[done].mean()
             yield ("mean of", f"{count:,}", model.id, *_figures(*means))

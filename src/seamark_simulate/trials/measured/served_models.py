@@ -1,14 +1,11 @@
 """The recipes of the servers of models, checked as persistent servers are, before any of them starts."""
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.dispatch.dispatcher import is_batch
 from seamark.dispatch.identity import allocation
 from seamark.errors import UserError
-from seamark.model.service import Value
 from seamark.planning.study import site_of
 from seamark.services.images.images import client_lock
 from seamark.services.images.prepare import require_images
@@ -23,17 +20,9 @@ OPENAI = "seamark.drivers.openai:"
 LONGEST_S = 7 * 24 * 3600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServedModel:
-    """The server of one model, checked. `settings` are those of the file, also those of its calls."""
-
-    wanted: ValidatedRequest
-    settings: Mapping[str, Value]
-
-
-def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, ServedModel]:
-    """Return the servers of a file by model. Raises UserError with the mistakes of all of them; starts and keeps
-    nothing."""
+def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, ValidatedRequest]:
+    """Return the checked servers of a file by model. Raises UserError with the mistakes of all of them; starts and
+    keeps nothing."""
     site = site_of(root, file.site)
     if not site.starts_servers:
         raise UserError(f"{path}: site: the site '{file.site}' starts no servers (runtime: {site.runtime}).")
@@ -42,13 +31,12 @@ def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, Se
             f"{path}: site: servers are started on this machine, and '{file.site}' starts them in batch jobs. Measure"
             " within a batch job, or choose another site."
         )
-    served: dict[str, ServedModel] = {}
+    served: dict[str, ValidatedRequest] = {}
     mistakes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="seamark-measure-") as folder:
         for name, server in file.models.items():
             try:
-                wanted = _validated(root, Path(folder), server, file.site)
-                served[name] = ServedModel(wanted=wanted, settings=server.settings)
+                served[name] = _validated(root, Path(folder), server, file.site)
             except UserError as mistake:
                 lines = (line.removeprefix("bench servers start ") for line in mistake.lines)
                 mistakes += [f"{server.where}: {line}" for line in lines]
@@ -68,9 +56,9 @@ def _validated(root: Path, folder: Path, server: ModelServer, site: str) -> Vali
     return wanted
 
 
-def make_environment(served: ServedModel) -> None:
+def make_environment(wanted: ValidatedRequest) -> None:
     """Make the environment of a server, if it has one that is missing. Raises UserError and SiteError."""
-    study, service = served.wanted.study, served.wanted.service
+    study, service = wanted.study, wanted.service
     lock = client_lock(service, StudyImages(study=study).of_server(service, study.plan.container))
     if lock is not None:
         prepare_environment(lock, study.locks, expanded(study.site.paths.environments))

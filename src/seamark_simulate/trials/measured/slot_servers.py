@@ -16,13 +16,13 @@ from typing import Any
 from seamark.dispatch.placement import Place
 from seamark.model.results.deployment_record import Endpoint
 from seamark.services.persistent.instance import STANDING, Instance
-from seamark.services.persistent.request import new_folder
+from seamark.services.persistent.request import ValidatedRequest, new_folder
 from seamark.services.supervisor import deployment as supervised
 from seamark.storage.documents import write
 from seamark_simulate.simulation.system import Model
 from seamark_simulate.trials.measured.json_call import ServerAddress
 from seamark_simulate.trials.measured.model_servers import ModelError, NodeCall
-from seamark_simulate.trials.measured.served_models import ServedModel, make_environment
+from seamark_simulate.trials.measured.served_models import make_environment
 
 RENEW_S = 1.0
 DEATH_SHOWS_S = 2.0
@@ -47,7 +47,7 @@ class SlotServers:
     """The servers of one run. A thread renews their leases, so that they end soon after this process, however it
     ends."""
 
-    def __init__(self, models: Mapping[str, ServedModel]) -> None:
+    def __init__(self, models: Mapping[str, ValidatedRequest]) -> None:
         self._models = models
         self._held: dict[int, _Slot] = {}
         self._open: dict[Path, _Slot] = {}
@@ -85,14 +85,16 @@ class SlotServers:
         """Return the text of a completion."""
         slot = self._held[gpus[0]]
         assert slot.endpoint is not None
-        ports, settings = slot.endpoint.ports, self._models[slot.model].settings
+        ports, wanted = slot.endpoint.ports, self._models[slot.model]
+        settings = wanted.request.settings
         address = ServerAddress(
             host=slot.endpoint.host or "",
             port=next(ports[name] for name in ("http", "main") if name in ports),
             base=f"/{str(settings.get('base_path') or '/v1').strip('/')}",
         )
         try:
-            return _text(address.post("/completions", completion_request(call, self._model_settings(slot)), limit_s))
+            body = completion_request(call, {**wanted.deployment.settings, **settings})
+            return _text(address.post("/completions", body, limit_s))
         except ModelError as error:
             raise self._judged(slot, error) from None
 
@@ -113,12 +115,8 @@ class SlotServers:
             with contextlib.suppress(OSError):
                 instance.settle()
 
-    def _model_settings(self, slot: _Slot) -> dict[str, Any]:
-        served = self._models[slot.model]
-        return {**served.wanted.deployment.settings, **served.settings}
-
     def _start(self, model: Model, gpus: tuple[int, ...]) -> None:
-        wanted = self._models[model.id].wanted
+        wanted = self._models[model.id]
         results = wanted.study.results / STANDING
         with self._lock:
             if self._closed.is_set():
