@@ -38,7 +38,7 @@ from seamark_evaluate.evaluation.matrix import (
     Sparse,
     stubs_of,
 )
-from seamark_evaluate.evaluation.matrix_study import SCENARIO, DeviceKind, Options, study_of, tasks_in, trials_by_stub
+from seamark_evaluate.evaluation.matrix_study import SCENARIO, DeviceKind, study_of, tasks_in, trials_by_stub
 from seamark_evaluate.evaluation.result_tree import is_current, is_of_another, is_whole, write_summary, write_whole
 
 POLL_S = 0.5
@@ -94,14 +94,11 @@ class BenchmarkExecutor:
         evaluated. No argument is changed. Raises UserError with every mistake before any work.
         """
         began_s = time.monotonic()
-        stubs = self.plan(
-            model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs or {}
-        )
-        options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
+        stubs = self.plan(model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs)
         base, lanes = Path(self.base_result_dir), self._lanes()
         _require_no_run(base)
         with _removed_if_refused(base):
-            study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
+            study = study_of(stubs, request_kwargs or {}, base, lanes, self._kind, self.max_concurrent_runs)
             trials = trials_by_stub(study, stubs)
             written = self._written_before()
             done = self._done_before(study, stubs, trials, written)
