@@ -18,13 +18,6 @@ CHAT = (
 )
 
 
-def main(argv: list[str]) -> int:
-    """Answer one question; print the answer as JSON."""
-    question, given = argv
-    print(json.dumps(globals()[question](**json.loads(given))))
-    return 0
-
-
 def write_models(folder: str, prompts: list[str], tokens: int) -> dict[str, Any]:
     """Write a random Llama with grouped heads whose answers depend on all of a prompt, and four broken copies.
 
