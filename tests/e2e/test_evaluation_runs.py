@@ -181,13 +181,11 @@ def test_vllm_is_asked_tasks_and_has_scores_and_times_of_the_same_answers(study:
     assert len(plan.deployments) == 1, "both tasks on one server"
     for trial in plan.trials:
         rows = sorted(answers(study.results / trial.id).values(), key=lambda row: int(row["item"]))
-        benchmark, subset = task_of_document(json.loads(str(trial.settings["task"])))
+        subset = task_of_document(json.loads(str(trial.settings["task"])))
         questions = asked_of(trial.settings)
         assert len(rows) == len(questions) > 4
         assert all(row["answer"] for row in rows), "random weights say something"
-        right = [
-            score(benchmark, subset, each, row["answer"])["score"] for each, row in zip(questions, rows, strict=True)
-        ]
+        right = [score(subset, each, row["answer"])["score"] for each, row in zip(questions, rows, strict=True)]
         assert [row["score"] for row in rows] == right
         metrics = study.json(f"{trial.id}/metrics.json")
         assert metrics["quality"]["score"] == pytest.approx(sum(right) / len(right))
