@@ -302,8 +302,7 @@ def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder
     document = {"scenario": "two", "workloads": workloads}
     Path("two.yaml").write_text(json.dumps(document))
     study = StudyFolder(root=working_folder)
-    done = study.bench("submit", "-c", "two.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench("submit", "-c", "two.yaml", code=0)
     for form, names in (
         ("tree", {"needles_length_words_24", "needles_length_words_48", "mock_benchmark"}),
         (
@@ -316,8 +315,7 @@ def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder
             },
         ),
     ):
-        exported = study.ask("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form)
-        assert exported.returncode == 0, exported.stderr
+        study.ask("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form, code=0)
         assert {path.name for path in (working_folder / form).glob("m/dense/*")} == names
     config = json.loads((working_folder / "tree/m/dense/needles_length_words_48/config.json").read_text())
     assert config["settings"]["length_words"] == 48
