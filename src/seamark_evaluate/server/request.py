@@ -37,7 +37,7 @@ class Completion:
     `context_scope`, such as those of one load, alone. `max_context_tokens` None: what fits the model.
     """
 
-    method: Method = DENSE
+    method: Method
     context: str = ""
     question: str = ""
     answer_prefix: str = ""
@@ -86,10 +86,11 @@ def read_completion(document: object, *, served_model: str) -> Completion:
     model = fields.get("model", served_model)
     if model != served_model:
         raise RequestError(404, "model_not_found", f"model: '{model}' is not served here, '{served_model}' is.")
-    method = {"method": _method(fields["attention"])} if "attention" in fields else {}
+    method = _method(fields["attention"]) if "attention" in fields else DENSE
     texts = _texts(fields)
     read = {name: reader(name, fields[name]) for name, reader in READERS.items() if name in fields}
-    return Completion(**method, **texts, include_usage=read.pop("stream_options", False), **read)
+    include_usage = read.pop("stream_options", False)
+    return Completion(method=method, include_usage=include_usage, **texts, **read)
 
 
 def _method(document: object) -> Method:
