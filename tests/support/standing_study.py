@@ -89,8 +89,7 @@ class StandingStudy:
 @contextmanager
 def standing_study(root: Path, environment: Mapping[str, str] | None = None) -> Iterator[StandingStudy]:
     """Make a study; end what is left of it afterwards."""
-    code, said = in_process.run(["init", str(root)])
-    assert code == 0, said
+    in_process.said_by(["init", str(root)])
     study = StandingStudy(root=root, environment=environment or {})
     yield study
     for process in study.processes():

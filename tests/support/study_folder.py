@@ -29,8 +29,7 @@ class StudyFolder:
     @classmethod
     def new(cls, root: Path, **more: Any) -> Self:
         """Make a study with `bench init`, and write its scenario."""
-        code, said = in_process.run(["init", str(root)])
-        assert code == 0, said
+        in_process.said_by(["init", str(root)])
         folder = cls(root=root, **more)
         folder.write()
         return folder
