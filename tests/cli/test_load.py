@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 
 import in_process
 import jsonschema
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from answering import Reply, answering
 
 from seamark.analysis.metrics.schema import metrics_schema
 from seamark.platform.fork_server.client import ISOLATED_MAIN
@@ -26,35 +28,17 @@ from seamark.testservers.truth import read_truth
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
 
 
-class Echo(BaseHTTPRequestHandler):
-    """Answers with what it was sent, 404 below /none; keeps what came."""
-
-    protocol_version = "HTTP/1.1"
-    seen: list[tuple[str, str, str | None, bytes]]
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.seen.append((self.command, self.path, self.headers.get("X-Try"), body))  # type: ignore[attr-defined]
-        self.send_response(404 if self.path.startswith("/none") else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def echo() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    server.seen = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def echo() -> Iterator[SimpleNamespace]:
+    """A server that answers with what it was sent, 404 below /none; keeps what came."""
+    seen: list[tuple[str, str, str | None, bytes]] = []
+
+    def reply(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        seen.append((request.command, request.path, request.headers.get("X-Try"), body))
+        return 404 if request.path.startswith("/none") else 200, body, {}
+
+    with answering(reply) as port:
+        yield SimpleNamespace(server_port=port, seen=seen)
 
 
 def bench_load(folder: Path, *words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
