@@ -21,7 +21,6 @@ import pytest
 from answering import Reply, answering
 
 from seamark.analysis.metrics.schema import metrics_schema
-from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.testservers.truth import read_truth
 
@@ -232,17 +231,10 @@ def test_what_is_no_good_server_is_told_in_words_without_a_traceback(tmp_path, t
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-CLI03")
 def test_an_openai_address_is_asked_for_tokens_and_its_times_are_those_of_the_server(tmp_path):
-    command = [sys.executable, str(ISOLATED_MAIN), "seamark.testservers.reference", "--port", "0"]
-    command += ["--ttft-ms", "40", "--gap-ms", "4"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            port = server.stdout.readline().split()[-1]
-            words = ["--concurrency", 8, "--duration", 3, "--prompt-tokens", 16, "--output-tokens", 11, "--json"]
-            done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
-            whole = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/chat/completions", "--no-stream", *words)
-        finally:
-            server.terminate()
+    words = ["--concurrency", 8, "--duration", 3, "--prompt-tokens", 16, "--output-tokens", 11, "--json"]
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 40, "--gap-ms", 4) as port:
+        done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
+        whole = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/chat/completions", "--no-stream", *words)
     assert done.returncode == whole.returncode == 0, done.stderr + whole.stderr
     document = json.loads(done.stdout)
     assert document["quality"]["prompt_tokens_ratio"] == 1
