@@ -54,7 +54,8 @@ def _tokens(tokenizer: Any, completion: Completion, vocabulary: int) -> tuple[li
             raise wrong(f"prompt: the model knows the token ids 0 to {vocabulary - 1}.")
         return [], ids
     context, question = completion.context, completion.question
-    begin = first_special(tokenizer)
+    special = list(tokenizer.encode("", add_special_tokens=True))  # one with which it begins every text, or ends it
+    begin = special[:1] if special and special[0] == tokenizer.bos_token_id else []
     if completion.chat_template:
         begin = []  # the template writes it
         context, question = with_template(tokenizer, context, question)
@@ -69,12 +70,6 @@ def _tokens(tokenizer: Any, completion: Completion, vocabulary: int) -> tuple[li
         ends.append(end)
     border = bisect_right(ends, len(context))
     return begin + ids[:border], ids[border:]
-
-
-def first_special(tokenizer: Any) -> list[int]:
-    """Return the token with which the tokenizer begins every text, if there is one."""
-    special = list(tokenizer.encode("", add_special_tokens=True))
-    return special[:1] if special and special[0] == tokenizer.bos_token_id else []
 
 
 def truncated(ids: Sequence[int], limit_tokens: int, how: Truncate) -> list[int]:
