@@ -95,7 +95,7 @@ def finished(models: int) -> int:
     """Measure one stub, and copy its files to every stub of the matrix; return their number."""
     from seamark.planning.study import SHIPPED
     from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, BenchmarkExecutor
-    from seamark_evaluate.evaluation.matrix_study import SCENARIO, Options, study_of, trials_by_stub
+    from seamark_evaluate.evaluation.matrix_study import SCENARIO, study_of, trials_by_stub
 
     shutil.copytree(SHIPPED / "config/services", "config/services")
     Path("config/services/one.yaml").write_text(RECIPE.format(name="one"))
@@ -113,7 +113,7 @@ def finished(models: int) -> int:
     many = BenchmarkExecutor([0], 1, "out", device_kind="cpu")
     stubs = many.plan(**asked)
     lanes = {"cpus": "0", "per_device": 1, "parallel": 2}
-    study = study_of(stubs, asked["adapter_config"], Options(request=request), Path("out"), lanes, device_kind="cpu")
+    study = study_of(stubs, request, Path("out"), lanes, device_kind="cpu")
     trials = trials_by_stub(study, stubs)
     texts = {path.name: path.read_text() for path in source.parent.glob("*.json")}
     own = json.loads(texts["load.json"])

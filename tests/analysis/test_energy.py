@@ -1,7 +1,5 @@
 """Joules of a trial from telemetry of known power, for each way to have them; and every reason to have none."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
@@ -28,13 +26,10 @@ def counter(source, watts, times=None):
 
 
 @pytest.fixture
-def measured(tmp_path):
+def measured(folder):
     """Return metrics.json of 1,000 requests of 10 ms, of two units each, in a window from 1 s to 9 s."""
 
     def of(telemetry, energy=RAPL, **asked):
-        folder = SimpleNamespace(
-            **{name: tmp_path / f"{name}.parquet" for name in ("samples", "chunks", "events", "telemetry")}
-        )
         ends = np.arange(1, 1001) * 0.01
         write_samples(folder.samples, samples_of(ends - 0.01, None, ends, units=2))
         write_telemetry(folder.telemetry, telemetry)

@@ -1,7 +1,5 @@
 """Figures of finite loads: the window is all items after the warm-up items, and no check asks for a steady state."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from samples import a_load, a_trial, codes, metrics_of, samples_of, write_samples
@@ -10,16 +8,6 @@ from seamark.model.results.load_record import LoadSession
 from seamark.model.sample import Failure
 
 ITEM_S = 0.1
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return SimpleNamespace(
-        samples=tmp_path / "samples.parquet",
-        chunks=tmp_path / "chunks.parquet",
-        events=tmp_path / "events.parquet",
-        telemetry=tmp_path / "telemetry.parquet",
-    )
 
 
 def measured(folder, rows, *, warmup_items=0, users=1, **load):

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +19,6 @@ from seamark.model.scenario import Search, Slo
 from seamark.patterns.table import pattern_of, schedule
 
 approx = pytest.approx
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return SimpleNamespace(
-        samples=tmp_path / "samples.parquet",
-        chunks=tmp_path / "chunks.parquet",
-        events=tmp_path / "events.parquet",
-        telemetry=tmp_path / "telemetry.parquet",
-    )
 
 
 def measured(folder, rows, settings=None, load=None, **trial):

@@ -1,8 +1,6 @@
 """Streamed replies: time to first token, time per output token, gaps between chunks, tokens inside the window."""
 
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,25 +16,16 @@ from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.report.terminal import quick_load_text
 from seamark.storage.codec import decode
+from seamark.storage.paths import TrialFolder
 
 pytestmark = pytest.mark.covers("E-FR09")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> SimpleNamespace:
-    return SimpleNamespace(
-        samples=tmp_path / "samples.parquet",
-        chunks=tmp_path / "chunks.parquet",
-        events=tmp_path / "events.parquet",
-        telemetry=tmp_path / "telemetry.parquet",
-    )
 
 
 def the_window(start_s: float, end_s: float) -> Window:
     return Window(start_ns=round(start_s * 1e9), end_ns=round(end_s * 1e9), rule="fixed")
 
 
-def stream_of(folder: SimpleNamespace, rows: np.ndarray, chunks: list[tuple[int, float, int]], window: Window) -> Any:
+def stream_of(folder: TrialFolder, rows: np.ndarray, chunks: list[tuple[int, float, int]], window: Window) -> Any:
     write_samples(folder.samples, rows)
     write_chunks(folder.chunks, chunks)
     return read_stream(folder.chunks, open_samples(folder.samples), window)
@@ -134,7 +123,7 @@ def test_a_reply_of_one_token_has_no_time_per_output_token_and_does_not_meet_an_
     assert document["goodput"]["ratio"] == 0
 
 
-def five_chunks_of_five(folder: SimpleNamespace, **columns: Any) -> dict[str, Any]:
+def five_chunks_of_five(folder: TrialFolder, **columns: Any) -> dict[str, Any]:
     """Measure 2,000 replies of 25 tokens in 5 chunks, one every 50 ms."""
     due = np.arange(2000) / 200.0
     rows = samples_of(due, None, due + 0.25, first_s=due + 0.05, units=25, **columns)

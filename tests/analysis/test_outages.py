@@ -2,19 +2,12 @@
 
 import heapq
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from samples import a_load, a_trial, metrics_of, samples_of, write_samples
 
 from seamark.model.sample import Failure
-
-
-@pytest.fixture
-def folder(tmp_path):
-    names = ("samples", "chunks", "events", "telemetry")
-    return SimpleNamespace(**{name: tmp_path / f"{name}.parquet" for name in names})
 
 
 def outages(folder, due, last, duration_s, **settings):

@@ -1,6 +1,5 @@
 """Figures of stages: visits, times, use and shares of hand-made events; the same in one pass and in many."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,6 @@ from seamark.model.sample import EventKind, Failure
 MS = 1_000_000
 NAMES = ("fetch", "left", "right", "join")
 FETCH, LEFT, RIGHT, JOIN = range(4)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return SimpleNamespace(
-        **{name: tmp_path / f"{name}.parquet" for name in ("samples", "chunks", "events", "telemetry")}
-    )
 
 
 def write_events(folder, events: list[tuple[int, int, EventKind, float, float]], threads: int = 1) -> None:

@@ -1,7 +1,6 @@
 """What `warmup_s: auto` cuts off a load: a start-up, at most a quarter, and never an outage, a failure or a tail."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,16 +16,6 @@ LONGEST_S = DURATION_S / 4
 LOAD_S = DURATION_S + LONGEST_S
 RATE_RPS = 200.0
 SETTINGS = {"pattern": "poisson", "rate_rps": RATE_RPS, "warmup_s": "auto", "duration_s": DURATION_S}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return SimpleNamespace(
-        samples=tmp_path / "samples.parquet",
-        chunks=tmp_path / "chunks.parquet",
-        events=tmp_path / "events.parquet",
-        telemetry=tmp_path / "telemetry.parquet",
-    )
 
 
 def measured(folder, rows, **settings):

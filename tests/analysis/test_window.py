@@ -1,7 +1,6 @@
 """Nothing that happened after the declared warm-up is left out of a figure: stalls, outages, steps, ..."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,16 +15,6 @@ approx = pytest.approx
 LIMIT_S = 0.1
 OBJECTIVES = (Slo(metric="latency_s", op="<=", limit=LIMIT_S), Slo(metric="latency_p95_s", op="<=", limit=LIMIT_S))
 EVENTS = ("stall", "outage", "step", "drift", "pause")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return SimpleNamespace(
-        samples=tmp_path / "samples.parquet",
-        chunks=tmp_path / "chunks.parquet",
-        events=tmp_path / "events.parquet",
-        telemetry=tmp_path / "telemetry.parquet",
-    )
 
 
 def measured(folder, rows, settings, slos=OBJECTIVES):

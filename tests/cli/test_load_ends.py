@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from answering import Reply, answering
 from processes import eventually
 
 from seamark.services.ephemeral_server import ephemeral_server
@@ -23,31 +25,17 @@ SECRET = "s3cr3t-Value0123456789"
 PLAIN = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
 
 
-class Locked(BaseHTTPRequestHandler):
-    """Wants a key, and says so by repeating what came; keeps the keys."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.server.keys.append(self.headers.get("Authorization"))  # type: ignore[attr-defined]
-        body = f"no such key: {self.headers.get('Authorization')}".encode()
-        self.send_response(200 if self.path.startswith("/open") else 401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def locked() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Locked)
-    server.keys = []  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def locked() -> Iterator[SimpleNamespace]:
+    """A server that wants a key, and says so by repeating what came; keeps the keys."""
+    keys: list[str | None] = []
+
+    def reply(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        keys.append(request.headers.get("Authorization"))
+        return 200 if request.path.startswith("/open") else 401, f"no such key: {keys[-1]}".encode(), {}
+
+    with answering(reply) as port:
+        yield SimpleNamespace(server_port=port, keys=keys)
 
 
 def bench_load(folder: Path, *words: object, **environment: str) -> "subprocess.CompletedProcess[bytes]":

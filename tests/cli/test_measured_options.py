@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from in_process import run
+from in_process import said_by
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "config" / "clusters"
@@ -23,8 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 def refused(*words, written=()):
     """Run bench; return the only line that it prints."""
-    code, said = run(list(words))
-    assert code == 2, said
+    said = said_by(list(words), code=2)
     assert said.count("\n") == 1, said
     assert sorted(path.name for path in Path().iterdir()) == sorted(written)
     return said

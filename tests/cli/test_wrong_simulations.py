@@ -57,8 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("words", WRONG)
 def test_a_wrong_command_line_is_one_line_with_exit_code_2_and_writes_nothing(words: str, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
-    code, said = in_process.run(shlex.split(words))
-    assert code == 2, said
+    said = in_process.said_by(shlex.split(words), code=2)
     assert WRONG[words]["says"] in said
     assert "Traceback" not in said
     lines = [line for line in said.splitlines() if line and not line.startswith(("Usage: ", "Try 'bench "))]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from in_process import ended
 from once import alone
 
 from seamark.planning.study import Study
@@ -82,14 +83,19 @@ class Boxed:
         return self.study()
 
     def bench(
-        self, *words: str, before: tuple[str, ...] = (), environment: dict[str, str] | None = None
+        self,
+        *words: str,
+        before: tuple[str, ...] = (),
+        environment: dict[str, str] | None = None,
+        code: int | None = None,
     ) -> "subprocess.CompletedProcess[str]":
-        """Call `bench` in the study; `before` are words in front of it."""
+        """Call `bench` in the study, which ends with the `code` that is given; `before` are words in front of it."""
         command = [*before, str(BENCH), *words]
         variables = {**os.environ, "COLUMNS": "200", **(environment or {})}
-        return subprocess.run(
+        done = subprocess.run(
             command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=600, check=False
         )
+        return ended(done, code)
 
     def image(self, service: str) -> Image:
         """Return the image that a shipped service is served from, made if it is not there."""

@@ -176,8 +176,7 @@ def test_a_flag_that_the_engine_does_not_know_is_found_before_anything_is_submit
 def test_a_registry_that_cannot_be_reached_says_what_to_do_without_a_network(boxes: Boxed, registry: Registry):
     registry.address = "docker://127.0.0.1:9/tiny"
     tiny(boxes, registry)
-    done = boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes")
-    assert done.returncode == 3
+    done = boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes", code=3)
     assert "cannot be reached" in done.stdout
     assert "images.build" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -195,16 +194,16 @@ def test_an_image_that_has_no_room_is_not_begun(boxes: Boxed, registry: Registry
 def test_without_apptainer_the_module_line_is_the_remedy(boxes: Boxed, registry: Registry):
     registry.push("1", {"bin/tiny": KNOWS})
     tiny(boxes, registry)
-    done = boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes", environment={"PATH": str(boxes.root)})
-    assert done.returncode == 3
+    done = boxes.bench(
+        "prepare", "-c", "boxed.yaml", "--site", "boxes", environment={"PATH": str(boxes.root)}, code=3
+    )
     assert "name its module in `modules` of the site" in done.stdout
 
 
 @pytest.mark.covers("E-FR06")
 def test_submit_asks_for_images_before_it_submits_anything(boxes: Boxed, registry: Registry):
     tiny(boxes, registry)
-    done = boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes")
-    assert done.returncode == 3
+    done = boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes", code=3)
     assert "bench prepare -c boxed.yaml --site boxes" in done.stderr
     assert not (boxes.root / "results").exists()
 
@@ -261,8 +260,7 @@ def test_a_job_prepares_where_the_site_says_so(boxes: Boxed, tmp_path: Path):
     boxes.site(where="job", job=["--time=01:00:00"], containers=CLUSTER / "images")
     boxes.scenario("null", account="p200000", partition="cpu", qos="default")
     path = {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
-    done = boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes", environment=path)
-    assert done.returncode == 0, done.stderr
+    done = boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes", environment=path, code=0)
     assert "client-built" in done.stdout
     asked = (tmp_path / "sbatch").read_text().splitlines()
     assert {"--wait", "--account=p200000", "--partition=cpu", "--qos=default", "--time=01:00:00"} <= set(asked)

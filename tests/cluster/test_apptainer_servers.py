@@ -163,10 +163,8 @@ def test_a_run_has_servers_and_workers_in_images_and_names_them(boxes: Boxed, tm
     path = boxes.root / "config" / "sites" / "boxes.yaml"
     path.write_text(path.read_text().replace("environments: ", f"environments: {tmp_path / 'none'} # "))
     boxes.scenario("postgres", "null")
-    prepared = boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes")
-    assert prepared.returncode == 0, prepared.stdout
-    done = boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes")
-    assert done.returncode == 0, done.stdout + done.stderr
+    boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes", code=0)
+    boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes", code=0)
     assert not (tmp_path / "none").exists(), "the libraries of clients come from images only"
     metas = [read_json(path) for path in (boxes.root / "results" / "boxed").glob("*--*/meta.json")]
     assert len(metas) == 2
@@ -184,8 +182,7 @@ def test_a_run_in_images_works_for_an_ordinary_user(boxes: Boxed):
     boxes.site(client=True)
     boxes.scenario("postgres")
     assert boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes").returncode == 0
-    done = boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes", before=user)
-    assert done.returncode == 0, done.stdout + done.stderr
+    boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes", before=user, code=0)
     assert left_in(boxes) == []
 
 

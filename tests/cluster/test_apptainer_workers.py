@@ -46,17 +46,11 @@ def python(boxes: Boxed, image: Image, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    import seamark
+def port() -> Iterator[int]:
+    from seamark.services.ephemeral_server import ephemeral_server
 
-    outside = Path(seamark.__file__).parent / "platform/isolated_main.py"
-    command = [sys.executable, str(outside), "seamark.testservers.null", "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    yield int(process.stdout.readline().split()[-1])
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    with ephemeral_server("seamark.testservers.null") as port:
+        yield port
 
 
 def settings(**changes: object) -> dict[str, object]:

@@ -20,12 +20,10 @@ def test_a_job_of_slurm_serves_and_loads_in_images_that_were_there_before_it(
     paths = {"containers": str(CLUSTER / "images"), "environments": str(tmp_path / "none")}
     on_slurm.write_site(runtime="apptainer", images=images, paths=paths)
     on_slurm.write(partition="cpu", resources={"gpus": 0}, repetitions=1)
-    prepared = on_slurm.bench("prepare", "-c", SCENARIO)
-    assert prepared.returncode == 0, prepared.stdout + prepared.stderr
+    on_slurm.bench("prepare", "-c", SCENARIO, code=0)
     made = {path: path.stat().st_mtime_ns for path in (CLUSTER / "images").glob("*.sif")}
 
-    done = on_slurm.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    on_slurm.measure(code=0)
     (job,) = on_slurm.jobs()
     assert job["JobState"] == "COMPLETED"
     metas = [json.loads((trial / "meta.json").read_text()) for trial in on_slurm.trials()]

@@ -308,8 +308,7 @@ def test_a_whole_run_over_two_nodes_has_its_server_on_one_and_its_loads_on_the_o
     workload = {"component": "null", "service": "null", "concurrency": 4, "shards": 2}
     workload |= {"duration_s": 0.5, "warmup_s": 0.2}
     on_slurm.write(partition="cpu", resources={"nodes": 2, "gpus": 0}, repetitions=1, workload=workload)
-    done = on_slurm.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    on_slurm.measure(code=0)
     (job,) = on_slurm.jobs()
     assert (job["JobState"], job["NumNodes"]) == ("COMPLETED", "2")
     (deployment,) = (on_slurm.results / "deployments").iterdir()

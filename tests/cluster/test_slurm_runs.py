@@ -24,8 +24,7 @@ def finished(accounted: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     study = SlurmStudy.at(tmp_path_factory.mktemp("finished") / "study", accounted)
     study.write_site(qos_max_submit={"test": 1})
     study.write(qos="test", resources={"cpus_per_task": [1, 2]})
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     yield study
     study.end()
 
@@ -95,8 +94,7 @@ def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) 
     workload = {"component": "storage", "service": "postgres", "operation": ["lookup", "tpcb"], "scale": 1}
     workload |= {"concurrency": 1, "duration_s": 0.5, "warmup_s": 0.2}
     on_slurm.write(partition="cpu", resources={"gpus": 0}, repetitions=1, workload=workload)
-    done = on_slurm.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    on_slurm.measure(code=0)
     (job,) = on_slurm.jobs()
     assert job["JobState"] == "COMPLETED"
     assert [on_slurm.json(f"{trial.name}/load.json")["status"] for trial in on_slurm.trials()] == ["ok", "ok"]
@@ -106,8 +104,7 @@ def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) 
 @pytest.mark.covers("E-VAL", "E-MR01")
 def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -> None:
     on_slurm.write(qos="short", workload={"duration_s": 600})
-    done = on_slurm.measure()
-    assert done.returncode == 2
+    done = on_slurm.measure(code=2)
     assert "'short' ends a job after 30 min" in done.stderr
     assert "asks for 66 min" in done.stderr
     assert "more time (default)" in done.stderr
@@ -119,8 +116,7 @@ def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -
 def test_a_job_whose_command_is_longer_than_an_argument_may_be_is_run(on_slurm: SlurmStudy) -> None:
     on_slurm.write(repetitions=1)
     longer = ("--wrapper-prefix", "w" * 100_000, "--apptainer-args", "a" * 60_000)  # as those of many trials are
-    done = on_slurm.bench("submit", "-c", "config/scenarios/try.yaml", "--", *longer)
-    assert done.returncode == 0, done.stdout + done.stderr
+    on_slurm.bench("submit", "-c", "config/scenarios/try.yaml", "--", *longer, code=0)
     assert len(on_slurm.trials()) == 2
     (job,) = on_slurm.jobs()
     assert job["JobState"] == "COMPLETED"
@@ -182,8 +178,7 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
     workload = {"concurrency": 1, "duration_s": 1}
     sized = {"cpus_per_task": 1, "mem_gb": [1, 2]}
     on_slurm.write(qos="default", restarts="each", resources=sized, repetitions=2, workload=workload)
-    done = on_slurm.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    on_slurm.measure(code=0)
     job_of = {
         trial.name: json.loads((trial / "meta.json").read_text())["slurm_job_id"] for trial in on_slurm.trials()
     }
@@ -192,8 +187,7 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
     assert [len(jobs) for jobs in blocks] == [2 // together] * 2
     assert not blocks[0] & blocks[1]
     assert len(on_slurm.jobs()) == 4 // together
-    again = on_slurm.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    on_slurm.measure(code=0)
     assert len(on_slurm.jobs()) == 4 // together
 
 
@@ -201,6 +195,5 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
 def test_deployments_that_no_node_has_room_for_together_are_refused(on_slurm: SlurmStudy) -> None:
     on_slurm.write_site(deployments_per_job=3, placement="share", pinning="none")
     on_slurm.write(resources={"gpus": 2, "mem_gb": [1, 2, 3]})
-    done = on_slurm.measure()
-    assert done.returncode == 2
+    done = on_slurm.measure(code=2)
     assert "ask for 6 GPUs of 4" in done.stderr

@@ -16,8 +16,7 @@ def test_a_site_is_filled_by_asking_its_slurm_and_serves_to_plan(on_slurm: Slurm
     init.mkdir(parents=True)
     (init / "bash").write_text("module() { echo Apptainer/1.3.6 >&2; }\n")
     told = {**(on_slurm.environment or {}), "LMOD_PKG": str(init.parent)}
-    done = on_slurm.bench("init", "--site", "here", env=told)
-    assert done.returncode == 0, done.stderr
+    done = on_slurm.bench("init", "--site", "here", env=told, code=0)
     site = yaml.safe_load((on_slurm.root / "config" / "sites" / "here.yaml").read_text())
     node = {"nodes": 2, "cpus": 4, "mem_gb": 15, "gpus": 4}
     day_s = 24 * 3600
@@ -35,20 +34,17 @@ def test_a_site_is_filled_by_asking_its_slurm_and_serves_to_plan(on_slurm: Slurm
     assert ACCOUNT in done.stdout
 
     on_slurm.write(site="here", qos="shorter", partition="gpus")
-    refused = on_slurm.bench("plan", "-c", "config/scenarios/try.yaml")
-    assert refused.returncode == 2
+    refused = on_slurm.bench("plan", "-c", "config/scenarios/try.yaml", code=2)
     assert "Did you mean 'short'?" in refused.stderr
     assert "Did you mean 'gpu'?" in refused.stderr
     on_slurm.write(site="here")
     assert on_slurm.bench("plan", "-c", "config/scenarios/try.yaml").returncode == 0
 
-    again = on_slurm.bench("init", "--site", "here", env=told)
-    assert again.returncode == 2
+    again = on_slurm.bench("init", "--site", "here", env=told, code=2)
     assert "--force" in again.stderr
 
 
 def test_without_slurm_a_site_cannot_be_asked(on_slurm: SlurmStudy) -> None:
-    done = on_slurm.bench("init", "--site", "here", env={"PATH": "/usr/bin:/bin"})
-    assert done.returncode == 3
+    done = on_slurm.bench("init", "--site", "here", env={"PATH": "/usr/bin:/bin"}, code=3)
     assert "login node" in done.stderr
     assert not (on_slurm.root / "config" / "sites" / "here.yaml").exists()

@@ -91,12 +91,10 @@ def test_a_persistent_server_is_a_job_that_is_listed_checked_measured_and_stoppe
     ]
     row = study.listed("--site", "cluster")["null-1"]
     assert (row["state"], row["job"], row["node"]) == ("running", job, started["node"])
-    checked = study.bench("servers", "check", "null-1", "--site", "cluster")
-    assert checked.returncode == 0, checked.stdout
+    study.bench("servers", "check", "null-1", "--site", "cluster", code=0)
     loaded = study.bench("load", "standing/null-1", "--duration", "0.3", "--json")
     assert json.loads(loaded.stdout)["counts"]["ok"] > 0
-    stopped = study.bench("servers", "stop", "null-1", "--site", "cluster")
-    assert stopped.returncode == 0, stopped.stderr
+    study.bench("servers", "stop", "null-1", "--site", "cluster", code=0)
     assert in_queue(study) == []
     assert study.processes() == []
     assert json.loads((study.folder("null-1") / "logs" / f"seamark-null-1_{job}.out").read_text().splitlines()[-1])
@@ -163,13 +161,11 @@ def test_a_persistent_server_over_two_nodes_is_one_job_that_a_scenario_measures_
     }
     study.site("elsewhere", runtime="external", address="standing/two")
     study.scenario("try", workload={"service": "twins"})
-    done = study.bench("submit", "-c", "config/scenarios/try.yaml", "--site", "elsewhere")
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench("submit", "-c", "config/scenarios/try.yaml", "--site", "elsewhere", code=0)
     loads = [json.loads(path.read_text()) for path in (study.root / "results" / "try").glob("*/load.json")]
     assert [load["status"] for load in loads] == ["ok", "ok"]
     assert study.json("two", "endpoint.json") == endpoint
-    stopped = study.bench("servers", "stop", "two", "--site", "cluster")
-    assert stopped.returncode == 0, stopped.stderr
+    study.bench("servers", "stop", "two", "--site", "cluster", code=0)
     assert in_queue(study) == []
     assert study.processes() == []
     seen = study.json("two", "summary.json")["telemetry"]
@@ -215,8 +211,7 @@ def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingS
     )
     for process in study.processes(is_snakemake):
         process.kill()
-    stopped = study.bench("stop", "-c", "config/scenarios/try.yaml")
-    assert stopped.returncode == 0, stopped.stderr
+    stopped = study.bench("stop", "-c", "config/scenarios/try.yaml", code=0)
     assert "Still running: persistent server one" in stopped.stdout
     left = in_queue(study)
     assert held not in left
@@ -241,12 +236,10 @@ def test_a_server_whose_time_is_over_ends_by_itself_before_slurm_ends_it(study: 
 def test_a_server_that_waits_for_a_node_is_pending_and_can_be_stopped(study: StandingStudy) -> None:
     for name in ("one", "two"):
         study.started(*at_cluster("null", "--name", name, "--cpus", "2"))
-    waiting = study.bench("servers", "start", *at_cluster("null", "--name", "three", "--cpus", "2", "--no-wait"))
-    assert waiting.returncode == 0, waiting.stderr
+    study.bench("servers", "start", *at_cluster("null", "--name", "three", "--cpus", "2", "--no-wait"), code=0)
     row = study.listed("--site", "cluster")["three"]
     assert (row["state"], row["why"] in ("Resources", "Priority", "None")) == ("pending", True)
-    stopped = study.bench("servers", "stop", "--all", "--site", "cluster")
-    assert stopped.returncode == 0, stopped.stderr
+    study.bench("servers", "stop", "--all", "--site", "cluster", code=0)
     assert in_queue(study) == []
     assert study.processes() == []
 

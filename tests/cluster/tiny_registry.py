@@ -7,13 +7,13 @@ import json
 import shutil
 import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+
+from answering import Reply, answering
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -72,33 +72,16 @@ def serving() -> Iterator[Registry]:
     """Serve a registry on a port of its own; `address` is what a recipe would name: docker://127.0.0.1:PORT/tiny."""
     registry = Registry()
 
-    class Answers(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        registry.asked.append(request.path)
+        kind, _, wanted = request.path.rpartition("/")
+        held = registry.manifests if kind.endswith("/manifests") else registry.blobs
+        data = b"{}" if request.path == "/v2/" else held.get(wanted)
+        if data is None:
+            return 404, b"", {}
+        described = {"Content-Type": MANIFEST, "Docker-Content-Digest": sha256(data)}
+        return 200, data, described if held is registry.manifests else {}
 
-        def do_GET(self) -> None:
-            registry.asked.append(self.path)
-            kind, _, wanted = self.path.rpartition("/")
-            held = registry.manifests if kind.endswith("/manifests") else registry.blobs
-            data = b"{}" if self.path == "/v2/" else held.get(wanted)
-            self.send_response(200 if data is not None else 404)
-            if data is not None and held is registry.manifests:
-                self.send_header("Content-Type", MANIFEST)
-                self.send_header("Docker-Content-Digest", sha256(data))
-            self.send_header("Content-Length", str(len(data or b"")))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(data or b"")
-
-        do_HEAD = do_GET  # noqa: N815
-
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    registry.address = f"docker://127.0.0.1:{server.server_address[1]}/tiny"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(reply) as port:
+        registry.address = f"docker://127.0.0.1:{port}/tiny"
         yield registry
-    finally:
-        server.shutdown()
-        server.server_close()

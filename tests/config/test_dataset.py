@@ -62,11 +62,3 @@ def test_snakemake_alone_refuses_a_data_set_too(study):
     done = subprocess.run([sys.executable, *words], cwd=study, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert f"{SAMPLE}:20: artifacts.dataset: no driver reads a data set" in done.stdout + done.stderr
-
-
-@pytest.mark.covers("E-EX")
-def test_the_shipped_sample_claims_no_data_set_and_plans_to_54_trials(tmp_path):
-    done = bench(ROOT, "plan", "-c", SAMPLE, "--site", "meluxina", "--json", "--no-write")
-    document = json.loads(done.stdout)
-    assert (len(document["plan"]["trials"]), document["plan"]["dataset"]) == (54, None)
-    assert not [note for note in document["notes"] if "dataset" in note]

@@ -86,8 +86,7 @@ def test_a_wrong_workload_is_one_line_that_says_where_and_what(name: str) -> Non
 @pytest.mark.covers("C1")
 def test_a_wrong_workload_ends_the_command_with_exit_code_2_and_writes_nothing() -> None:
     Path("scenario.yaml").write_text(SCENARIO.replace("easy", "esay"), encoding="utf-8")
-    code, said = in_process.run(["submit", "-c", "scenario.yaml"])
-    assert code == 2
+    said = in_process.said_by(["submit", "-c", "scenario.yaml"], code=2)
     [line] = said.strip().splitlines()
     assert "Did you mean 'easy'?" in line
     assert sorted(path.name for path in Path.cwd().iterdir()) == sorted(FILES)

@@ -51,8 +51,7 @@ def test_wrong_lanes_on_the_command_line_are_refused_before_anything_is_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     Path("wrong.yaml").write_text(SCENARIO, encoding="utf-8")
-    code, said = in_process.run(["submit", "-c", "wrong.yaml", *entry["options"]])
-    assert code == 2
+    said = in_process.said_by(["submit", "-c", "wrong.yaml", *entry["options"]], code=2)
     [line] = said.strip().splitlines()
     assert entry["says"] in line
     assert [file.name for file in tmp_path.iterdir()] == ["wrong.yaml"], "something was written"

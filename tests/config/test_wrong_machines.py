@@ -181,8 +181,7 @@ def test_a_wrong_machine_ends_the_command_with_exit_code_2_and_writes_nothing(wo
     Path("small.yaml").write_text(MACHINE.replace("memory_gb: 80", "memory_gb: 50"), encoding="utf-8")
     Path("slow.yaml").write_text(MACHINE.replace("speed: 2", "speeds: {biig: 2}"), encoding="utf-8")
     before = sorted(path.name for path in Path.cwd().iterdir())
-    code, said = in_process.run(["simulate", *words, "--config", "system.yaml", "--requests", "requests.yaml"])
-    assert code == 2
+    said = in_process.said_by(["simulate", *words, "--config", "system.yaml", "--requests", "requests.yaml"], code=2)
     [line] = said.strip().splitlines()
     assert says in line
     assert sorted(path.name for path in Path.cwd().iterdir()) == before
@@ -190,8 +189,7 @@ def test_a_wrong_machine_ends_the_command_with_exit_code_2_and_writes_nothing(wo
 
 def test_the_command_runs_a_machine_and_its_log_passes_the_checker() -> None:
     files = ["--config", "system.yaml", "--requests", "requests.yaml"]
-    code, said = in_process.run(["simulate", "--machine", "machine.yaml", *files])
-    assert code == 0, said
+    said = in_process.said_by(["simulate", "--machine", "machine.yaml", *files])
     assert "Failed node b of request r1 on GPU(s) [2, 3, 4] (gpu_removed)" in said
     assert "Data between GPUs: 0.00s" in said, "a megabyte over the network of 25 GB/s"
     assert in_process.run(["check", "execution_log.json", *files]) == (0, "PASS: 3 executions without conflicts\n")

@@ -174,8 +174,7 @@ FILES = ["--config", "system.yaml", "--requests", "requests.yaml"]
     ],
 )
 def test_a_wrong_option_is_exit_code_2_and_nothing_is_written(words: list[str], says: str) -> None:
-    code, said = in_process.run(words)
-    assert code == 2, said
+    said = in_process.said_by(words, code=2)
     assert says in said
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["requests.yaml", "system.yaml"]
 

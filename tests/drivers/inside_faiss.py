@@ -1,6 +1,5 @@
 """What test_faiss.py asks in the environment of FAISS. Every answer is JSON."""
 
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -103,8 +102,3 @@ def threads_of_two_users(settings: dict[str, Any], data: str) -> Any:
         one.start()
         one.join()
     return seen
-
-
-def main(argv: list[str]) -> int:
-    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
-    return 0

@@ -1,6 +1,5 @@
 """What test_milvus.py asks in the environment of Milvus. Every answer is JSON."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -81,8 +80,3 @@ def client_costs(where: dict[str, Any], requests: int) -> Any:
     client.close()
     session.close()
     return [(ours_s - began_s) / requests, (theirs_s - ours_s) / requests]
-
-
-def main(argv: list[str]) -> int:
-    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
-    return 0

@@ -1,6 +1,5 @@
 """What test_postgres.py asks in the environment of PostgreSQL. Every answer is JSON."""
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -134,8 +133,3 @@ def with_password(where: dict[str, Any], password: str) -> Any:
 
 def bodies(where: dict[str, Any], count: int, seed: int) -> Any:
     return [str(body.content) for body in pgbench.driver(target(where)).bodies(count, seed)]
-
-
-def main(argv: list[str]) -> int:
-    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
-    return 0

@@ -1,7 +1,6 @@
 """What test_s3.py asks in the environment of S3. Every answer is JSON."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +86,3 @@ def request(where: dict[str, Any], host: str) -> Any:
     there = Target(settings=where["settings"], data=Path(where["data"]), ports=where["ports"], host=host)
     driver = s3.S3(there)
     return bytes(driver.encode(driver.bodies(1, 1)[0])).decode()
-
-
-def main(argv: list[str]) -> int:
-    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
-    return 0

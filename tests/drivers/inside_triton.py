@@ -1,6 +1,5 @@
 """What test_triton.py asks in the environment of Triton. Every answer is JSON."""
 
-import json
 import os
 import signal
 import socket
@@ -139,8 +138,3 @@ def onnx_agrees_with_numpy(where: dict[str, Any]) -> Any:
         got = session.run(["y"], dict(arrays))[0]
         worst = max(worst, float(abs(got - expected("mlp", arrays)["y"]).max()))
     return worst
-
-
-def main(argv: list[str]) -> int:
-    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
-    return 0

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.metadata
-import json
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +47,3 @@ def said(folder: str, text: str, count: int) -> Any:
         "special_as_prompts": [each for each in tokenizer.all_special_ids if FIRST_ID <= each <= LAST_ID],
         "ids_of_prompts_are_known": len(tokenizer) > LAST_ID,
     }
-
-
-def main(argv: list[str]) -> int:
-    question, told = argv
-    print(json.dumps(globals()[question](**json.loads(told))))
-    return 0

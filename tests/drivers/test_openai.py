@@ -2,10 +2,9 @@
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from samples import a_load, a_trial, write_samples
 from shipped import SERVICES
 
-import seamark
 from seamark.analysis.metrics.document import derive_metrics
 from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.drivers.openai.replies import WholeDecoder
@@ -27,11 +25,10 @@ from seamark.load.engine.event_loop import encode_all
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import CHUNK, MISSING_NS, Failure
 from seamark.patterns.trace_file import TraceRow
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder
 from seamark.testservers.truth import read_truth
-
-ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 def driver(host="127.0.0.1", ports=None, **settings):
@@ -303,28 +300,10 @@ def test_a_whole_reply_that_is_not_good_has_a_category(body, status, failure):
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> Iterator[Callable[..., int]]:
+def known() -> Iterator[Callable[..., int]]:
     """Start reference servers; each call returns the port of one."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: object) -> int:
-        command = [
-            sys.executable,
-            str(ISOLATED_MAIN),
-            "seamark.testservers.reference",
-            "--port=0",
-            *map(str, arguments),
-        ]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        assert started[-1].stdout is not None
-        return int(started[-1].stdout.readline().split()[-1])
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.wait(10)
-        assert process.stdout is not None
-        process.stdout.close()
+    with ExitStack() as servers:
+        yield lambda *words: servers.enter_context(ephemeral_server("seamark.testservers.reference", *words))
 
 
 def loaded(port: int, folder: Path, **settings: Any) -> tuple[LoadOutcome, Any, Any]:

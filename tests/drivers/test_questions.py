@@ -265,26 +265,6 @@ def test_a_benchmark_without_a_subset_stands_for_all_of_its_subsets() -> None:
     assert canonical(json.loads(one)) == one
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "said"),
-    [
-        (TASK, "longbench/narativeqa", "has no subset 'narativeqa'. Did you mean 'narrativeqa'?"),
-        (TASK, "longbnech", "is no preset"),
-        (TASK, "mock_benchmark/part", "has no subsets. Write 'mock_benchmark'."),
-        (METHOD, "steaming", "Did you mean 'streaming'?"),
-    ],
-)
-def test_an_unknown_task_or_method_is_one_line_with_the_nearest_name(setting: Setting, value: str, said: str) -> None:
-    service: Any = None
-    reader = LevelReader(service=service, preset_folder=(SHIPPED / "config").joinpath)
-    mistakes = Mistakes()
-    item = Item(value=value, file="s.yaml", line=3, path=setting.name, text=value)
-    assert reader.levels(item, setting, mistakes) is None
-    [line] = mistakes.noted
-    assert (line.line, line.path) == (3, setting.name)
-    assert said in line.text
-
-
 def test_methods_in_place_name_the_line_of_each_mistake() -> None:
     keys = Item(value=0, file="s.yaml", line=9, path="method.maskers[0].keys", text="0")
     name = Item(value="sink", file="s.yaml", line=9, path="method.maskers[0].masker", text="sink")

@@ -32,8 +32,7 @@ def fitted(study):
         document = {"scenario": name, "repetitions": 2, "workload": WORKLOAD}
         (study.root / f"{name}.yaml").write_text(yaml.safe_dump(document))
         assert study.bench("submit", "-c", f"{name}.yaml").returncode in (0, 1)
-        done = study.bench("fit", "-c", f"{name}.yaml", "-o", f"{name}.json", "--servers", "1")
-        assert done.returncode == 0, done.stderr
+        done = study.bench("fit", "-c", f"{name}.yaml", "-o", f"{name}.json", "--servers", "1", code=0)
         if "UNFIT" not in done.stdout:
             return f"{name}.json"
     pytest.skip("the machine stalls so often that its trials contradict every model")
@@ -44,15 +43,13 @@ def fitted(study):
 @pytest.mark.covers("C14", "D8")
 def test_a_plan_from_measured_trials_is_measured_and_comes_true(study):
     """One server of 40 ms is measured; two are planned for 1.2 times what one can do, started and measured."""
-    done = study.bench("capacity", "--fit", fitted(study), *PLAN, "--verify", "check.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.bench("capacity", "--fit", fitted(study), *PLAN, "--verify", "check.yaml", code=0)
     assert done.stdout.startswith("2 servers of known meet latency_mean_s <= 0.25 at 30 requests/s")
     document = yaml.safe_load((study.root / "check.yaml").read_text())
     assert (document["workload"]["queue_servers"], len(document["workload"]["rate_rps"])) == (2, 3)
     (study.root / "check.yaml").write_text(yaml.safe_dump(document | {"repetitions": 1}))
     assert study.bench("submit", "-c", "check.yaml", pages=True).returncode in (0, 1)
-    scored = study.bench("capacity", "--score", "check.yaml", "--format", "json")
-    assert scored.returncode == 0, scored.stderr
+    scored = study.bench("capacity", "--score", "check.yaml", "--format", "json", code=0)
     score = parse(scored.stdout, PredictionScore)
     assert (score.right, score.judged) == (3, 3)
     assert score.compared >= 9

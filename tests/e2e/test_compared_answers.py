@@ -17,10 +17,8 @@ pytestmark = pytest.mark.e2e
 @pytest.mark.covers("E-FR29")
 def test_answers_of_one_run_are_compared_item_by_item_by_command_and_report(study: StudyFolder) -> None:
     plant(study, compare={"quality_margin": 0.01, "costs": ["ttft_ms.p50"]})
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
-    shown = study.ask("compare", "try", "--fail-on", "worse")
-    assert shown.returncode == 1, shown.stdout + shown.stderr
+    study.submit(code=0)
+    shown = study.ask("compare", "try", "--fail-on", "worse", code=1)
     lines = shown.stdout.splitlines()
     assert (
         "method same against dense: score 0 (-0.0095 to +0.0095), 400 items, 0 differ, p = 1.00 (Holm), equivalent"

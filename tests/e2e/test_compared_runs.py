@@ -22,13 +22,11 @@ sys.exit(main([*sys.argv[1:], "--delay-ms={delay_ms}"]))
 def test_a_run_is_compared_by_command_and_report_and_records_its_start_of_the_server(finished):
     study = finished
     study.write(repetitions=2, compare={"metrics": ["throughput"], "margin": 0.1})
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.submit(code=0)
     starts = {json.loads(path.read_text())["server_start"] for path in study.results.glob("*--r*/load.json")}
     assert len(starts) == 1
     assert " at 20" in starts.pop()
-    shown = study.ask("compare", "try")
-    assert shown.returncode == 0, shown.stderr
+    shown = study.ask("compare", "try", code=0)
     assert shown.stdout.startswith("concurrency 2 against 1: throughput ")
     assert "too few" in shown.stdout
     assert study.ask("compare", "config/scenarios/try.yaml", "--fail-on", "inconclusive").returncode == 1
@@ -54,10 +52,8 @@ def test_two_versions_of_a_service_are_levels_with_starts_of_their_own(study, tm
         serve.parent.mkdir(parents=True)
         serve.write_text(SERVE.format(python=sys.executable, delay_ms=delay_ms))
         serve.chmod(0o755)
-    done = study.bench("submit", "-c", "config/scenarios/versions.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    shown = study.ask("compare", "versions", "--format", "json", "--fail-on", "worse")
-    assert shown.returncode == 1, shown.stdout + shown.stderr
+    study.bench("submit", "-c", "config/scenarios/versions.yaml", code=0)
+    shown = study.ask("compare", "versions", "--format", "json", "--fail-on", "worse", code=1)
     compared = [each for each in json.loads(shown.stdout)["comparisons"] if each["verdict"]]
     assert [(each["factor"], each["verdict"], each["unit_of_inference"]) for each in compared] == [
         ("version", "worse", "start")

@@ -40,7 +40,7 @@ server:
   command:
     - sh
     - -c
-    - 'case "$1" in *broken*|*" 13.0"|*" 13") echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
+    - 'case "$1" in *" 13.0"|*" 13") echo "no such weights" >&2; exit 3;; esac; shift; exec "$@"'
     - sh
     - "{settings[model]} {settings[ttft_ms]}"
     - "{python}"
@@ -284,17 +284,6 @@ def test_after_kill_9_of_python_its_run_ends_and_the_next_execution_asks_the_res
 
 
 @pytest.mark.sweep
-@pytest.mark.covers("B2", "B12")
-def test_a_stub_that_fails_has_a_category_and_leaves_the_others_alone() -> None:
-    results = run("failing", ["good", "broken"])
-    assert len(results.individual_results) == 3
-    assert {each.stub.model_name for each in results.failed_executions} == {"broken"}
-    assert {each.error_type for each in results.failed_executions} <= {"server_never_healthy", "not_tried"}
-    assert any("no such weights" in each.error_message for each in results.failed_executions)
-    assert results.execution_summary["failed_stubs"] == 3
-
-
-@pytest.mark.sweep
 def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder: Path) -> None:
     both = {"component": "evaluation", "service": "scripted", "model": "m", "max_requests": 2, "max_new_tokens": 4}
     needles = {"name": "needles", "task": "needles", "length_words": [24, 48]}
@@ -302,8 +291,7 @@ def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder
     document = {"scenario": "two", "workloads": workloads}
     Path("two.yaml").write_text(json.dumps(document))
     study = StudyFolder(root=working_folder)
-    done = study.bench("submit", "-c", "two.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench("submit", "-c", "two.yaml", code=0)
     for form, names in (
         ("tree", {"needles_length_words_24", "needles_length_words_48", "mock_benchmark"}),
         (
@@ -316,8 +304,7 @@ def test_a_task_at_two_lengths_is_exported_into_a_folder_for_each(working_folder
             },
         ),
     ):
-        exported = study.ask("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form)
-        assert exported.returncode == 0, exported.stderr
+        study.ask("export", "evaluation", "-c", "two.yaml", "-o", form, "--format", form, code=0)
         assert {path.name for path in (working_folder / form).glob("m/dense/*")} == names
     config = json.loads((working_folder / "tree/m/dense/needles_length_words_48/config.json").read_text())
     assert config["settings"]["length_words"] == 48

@@ -20,8 +20,7 @@ def write(study: StudyFolder, **more: object) -> None:
 @pytest.mark.covers("B12")
 def test_a_server_that_was_promised_a_gpu_and_sees_none_ends_its_start(study: StudyFolder) -> None:
     write(study, resources={"gpus": 1})
-    done = study.measure()
-    assert done.returncode == 1, done.stdout + done.stderr
+    study.measure(code=1)
     [deployment] = study.results.glob("deployments/*/deployment.json")
     record = json.loads(deployment.read_text())
     assert (record["category"], record["gpus"]) == ("gpu_error", 1)
@@ -33,8 +32,7 @@ def test_a_server_that_was_promised_a_gpu_and_sees_none_ends_its_start(study: St
 def test_lanes_on_gpus_that_no_deployment_asks_for_are_refused_before_any_work(study: StudyFolder) -> None:
     write(study)
     run = StudyFolder(root=study.root, environment=os.environ | {"CUDA_VISIBLE_DEVICES": "0,1"})
-    done = run.bench("submit", "-c", "config/scenarios/try.yaml", "--gpus", "0,1", "--parallel", "2")
-    assert done.returncode == 2
+    done = run.bench("submit", "-c", "config/scenarios/try.yaml", "--gpus", "0,1", "--parallel", "2", code=2)
     assert "no deployment asks for one" in done.stderr
     assert "resources: {gpus: 1}" in done.stderr
     assert not list(Path(study.results).glob("*/load.json"))

@@ -49,8 +49,7 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
     study: StudyFolder,
 ) -> None:
     write(study, method=METHODS, max_requests=20)
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     plan = Study.at(study.root, scenario="config/scenarios/try.yaml").plan
     assert [trial.repetition for trial in plan.trials] == [1] * 4, "likeliest tokens repeat themselves"
     for trial in plan.trials:
@@ -73,23 +72,20 @@ def test_every_answer_is_the_one_that_positions_decide_and_a_folder_that_is_remo
 
     shutil.rmtree(study.results / by_name["streaming"].id)
     before = {path.parent.name: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
-    again = study.submit()
-    assert again.returncode == 0, again.stdout + again.stderr
+    study.submit(code=0)
     after = {path.parent.name: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
     assert {name for name, at in after.items() if before.get(name) != at} == {by_name["streaming"].id}
 
     text = (study.root / "reports/try/report.md").read_text()
     assert "## Quality against cost" in text
     assert "Device-hours for quality" in text
-    exported = study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "out")
-    assert exported.returncode == 0, exported.stderr
+    exported = study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "out", code=0)
     assert "4 tasks of 4 trials" in exported.stdout
     assert json.loads((study.root / "out/known_reader/dense/needles/metrics.json").read_text())["questions"] == 20
     assert len((study.root / "out/known_reader/dense/needles/micro_metrics.jsonl").read_text().splitlines()) == 20
     [summary] = (study.root / "out").glob("execution_*/execution_summary.json")
     assert json.loads(summary.read_text())["scores"]["known_reader/dense/needles"] == 1
-    harness = study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "lm", "--format", "harness")
-    assert harness.returncode == 0, harness.stderr
+    study.ask("export", "evaluation", "-c", "config/scenarios/try.yaml", "-o", "lm", "--format", "harness", code=0)
     results = json.loads((study.root / "lm/known_reader/dense/results.json").read_text())
     assert results["results"]["needles"]["score,none"] == 1
     samples = (study.root / "lm/known_reader/streaming/samples_needles.jsonl").read_text().splitlines()
@@ -134,8 +130,7 @@ def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(stud
         (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
     killed_in_a_task(study, victim, *lanes)
     verb = "retry" if victim == "server" else "submit"
-    done = study.bench(verb, "-c", "config/scenarios/try.yaml", *lanes)
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench(verb, "-c", "config/scenarios/try.yaml", *lanes, code=0)
     [trial] = [each for each in study.trials() if "length_words" in each.name]
     load = study.json(f"{trial.name}/load.json")
     first, second = load["sessions"]
@@ -154,8 +149,7 @@ def test_after_kill_9_in_a_task_the_questions_that_are_left_alone_are_asked(stud
 @pytest.mark.covers("B2", "B12")
 def test_a_model_that_is_not_there_fails_with_its_category_and_leaves_the_others_alone(study: StudyFolder) -> None:
     write(study, model=["known_reader", "no/such-model"], max_requests=5)
-    done = study.measure()
-    assert done.returncode == 1, done.stdout + done.stderr
+    study.measure(code=1)
     loads = [study.json(f"{trial.name}/load.json") for trial in study.trials()]
     [failed] = [each for each in loads if each["status"] != "ok"]
     assert failed["category"] == "model_not_found"
@@ -175,19 +169,16 @@ def test_vllm_is_asked_tasks_and_has_scores_and_times_of_the_same_answers(study:
         ],
     }
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.bench("submit", "-c", "config/scenarios/try.yaml", timeout=1200)  # its first start is slow
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench("submit", "-c", "config/scenarios/try.yaml", timeout=1200, code=0)  # its first start is slow
     plan = Study.at(study.root, scenario="config/scenarios/try.yaml").plan
     assert len(plan.deployments) == 1, "both tasks on one server"
     for trial in plan.trials:
         rows = sorted(answers(study.results / trial.id).values(), key=lambda row: int(row["item"]))
-        benchmark, subset = task_of_document(json.loads(str(trial.settings["task"])))
+        subset = task_of_document(json.loads(str(trial.settings["task"])))
         questions = asked_of(trial.settings)
         assert len(rows) == len(questions) > 4
         assert all(row["answer"] for row in rows), "random weights say something"
-        right = [
-            score(benchmark, subset, each, row["answer"])["score"] for each, row in zip(questions, rows, strict=True)
-        ]
+        right = [score(subset, each, row["answer"])["score"] for each, row in zip(questions, rows, strict=True)]
         assert [row["score"] for row in rows] == right
         metrics = study.json(f"{trial.id}/metrics.json")
         assert metrics["quality"]["score"] == pytest.approx(sum(right) / len(right))

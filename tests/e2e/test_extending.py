@@ -32,8 +32,7 @@ def metrics_of(study: StudyFolder) -> list[dict]:
 
 @pytest.mark.covers("E2", "E-CLI02")
 def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_check_a_service_and_a_site(extended: StudyFolder) -> None:
-    done = extended.bench("submit", "-c", SCENARIO, pages=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    extended.bench("submit", "-c", SCENARIO, pages=True, code=0)
 
     found = metrics_of(extended)
     assert len(found) == TRIALS
@@ -71,25 +70,21 @@ def test_a_changed_metric_is_derived_again_and_nothing_is_measured(extended: Stu
     assert before["own"] == {}
 
     scenario.write_text(whole.replace("[200, 400]", "200"))
-    planned = extended.bench("plan", "-c", SCENARIO)
-    assert planned.returncode == 0, planned.stderr
-    done = extended.bench("submit", "-c", SCENARIO)
-    assert done.returncode == 0, done.stdout + done.stderr
+    extended.bench("plan", "-c", SCENARIO, code=0)
+    extended.bench("submit", "-c", SCENARIO, code=0)
     [first] = metrics_of(extended)
     assert first["own"]["tail_ratio"]["value"] >= 1.0
 
     module = extended.root / "my_metrics.py"
     module.write_text(module.read_text().replace("return p90.low / median.low if", "return 0 / 0 if"))
-    done = extended.bench("submit", "-c", SCENARIO)
-    assert done.returncode == 0, done.stdout + done.stderr
+    extended.bench("submit", "-c", SCENARIO, code=0)
     [second] = metrics_of(extended)
     assert second["own"]["tail_ratio"]["value"] is None
     assert second["own"]["tail_ratio"]["error"] == "ZeroDivisionError: division by zero"
 
     module = extended.root / "my_checks.py"
     module.write_text(module.read_text().replace("ratio is None", "1 / 0"))
-    done = extended.bench("collect", "-c", SCENARIO)
-    assert done.returncode == 0, done.stdout + done.stderr
+    extended.bench("collect", "-c", SCENARIO, code=0)
     [third] = metrics_of(extended)
     texts = {reason["code"]: reason["text"] for reason in third["reasons"]}
     assert texts["own_check_failed"] == "my_checks:uneven: ZeroDivisionError: division by zero"

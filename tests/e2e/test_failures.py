@@ -16,8 +16,7 @@ TRY = ("-c", "config/scenarios/try.yaml")
 @pytest.mark.sweep
 def test_a_load_in_which_no_request_succeeds_is_a_failed_trial_with_its_category(study):
     study.write(repetitions=1, workload={"error_every": 1})
-    done = study.submit()
-    assert done.returncode == 1
+    done = study.submit(code=1)
     loads = [json.loads(path.read_text()) for path in study.results.glob("*/load.json")]
     assert {load["category"] for load in loads} == {"all_requests_failed"}
     assert loads[0]["failures"].keys() == {"server_error"}
@@ -32,8 +31,7 @@ def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study)
     study.write(repetitions=1)
     recipe = study.root / "config" / "services" / "null.yaml"
     recipe.write_text(recipe.read_text().replace("--reply-bytes={settings[reply_bytes]}", "--no-such-option"))
-    done = study.measure()
-    assert done.returncode == 1
+    done = study.measure(code=1)
     load = json.loads(next(study.results.glob("*/load.json")).read_text())
     assert load["category"] == "server_never_healthy"
     assert any("no-such-option" in line for line in load["log_tail"])

@@ -60,8 +60,7 @@ def test_simulated_loads_have_the_rates_and_gaps_of_their_patterns(study: StudyF
         station(name=f"as{name}", pattern=name, duration_s=WINDOW_S, **own) for name, own in PATTERNS.items()
     ]
     write(study, *simulated)
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     found = {study.json(f"{trial.name}/metrics.json")["config"]["pattern"]: due_s(trial) for trial in study.trials()}
     assert found.keys() == PATTERNS.keys()
     for name in PATTERNS:
@@ -93,8 +92,7 @@ def test_a_trace_of_tokens_gives_each_request_its_own_lengths(study: StudyFolder
         station(model="llm", pattern="recorded", requests_file="trace.jsonl"),
         station(name="shorter", model="llm", pattern="recorded", requests_file="trace.jsonl", reply_tokens=8),
     )
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     replies = [row["output_length"] for row in rows]
     for trial in study.trials():
         units = replies if "reply_tokens" not in trial.name else [8] * len(rows)
@@ -130,8 +128,7 @@ def test_the_window_of_arrivals_that_run_out_ends_with_the_last_one(study: Study
         {**asked, "name": "long", "duration_s": 99},
         station(name="steps", pattern="steps", step_rates="100:10,0:90", duration_s=100),
     )
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.submit(code=0)
     found = [study.json(f"{trial.name}/metrics.json") for trial in study.trials()]
     assert len(found) == 3
     for figures in found:

@@ -46,8 +46,7 @@ def test_response_times_of_several_servers_are_those_of_theory_and_nothing_is_si
     study: StudyFolder,
 ) -> None:
     a_scenario(study, 4, model="mm1", replicas=3, rate_rps=420, duration_s=100, warmup_s=5)
-    done = study.measure()
-    assert done.returncode == 0, done.stderr
+    study.measure(code=0)
     means_s = [metrics_of(study, trial)["latency_ms"]["mean"] / 1e3 for trial in study.trials()]
     load, servers = 2.1, 3  # Erlang C: waiting probability, then the mean wait
     terms = [load**k / np.prod(range(1, k + 1)) for k in range(servers)]
@@ -102,8 +101,7 @@ def test_a_replica_trial_has_the_times_of_the_engine_and_the_arrivals_of_a_measu
     recorded = study.root / "measured.parquet"
     recorded.write_bytes((study.trials()[0] / "samples.parquet").read_bytes())
     a_scenario(study, model="llm", pattern="recorded", requests_file="measured.parquet", prompt_tokens=512)
-    again = study.bench("submit", "-c", "config/scenarios/try.yaml", "--measure-anew")
-    assert again.returncode == 0, again.stderr
+    study.bench("submit", "-c", "config/scenarios/try.yaml", "--measure-anew", code=0)
     [trial] = [each for each in study.trials() if "recorded" in each.name]
     assert all((columns(trial)[name] == one[name]).all() for name in one)
 
@@ -140,8 +138,7 @@ def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: S
     }
     (study.root / "s.fit.json").write_text(json.dumps(document))
     a_scenario(study, model_file="s.fit.json", rate_rps=160, duration_s=5)
-    refused = study.measure()
-    assert refused.returncode == 2
+    refused = study.measure(code=2)
     assert "outside of the trials of the fit: utilisation 0.8 (0.2 to 0.6)" in refused.stderr
     assert not study.results.exists()
     a_scenario(study, model_file="s.fit.json", rate_rps=160, duration_s=5, extrapolate=True, draw=True)
@@ -154,6 +151,5 @@ def test_a_load_outside_of_the_fit_is_refused_or_suspect_with_its_input(study: S
     ]
     document["stations"][0]["contradictions"] = ["service times are not exponential"]  # type: ignore[index]
     (study.root / "s.fit.json").write_text(json.dumps(document))
-    unfit = study.measure()
-    assert unfit.returncode == 2
+    unfit = study.measure(code=2)
     assert "s is unfit for plans: its own trials contradict it: service times are not exponential" in unfit.stderr

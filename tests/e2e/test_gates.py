@@ -103,8 +103,7 @@ def test_failed_trials_are_named_by_the_gate_and_notified_of(study):
     ],
 )
 def test_a_wrong_use_is_one_line_with_exit_code_2(study, words, why):
-    done = study.ask(*words)
-    assert done.returncode == 2, done.stdout + done.stderr
+    done = study.ask(*words, code=2)
     assert why in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr

@@ -21,26 +21,22 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.mark.covers("E-FR29")
 def test_two_runs_of_one_scenario_at_two_commits_lie_side_by_side(finished):
     scenario = ("-c", "config/scenarios/try.yaml")
-    kept = finished.ask("keep", *scenario, "--name", "first", "--commit", "aaaa1111")
-    assert kept.returncode == 0, kept.stderr
+    kept = finished.ask("keep", *scenario, "--name", "first", "--commit", "aaaa1111", code=0)
     assert "4 trials" in kept.stdout
     first = finished.root / "results" / "history" / "try" / "first"
     before = contents(first)
     assert sum(name.endswith("samples.parquet") for name in before) == 4
 
     finished.write(metadata={"git_commit": "bbbb2222"})
-    again = finished.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    finished.measure(code=0)
     assert set(finished.measurements().values()) == {1}
     assert contents(first) == before
 
-    taken = finished.ask("keep", *scenario, "--name", "first")
-    assert taken.returncode == 2
+    taken = finished.ask("keep", *scenario, "--name", "first", code=2)
     assert "is there already" in taken.stderr
     assert contents(first) == before
 
-    shown = finished.ask("history", "try", "--metric", "throughput", "--format", "json")
-    assert shown.returncode == 0, shown.stderr
+    shown = finished.ask("history", "try", "--metric", "throughput", "--format", "json", code=0)
     series = [each["series"] for each in json.loads(shown.stdout)["series"]]
     assert [each["levels"]["concurrency"] for each in series] == [1, 2]
     for each in series:

@@ -64,8 +64,7 @@ def devices_of(study: StudyFolder) -> dict[str, dict[str, Any]]:
 @pytest.mark.covers("B1", "B2", "B3", "B7", "D2")
 def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study: StudyFolder) -> None:
     study.write(repetitions=1, workload={"concurrency": [1, 2], "delay_ms": [1, 2, 3, 4, 5]})
-    done = study.measure(*LANES)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.measure(*LANES, code=0)
     assert "10 of 10 trials to measure on local, 5 deployments, up to 4 at a time." in done.stdout
     assert set(study.measurements().values()) == {1}
     used = devices_of(study)
@@ -80,8 +79,7 @@ def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study:
     assert any(each["shared"] for each in used.values())
     assert not (study.results / ".lanes").exists()
     for options in (LANES, ()):
-        again = study.measure(*options)
-        assert again.returncode == 0, again.stdout + again.stderr
+        again = study.measure(*options, code=0)
         assert "only derived files are updated" in again.stdout
     assert set(study.measurements().values()) == {1}
 
@@ -192,8 +190,7 @@ def test_a_run_with_lanes_that_is_ended_leaves_nothing_and_goes_on(study: StudyF
     assert run.wait(60) == (3 if number == signal.SIGKILL else 130)
     until(lambda: not lanes_of(study))
     kept = {path: path.stat().st_mtime_ns for path in study.results.glob("*--*/samples.json")}
-    done = study.measure("--cpus", "0,1", "--parallel", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure("--cpus", "0,1", "--parallel", "2", code=0)
     assert set(study.measurements().values()) == {1}
     assert len(study.measurements()) == 4
     assert all(path.stat().st_mtime_ns == at_ns for path, at_ns in kept.items())

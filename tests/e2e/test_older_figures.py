@@ -36,8 +36,7 @@ def aged(study):
 )
 def test_figures_of_an_older_version_are_made_again_by_the_rule_of_this_one(finished, words):
     trials, measured = aged(finished), finished.measurements()
-    run = finished.bench(*words, "-c", "config/scenarios/try.yaml", pages=True)
-    assert run.returncode == 0, run.stdout + run.stderr
+    finished.bench(*words, "-c", "config/scenarios/try.yaml", pages=True, code=0)
     found = [json.loads((trial / "metrics.json").read_text()) for trial in trials]
     assert [document["metrics_version"] for document in found] == [1, VERSION, VERSION, VERSION]
     assert [document["window"]["start_s"] for document in found] == [0.1, 0.0, 0.0, 0.0]
@@ -59,8 +58,7 @@ def test_a_report_after_an_edit_of_compare_shows_the_new_comparison(finished):
     measured = finished.measurements()
     finished.write(compare={"margin": 0.2, "metrics": ["requests_per_s"]})
     for again in (True, False):
-        run = finished.bench("report", "try")
-        assert run.returncode == 0, run.stdout + run.stderr
+        run = finished.bench("report", "try", code=0)
         assert ("compared again" in run.stdout) is again
         assert finished.json("summary.json")["comparisons"]["margin"] == 0.2
     assert finished.measurements() == measured

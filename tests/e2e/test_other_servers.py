@@ -32,8 +32,7 @@ def submitted_small(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
     """The study of two trials after a submit: to be copied, not changed."""
     folder = StudyFolder.new(tmp_path_factory.mktemp("small") / "study")
     folder.write(repetitions=1)
-    done = folder.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    folder.measure(code=0)
     return folder
 
 
@@ -95,8 +94,7 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
     small: StudyFolder, address: Callable[[int], str]
 ) -> None:
     external(small, first := address(1))
-    done = small.bench("submit", *TRY, "--site", "mine")
-    assert done.returncode == 0, done.stdout + done.stderr
+    small.bench("submit", *TRY, "--site", "mine", code=0)
     before = measured(small)
     node = os.uname().nodename
     named = (
@@ -126,8 +124,7 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
     assert (shown.returncode, "set aside and measured again" in shown.stdout) == (0, True), shown.stderr
     assert measured(small) == before, "nothing was measured, republished or moved"
 
-    anew = small.bench("submit", *TRY, "--measure-anew")
-    assert anew.returncode == 0, anew.stdout + anew.stderr
+    anew = small.bench("submit", *TRY, "--measure-anew", code=0)
     assert "only derived files" not in anew.stdout
     assert place_of(small) == {"local"}
     for path, content in before.items():
@@ -160,8 +157,7 @@ def test_an_edited_recipe_reuses_and_overwrites_no_trial(
 ) -> None:
     before = measured(finished)
     edit(finished, old, new)
-    done = finished.measure()
-    assert done.returncode == 2, done.stdout
+    done = finished.measure(code=2)
     assert "4 trials were measured with another configuration on site 'local'" in done.stderr
     assert says in done.stderr
     assert measured(finished) == before
@@ -174,8 +170,7 @@ def test_trials_of_an_edited_recipe_are_measured_anew_and_those_of_the_first_kep
 ) -> None:
     before = measured(finished)
     edit(finished, 'version: "1"', 'version: "2"')
-    anew = finished.measure("--measure-anew")
-    assert anew.returncode == 0, anew.stdout + anew.stderr
+    anew = finished.measure("--measure-anew", code=0)
     assert "4 of 4 trials to measure" in anew.stdout
     for path, content in before.items():
         assert (Path(path).parent / "attempts/1" / Path(path).name).read_bytes() == content
@@ -232,8 +227,7 @@ def test_results_of_two_servers_are_marked_in_every_table(
         path.rename(measured_small.root / f"gone-{path.name}")
     for path in second.iterdir():
         path.rename(measured_small.results / second.name / path.name)
-    done = measured_small.bench("collect", *TRY, env=os.environ | {"COLUMNS": "200"})
-    assert done.returncode == 0, done.stderr
+    done = measured_small.bench("collect", *TRY, env=os.environ | {"COLUMNS": "200"}, code=0)
     assert "These trials were measured on several servers" in done.stdout
     assert {"server=A", "server=B"} <= set(done.stdout.split())
     summary = measured_small.json("summary.json")

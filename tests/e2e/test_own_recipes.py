@@ -38,8 +38,7 @@ def own_recipe(study: StudyFolder, *arguments: str) -> None:
 def test_a_recipe_names_files_of_the_study(study: StudyFolder) -> None:
     own_recipe(study)
     study.write(repetitions=1)
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     [log] = study.results.glob("deployments/*/server.log")
     assert "started from the study" in log.read_text()
 
@@ -51,8 +50,7 @@ def test_a_server_that_cannot_start_is_a_line_for_each_start_and_is_not_started_
 ) -> None:
     own_recipe(study, "--broken")
     study.write(repetitions=4, restarts="each")
-    done = study.measure()
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = study.measure(code=1)
     said = [line for line in done.stdout.splitlines() if "no such weights" in line]
     started = [line for line in said if "server.log" in line]
     assert len(started) == 2, done.stdout

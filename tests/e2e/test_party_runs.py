@@ -67,8 +67,7 @@ def test_parties_on_one_core_slow_each_other_as_arithmetic_says_in_every_repetit
     sets = [["a"], ["b"], ["a", "b"], ["c"], ["d"], ["c", "d"]]
     parties = {"a": burn, "b": burn, "c": rest, "d": rest}
     write(study, parties, repetitions=3, sets=sets, placement="one_core:one_core")
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     found = parties_of(study)
     assert len(found) == 3 * 8
     for repetition in (1, 2, 3):
@@ -87,8 +86,7 @@ def test_each_party_has_servers_and_figures_of_its_own_and_nothing_is_measured_t
         "ingest": {"service": "null", "concurrency": 1},
     }
     write(study, parties, duration_s=0.6)
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.submit(code=0)
     loads = parties_of(study, "load.json")
     assert sorted(loads) == [
         ("ingest", "ingest", 1),
@@ -164,8 +162,7 @@ def test_a_party_that_runs_out_ends_the_window_of_all_unless_it_is_kept_busy(stu
         "long": {"service": "null", "concurrency": 1},
     }
     write(study, parties, duration_s=4, sets=[["short", "long"]], keep_busy=[False, True])
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     loads = {}
     for trial in study.trials():
         busy = json.loads((trial / "trial.json").read_text())["trials"][0]["settings"]["keep_busy"]
@@ -186,8 +183,7 @@ def test_a_run_with_parties_that_is_killed_leaves_nothing_and_goes_on(study: Stu
         process.kill()
     run.wait()
     done = {name for name, count in study.measurements().items() if count}
-    again = study.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    study.measure(code=0)
     counts = study.measurements()
     assert len(counts) == 6
     assert {counts[name] for name in done} == {1}

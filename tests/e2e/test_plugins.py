@@ -90,8 +90,7 @@ def test_the_plugin_of_the_page_adds_each_of_its_parts(priced: StudyFolder) -> N
     assert "1.5000 for all loads" in priced.bench("plan", "-c", PRICED).stdout
     assert json.loads(priced.bench("plan", "-c", PRICED, "--json").stdout)["price"] == pytest.approx(1.5)
 
-    done = priced.bench("submit", "-c", PRICED, pages=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = priced.bench("submit", "-c", PRICED, pages=True, code=0)
     assert "The price: 3600 and 7200 an hour." in done.stdout
     page = (priced.root / "reports/priced/index.html").read_text()
     assert "The loads of this scenario cost 1.5000." in page

@@ -30,8 +30,7 @@ def test_without_a_network_and_with_a_cold_cache_the_package_the_environment_and
 ) -> None:
     lock = "nopkg==1.0 --hash=sha256:" + "0" * 64 + "\n"
     closed = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_NO_CACHE_DIR": "1", "PIP_RETRIES": "1"}
-    done = needing(study, lock, **closed).measure()
-    assert done.returncode == 3
+    done = needing(study, lock, **closed).measure(code=3)
     said = done.stdout + done.stderr
     assert "environment 's3' (" in done.stderr
     assert "http://127.0.0.1:9/nopkg/" in done.stderr
@@ -49,13 +48,11 @@ def test_a_wheel_with_another_hash_than_the_locks_is_named_and_forgotten_by_the_
     make_wheel(wheels)
     lock = "tinypkg==1.0 --hash=sha256:" + "0" * 64 + "\n"
     cold = needing(study, lock, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
-    done = cold.measure()
-    assert done.returncode == 3
+    done = cold.measure(code=3)
     assert "Hash mismatch for `tinypkg==1.0`" in done.stderr, "uv's own words"
     assert "Traceback" not in done.stdout + done.stderr
     cold.write(repetitions=1, workload={"concurrency": 1})
-    again = cold.measure()
-    assert again.returncode == 0, again.stderr
+    again = cold.measure(code=0)
     assert "tinypkg" not in again.stderr
 
 

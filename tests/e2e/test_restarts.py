@@ -27,8 +27,7 @@ def records(study: StudyFolder) -> dict[str, dict[str, Any]]:
 @pytest.mark.sweep
 def test_each_block_has_servers_of_its_own_and_a_second_submit_starts_none(study: StudyFolder) -> None:
     a_study(study)
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.submit(code=0)
     found = records(study)
     assert len(found) == 4
     assert {name.rpartition(".")[2] for name in found} == {"r1", "r2"}
@@ -51,8 +50,7 @@ def test_each_block_has_servers_of_its_own_and_a_second_submit_starts_none(study
     assert "in each of which 2 servers are started anew" in page
     assert "Medians of 4 starts" in page
     measured = study.measurements()
-    again = study.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    study.measure(code=0)
     assert study.measurements() == measured
     assert {name: each["started_at"] for name, each in records(study).items()} == started
 
@@ -67,8 +65,7 @@ def test_a_killed_run_goes_on_with_the_starts_that_are_left(study: StudyFolder) 
     until(lambda: not study.processes(), within_s=60)
     before = {path.parent.name: path.read_bytes() for path in study.results.glob("*/samples.json")}
     assert before
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     assert len(study.trials()) == 4
     assert {name: (study.results / name / "samples.json").read_bytes() for name in before} == before
 
@@ -79,8 +76,7 @@ def test_starts_of_one_deployment_are_units_of_lanes_on_several_devices(study: S
     (tmp_path / "locks").mkdir()
     study = StudyFolder(root=study.root, environment=os.environ | {"SEAMARK_RUNTIME_DIR": str(tmp_path / "locks")})
     a_study(study, repetitions=4, ttft_ms=1)
-    done = study.bench("submit", "-c", "config/scenarios/try.yaml", "--cpus", "0,1", "--parallel", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench("submit", "-c", "config/scenarios/try.yaml", "--cpus", "0,1", "--parallel", "2", code=0)
     devices = {path.name: study.json(f"{path.name}/load.json")["device"]["id"] for path in study.trials()}
     assert len(devices) == 4
     assert len(set(devices.values())) == 2, "replicas of one server on two devices"

@@ -61,8 +61,7 @@ def test_a_trial_says_on_what_node_it_ran_and_what_energy_it_took_or_why_that_is
 @pytest.mark.covers("B9", "E-NFR04")
 def test_a_second_submit_runs_nothing_and_one_more_level_and_objective_only_the_new_trials(finished):
     loads = {path: path.stat().st_mtime_ns for path in finished.results.glob("*/load.json")}
-    again = finished.submit()
-    assert again.returncode == 0
+    finished.submit(code=0)
     log = sorted((finished.results / "logs").glob("submit-*"))[-1].read_text()
     assert "Nothing to be done" in log
     finished.write(workload={"concurrency": [1, 2, 3], "slos": ["latency_p50_s <= 1e-9"]})
@@ -81,8 +80,7 @@ def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(finis
     victim = finished.trials()[1]
     (victim / "samples.parquet").unlink()
     target = (victim / "metrics.json").relative_to(finished.root)
-    done = finished.snakemake(str(target))
-    assert done.returncode == 0, done.stderr
+    finished.snakemake(str(target), code=0)
     counts = finished.measurements()
     assert counts.pop(victim.name) == 2
     assert set(counts.values()) == {1}
@@ -201,8 +199,7 @@ def test_a_killed_server_fails_its_trial_and_no_other_and_retry_completes(study)
     summary = study.json("summary.json")
     assert (summary["ok"], summary["trials"]) == (3, 4)
     assert [failed["trial"] for failed in summary["failed"]] == [victim]
-    done = study.bench("retry", "-c", "config/scenarios/try.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.bench("retry", "-c", "config/scenarios/try.yaml", code=0)
     assert study.json("summary.json")["ok"] == 4
     assert (study.results / victim / "attempts" / "1" / "load.json").exists()
     until(lambda: not study.processes())
@@ -212,8 +209,7 @@ def test_a_killed_server_fails_its_trial_and_no_other_and_retry_completes(study)
 def test_a_wrong_scenario_is_said_in_one_line_and_writes_nothing(study):
     study.write(workload={"concurency": 3})
     before = sorted(study.root.rglob("*"))
-    done = study.measure()
-    assert done.returncode == 2
+    done = study.measure(code=2)
     assert "concurency" in done.stderr
     assert "Did you mean 'concurrency'?" in done.stderr
     assert "Traceback" not in done.stderr

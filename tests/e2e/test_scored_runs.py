@@ -45,8 +45,7 @@ def a_study(study: StudyFolder, judge: str = JUDGE, recipe: str = RECIPE, **work
 @pytest.mark.sweep
 def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder) -> None:
     a_study(study, slos=["answered >= 0.9"])
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     [trial] = study.trials()
     metrics = study.json(f"{trial.name}/metrics.json")
     assert metrics["quality"]["answered"] == 1.0
@@ -60,8 +59,7 @@ def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder
     loads = (trial / "load.json").read_bytes()
 
     (study.root / "my_judge.py").write_text(JUDGE.replace('float(b"[DONE]" in reply)', "float(len(reply) % 2)"))
-    again = study.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    study.measure(code=0)
     assert (trial / "load.json").read_bytes() == loads
     assert max(study.measurements().values()) == 1
     metrics = study.json(f"{trial.name}/metrics.json")
@@ -75,8 +73,7 @@ def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder
 @pytest.mark.sweep
 def test_a_judge_that_fails_leaves_the_figures_and_says_so(study: StudyFolder) -> None:
     a_study(study, judge="def score(target, items, replies):\n    raise RuntimeError('no references')\n", items=40)
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.submit(code=0)
     [trial] = study.trials()
     metrics = study.json(f"{trial.name}/metrics.json")
     assert metrics["latency_ms"]["p50"] > 0
@@ -84,8 +81,7 @@ def test_a_judge_that_fails_leaves_the_figures_and_says_so(study: StudyFolder) -
     [reason] = [reason for reason in metrics["reasons"] if reason["code"] == "answers_not_scored"]
     assert "my_judge:score failed: RuntimeError: no references" in reason["text"]
     (study.root / "my_judge.py").write_text(JUDGE)
-    collected = study.bench("collect", "-c", "config/scenarios/try.yaml")
-    assert collected.returncode == 0, collected.stderr
+    study.bench("collect", "-c", "config/scenarios/try.yaml", code=0)
     assert study.json(f"{trial.name}/metrics.json")["quality"]["answered"] == 1.0
     assert max(study.measurements().values()) == 1
 
@@ -98,8 +94,7 @@ def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(stud
     parties = {"asked": asked, "other": {"service": "known", "ttft_ms": 1, "duration_s": 1, "warmup_s": 0}}
     document = {"scenario": "try", "repetitions": 1, "workload": {"parties": parties, "sets": [["asked", "other"]]}}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     [trial] = study.trials()
     asked_at = f"{trial.name}/parties/asked"
     assert study.json(f"{asked_at}/answers.json")["answers"] == 40
@@ -108,8 +103,7 @@ def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(stud
     assert study.json(f"{trial.name}/answers.json")["answers"] == 40
     loads = (trial / "parties/asked/load.json").read_bytes()
     (study.root / "my_judge.py").write_text(JUDGE.replace('float(b"[DONE]" in reply)', "0.5"))
-    again = study.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    study.measure(code=0)
     assert (trial / "parties/asked/load.json").read_bytes() == loads
     assert study.json(f"{asked_at}/metrics.json")["quality"]["answered"] == 0.5
 
@@ -174,8 +168,7 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
     write_own_task(study)
     (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " in nothing_of_that_name"))
     asked_rows(study, "What?")
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     [trial] = study.trials()
     assert study.json(f"{trial.name}/answers.json")["status"] == "failed"
 
@@ -193,8 +186,7 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
     loads = (trial / "load.json").read_bytes()
 
     (study.root / "own_scorer.py").write_text(SCORER.replace(" in answer", " not in answer or True"))
-    again = study.measure()
-    assert again.returncode == 0, again.stdout + again.stderr
+    study.measure(code=0)
     assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 1.0
 
     asked_rows(study, "Which?")
@@ -208,8 +200,7 @@ def test_a_changed_scorer_of_a_task_scores_again_with_no_load_and_never_against_
 
     asked_rows(study, "What?")
     (trial / "answers.json").unlink()
-    collected = study.bench("collect", "-c", "config/scenarios/try.yaml")
-    assert collected.returncode == 0, collected.stderr
+    study.bench("collect", "-c", "config/scenarios/try.yaml", code=0)
     assert study.json(f"{trial.name}/metrics.json")["quality"]["score"] == 0.5
     assert (trial / "load.json").read_bytes() == loads
     assert max(study.measurements().values()) == 1
@@ -254,8 +245,7 @@ def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
 )
 def test_a_wrong_recipe_is_one_line(study: StudyFolder, before: str, after: str, line: str) -> None:
     a_study(study, recipe=RECIPE.replace(before, after))
-    refused = study.ask("plan", "-c", "config/scenarios/try.yaml")
-    assert refused.returncode == 2
+    refused = study.ask("plan", "-c", "config/scenarios/try.yaml", code=2)
     [said] = [text for text in refused.stderr.splitlines() if line in text]
     assert Path(said.split(":")[0]).name == "items.yaml"
 
@@ -269,8 +259,7 @@ def test_a_trial_whose_failure_nothing_but_a_change_mends_is_not_repeated(study:
         )
     write_own_task(study, "second", "third", "mock_benchmark", max_retries=3)
     (study.root / "own_scorer.py").write_text(SCORER)
-    done = study.measure()
-    assert done.returncode == 1, done.stdout + done.stderr
+    study.measure(code=1)
     loads = [study.json(f"{trial.name}/load.json") for trial in study.trials()]
     assert sorted(str(load["category"]) for load in loads) == ["None", *["dataset_error"] * 3]
     assert {load["attempt"] for load in loads} == {1}

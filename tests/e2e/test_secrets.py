@@ -26,8 +26,7 @@ def test_an_api_key_and_a_header_of_the_environment_are_in_no_file_of_a_run(tmp_
             "extra_body": {"seed": 4},
         },
     )
-    done = study.bench("submit", "--config", "config/scenarios/try.yaml", pages=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.bench("submit", "--config", "config/scenarios/try.yaml", pages=True, code=0)
     assert not [secret for secret in SECRETS.values() if secret in done.stdout + done.stderr]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     names = {path.name for path in files}

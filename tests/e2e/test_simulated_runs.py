@@ -47,8 +47,7 @@ def a_study(study: StudyFolder, repetitions: int = 1, **workload: object) -> Non
 
 def test_figures_of_a_simulated_queue_are_those_of_theory_and_nothing_is_served(study: StudyFolder) -> None:
     a_study(study, arrivals_rps=[50, 80], jobs=200_000, keep_events=True)
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.submit(code=0)
     assert len(study.trials()) == 2
     for trial in study.trials():
         metrics = study.json(f"{trial.name}/metrics.json")
@@ -72,8 +71,7 @@ def test_figures_of_a_simulated_queue_are_those_of_theory_and_nothing_is_served(
     assert not (study.results / "deployments").exists()
     assert "Simulated, not measured: queue." in done.stdout
     assert "**Simulated, not measured**: queue" in (study.root / "reports/try/report.md").read_text()
-    again = study.measure()
-    assert again.returncode == 0, again.stderr
+    study.measure(code=0)
     assert max(study.measurements().values()) == 1
 
 
@@ -99,8 +97,7 @@ def test_simulations_run_side_by_side_but_never_beside_a_load(study: StudyFolder
     load = {"component": "null", "service": "null", "duration_s": 1.0, "warmup_s": 0}
     document["workloads"] = [document.pop("workload"), load]
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     lines = [line.split() for line in log.read_text().splitlines()]
     spans = {pid: tuple(float(at) for own, at, _ in lines if own == pid) for pid in {line[0] for line in lines}}
     assert len(spans) == 4
@@ -126,8 +123,7 @@ def test_a_simulation_that_fails_is_a_recorded_result_and_can_be_tried_again(stu
     [reason] = study.json(f"{trial.name}/metrics.json")["reasons"]
     known = FAILURE_CATEGORIES.get(category)
     assert (reason["code"], reason["remedy"]) == (category, known.remedy if known else "Open the queue.")
-    retried = study.bench("retry", "-c", "config/scenarios/try.yaml")
-    assert retried.returncode == 1, retried.stderr
+    study.bench("retry", "-c", "config/scenarios/try.yaml", code=1)
     assert (trial / "attempts" / "1" / "load.json").exists()
     assert not list(study.root.glob(".seamark/scratch/*/*"))
     assert not (trial / ".parts").exists()
@@ -137,8 +133,7 @@ def test_only_a_program_without_a_server_can_be_simulated(study: StudyFolder) ->
     a_study(study)
     recipe = study.root / "config/services/queue.yaml"
     recipe.write_text(RECIPE.replace("load: program\n", "").replace("limit_s: 60\n", ""))
-    refused = study.measure()
-    assert refused.returncode == 2
+    refused = study.measure(code=2)
     line = next(number for number, text in enumerate(recipe.read_text().splitlines(), 1) if "origin" in text)
     assert f"queue.yaml:{line}: origin: 'simulated' is for a program without a server." in refused.stderr
 
@@ -153,6 +148,5 @@ def test_only_a_program_without_a_server_can_be_simulated(study: StudyFolder) ->
 def test_a_recipe_s_own_category_of_failures_has_a_name_of_its_own(study: StudyFolder, name: str, line: str) -> None:
     a_study(study)
     (study.root / "config/services/queue.yaml").write_text(RECIPE.replace("queue_closed", name))
-    refused = study.ask("plan", "-c", "config/scenarios/try.yaml")
-    assert refused.returncode == 2
+    refused = study.ask("plan", "-c", "config/scenarios/try.yaml", code=2)
     assert line in refused.stderr

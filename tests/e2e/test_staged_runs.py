@@ -38,8 +38,7 @@ def a_study(study: StudyFolder, **workload: object) -> None:
 @pytest.mark.sweep
 def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFolder) -> None:
     a_study(study, keep_events=True)
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.submit(code=0)
     [trial] = study.trials()
     stages = study.json(f"{trial.name}/metrics.json")["stages"]
     encode, search = (stages["by_stage"][name] for name in ("encode", "search"))
@@ -52,8 +51,7 @@ def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFold
     assert "| encode |" in page
     assert "staged-stages.png" in page
     assert (study.root / "reports/try/figures/staged-stages.png").stat().st_size > 5_000
-    written = study.ask("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", "t.json")
-    assert written.returncode == 0, written.stderr
+    study.ask("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", "t.json", code=0)
     for target in ("/dev/null", "-", "", "config"):
         refused = study.ask("export", "perfetto", "-c", "config/scenarios/try.yaml", trial.name, "-o", target)
         assert (refused.returncode, "Traceback" in refused.stderr) == (2, False), refused.stderr
@@ -84,6 +82,5 @@ def test_without_events_there_are_no_stages_and_the_export_says_how_to_get_them(
 
 def test_events_of_a_driver_without_stages_are_a_mistake_of_the_plan(study: StudyFolder) -> None:
     a_study(study, service="null", keep_events=True)
-    refused = study.measure()
-    assert refused.returncode == 2
+    refused = study.measure(code=2)
     assert "has no stages, and so no events. Remove keep_events from the scenario." in refused.stderr

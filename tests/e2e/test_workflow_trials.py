@@ -49,8 +49,7 @@ def simulated_by_hand(study: StudyFolder, config: dict[str, Any], seed: int | No
     words = ["simulate", "--gpus", str(config["cluster_gpus"]), "--policy", config["policy"]]
     words += ["--arrivals", config["arrivals"], "--cold-load", config["cold_load"], "--log", "by_hand.json"]
     words += [] if seed is None else ["--draw", "--seed", str(seed)]
-    done = study.ask(*words, "--config", SYSTEM, "--requests", REQUESTS)
-    assert done.returncode == 0, done.stderr
+    study.ask(*words, "--config", SYSTEM, "--requests", REQUESTS, code=0)
     document: dict[str, Any] = json.loads((study.root / "by_hand.json").read_text())
     return document
 
@@ -60,8 +59,7 @@ def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simul
     study: StudyFolder,
 ) -> None:
     a_scenario(study, arrivals=["all-at-zero", "timestamps"], policy=["baseline", "heft"], cluster_gpus=2, draw=True)
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.submit(code=0)
     assert "makespan s" in done.stdout
     assert len(study.trials()) == 4
     seeds = set()
@@ -98,8 +96,7 @@ def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simul
     assert "policies by makespan_s" in report
     with (study.results / "summary.csv").open() as file:
         assert {row["origin"] for row in csv.DictReader(file)} == {"simulated"}
-    again = study.measure()
-    assert again.returncode == 0, again.stderr
+    study.measure(code=0)
     assert set(study.measurements().values()) == {1}
 
 
@@ -144,13 +141,11 @@ def test_a_changed_file_of_requests_is_noticed_before_anything_is_simulated_agai
     assert study.measure().returncode == 0
     text = (study.root / REQUESTS).read_text()
     (study.root / REQUESTS).write_text(text.replace("multimodal_workflow", "text_generation", 1))
-    refused = study.measure()
-    assert refused.returncode == 2
+    refused = study.measure(code=2)
     assert "2 trials were measured with another configuration" in refused.stderr
     assert "what a file of its settings holds" in refused.stderr
     assert set(study.measurements().values()) == {1}
-    anew = study.bench("submit", "--measure-anew", "-c", "config/scenarios/try.yaml")
-    assert anew.returncode == 0, anew.stderr
+    study.bench("submit", "--measure-anew", "-c", "config/scenarios/try.yaml", code=0)
     assert set(study.measurements().values()) == {2}
 
 
@@ -172,8 +167,7 @@ def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) ->
     # a kill between a trial's line in its log and samples.json leaves the line of one that is not finished
     logged, finished = study.measurements(), {path.parent.name for path in before}
     assert {logged[trial] for trial in finished} <= {1}
-    done = study.measure()
-    assert done.returncode == 0, done.stderr
+    study.measure(code=0)
     assert study.json("summary.json")["ok"] == 8
     assert {path: path.read_bytes() for path in before} == before
     more = {trial: count - logged.get(trial, 0) for trial, count in study.measurements().items()}
@@ -195,8 +189,7 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     wrong[200:260] = bytes(60)
     (flipped / "executions.parquet").write_bytes(wrong)
     (flipped / "metrics.json").unlink()
-    named = study.ask("check", str(flipped / "executions.parquet"))
-    assert named.returncode == 2
+    named = study.ask("check", str(flipped / "executions.parquet"), code=2)
     assert "executions.parquet: executions.parquet is damaged:" in named.stderr
     assert "bench retry TRIAL" in named.stderr
     assert study.measure().returncode == 1
@@ -214,17 +207,16 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     assert {trial.name: (trial / "executions.parquet").read_bytes() for trial in study.trials()} == right
     (cut / "executions.parquet").write_bytes(right[cut.name][:100])
     (lost / "executions.parquet").unlink()
-    reported = study.bench("report", "-c", "config/scenarios/try.yaml")
-    assert reported.returncode == 0, reported.stderr
+    study.bench("report", "-c", "config/scenarios/try.yaml", code=0)
     text = (study.root / "reports/try/report.md").read_text()
     assert "Left out: executions.parquet of 2 trials is missing or damaged." in text
     assert "cluster-gantt.svg" in text
-    exported = study.bench("export", "perfetto", cut.name, "-c", "config/scenarios/try.yaml", "-o", "t.json")
-    assert exported.returncode == 2
+    exported = study.bench("export", "perfetto", cut.name, "-c", "config/scenarios/try.yaml", "-o", "t.json", code=2)
     assert "executions.parquet is damaged" in exported.stderr
     assert "bench retry" in exported.stderr
-    exported = study.bench("export", "perfetto", flipped.name, "-c", "config/scenarios/try.yaml", "-o", "t.json")
-    assert exported.returncode == 0, exported.stderr
+    exported = study.bench(
+        "export", "perfetto", flipped.name, "-c", "config/scenarios/try.yaml", "-o", "t.json", code=0
+    )
     assert "60 executions. Open it" in exported.stdout
 
 
@@ -267,8 +259,7 @@ def test_workloads_of_other_tools_and_generated_workflows_are_trials(study: Stud
     workloads = [cluster | {"requests_file": "tasks.json", "policy": ["baseline", "heft"]}, cluster | shapes | arrive]
     document = {"scenario": "try", "repetitions": 1, "workloads": workloads}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.measure(code=0)
     assert study.json("summary.json")["ok"] == 4
     requests = []
     for trial in study.trials():
@@ -320,8 +311,7 @@ changes:
 def test_a_machine_file_with_failures_is_a_trial_whose_lost_work_is_counted(study: StudyFolder) -> None:
     (study.root / "machine.yaml").write_text(FAILING_MACHINE)
     a_scenario(study, repetitions=2, arrivals="timestamps", policy=["baseline", "heft"], machine="machine.yaml")
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
+    study.submit(code=0)
     assert len(study.trials()) == 4
     figures = set()
     for trial in study.trials():
@@ -334,13 +324,12 @@ def test_a_machine_file_with_failures_is_a_trial_whose_lost_work_is_counted(stud
         figures.add((metrics["config"]["policy"], facts.seed, metrics["schedule"]["makespan_s"]))
         if not trial.name.endswith("r1"):
             continue
-        checked = study.ask("check", str(trial / "executions.parquet"), "--config", SYSTEM, "--requests", REQUESTS)
-        assert checked.returncode == 0, checked.stdout
-        by_hand = study.bench(
+        study.ask("check", str(trial / "executions.parquet"), "--config", SYSTEM, "--requests", REQUESTS, code=0)
+        study.bench(
             *("simulate", "--machine", "machine.yaml", "--policy", metrics["config"]["policy"], "--log", "log.json"),
             *("--arrivals", "timestamps", "--seed", str(facts.seed), "--config", SYSTEM, "--requests", REQUESTS),
+            code=0,
         )
-        assert by_hand.returncode == 0, by_hand.stderr
         log = json.loads((study.root / "log.json").read_text())
         assert log == encode(log_of_file(trial / "executions.parquet"))
     assert len(figures) == 4

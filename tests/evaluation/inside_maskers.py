@@ -1,6 +1,5 @@
 """What test_attend.py asks of maskers and attention in the environment `evaluation`. Every answer is JSON."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -12,6 +11,8 @@ from seamark_evaluate.attention.attend import attend, dense
 from seamark_evaluate.attention.maskers import select
 from seamark_evaluate.attention.method import Method, read_method
 from seamark_evaluate.attention.selection import Step
+
+torch.set_num_threads(1)
 
 SIZE = 16
 
@@ -191,11 +192,3 @@ def trained(folder: str) -> Any:
         "other model": asked("heads", {name: each.repeat(2, 1, 1) for name, each in right.items()}),
         "other bits": asked("bits", {name: each.repeat(1, 1, 2) for name, each in right.items()}),
     }
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print the answer to one question."""
-    torch.set_num_threads(1)
-    question, told = argv
-    print(json.dumps(globals()[question](**json.loads(told))))
-    return 0

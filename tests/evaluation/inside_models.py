@@ -1,7 +1,6 @@
 """What test_known_reader.py asks of written models in the environment `evaluation`. Every answer is JSON."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -23,6 +22,8 @@ from seamark_evaluate.attention.known_answers import (
 )
 from seamark_evaluate.attention.known_reader import write_known_reader, write_random_model
 from seamark_evaluate.attention.method import Method, read_method
+
+torch.set_num_threads(1)
 
 PRELOADED = TRANSFORMERS
 KEYS = 16
@@ -191,11 +192,3 @@ def _reader(folder: str) -> Hooked:
 
 def _far(one: Any, other: Any) -> float:
     return float((one - other).abs().max())
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print the answer to one question."""
-    torch.set_num_threads(1)
-    question, told = argv
-    print(json.dumps(globals()[question](**json.loads(told))))
-    return 0

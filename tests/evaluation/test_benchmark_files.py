@@ -131,10 +131,10 @@ def test_a_benchmark_without_a_subset_stands_for_all_of_its_subsets() -> None:
 def test_a_file_of_the_study_stands_for_the_shipped_one_of_its_name(file: Path) -> None:
     text = (SHIPPED / "mock_benchmark.yaml").read_text(encoding="utf-8")
     Path("mock_benchmark.yaml").write_text(text.replace("max_new_tokens: 16", "max_new_tokens: 5"), encoding="utf-8")
-    _, own = task_of("mock_benchmark", [Path.cwd(), SHIPPED])
-    _, shipped = task_of("mock_benchmark", [SHIPPED, Path.cwd()])
+    own = task_of("mock_benchmark", [Path.cwd(), SHIPPED])
+    shipped = task_of("mock_benchmark", [SHIPPED, Path.cwd()])
     assert (own.max_new_tokens, shipped.max_new_tokens) == (5, 16)
-    assert task_of("tried/plain", [Path.cwd(), SHIPPED])[1].name == "plain"
+    assert task_of("tried/plain", [Path.cwd(), SHIPPED]).name == "plain"
 
 
 @pytest.mark.covers("B13")

@@ -10,7 +10,7 @@ import pytest
 
 from seamark.errors import UserError
 from seamark_evaluate.attention.known_answers import needle_vocabulary
-from seamark_evaluate.config.benchmark_files import task_of, tasks_of
+from seamark_evaluate.config.benchmark_files import read_benchmark, task_of, tasks_of
 from seamark_evaluate.tasks.benchmark import Question
 from seamark_evaluate.tasks.benchmarks import infinite_bench, needles, ruler, ruler_words
 from seamark_evaluate.tasks.question_files import questions
@@ -25,12 +25,11 @@ NIAH = tuple(name for name in RULER if "/niah" in name)
 
 
 def made(task: str, cache: Path, limit: int = 6, length_words: int | None = 600, seed: int = 0) -> list[Question]:
-    benchmark, subset = task_of(task, FOLDERS)
-    return questions(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    return questions(task_of(task, FOLDERS), seed=seed, limit=limit, length_words=length_words, cache=cache)
 
 
 def answered(task: str, question: Question, answer: str) -> Mapping[str, float | None]:
-    return score(*task_of(task, FOLDERS), question, answer)
+    return score(task_of(task, FOLDERS), question, answer)
 
 
 @pytest.mark.covers("B13")
@@ -265,7 +264,7 @@ def test_places_of_keys_are_the_published_ones_evenly_spread_from_the_first_ques
 
 
 def test_lengths_of_made_tasks_are_the_published_ones() -> None:
-    subsets = task_of("infinite_bench/passkey", FOLDERS)[0].subsets
+    subsets = read_benchmark(FOLDERS[0] / "infinite_bench.yaml").subsets
     for name, maker in (("passkey", infinite_bench.passkey), ("number_string", infinite_bench.number_string)):
         [row] = maker(Random(0), 1, length_words=subsets[name].length_words)
         assert row["context"].count("The grass is green.") == 5220, name
@@ -290,16 +289,16 @@ def test_a_length_that_is_too_short_is_one_line(task: str, tmp_path: Path) -> No
 
 @pytest.mark.covers("B13")
 def test_the_mock_benchmark_has_five_questions_on_three_contexts(tmp_path: Path) -> None:
-    benchmark, subset = task_of("mock_benchmark", FOLDERS)
-    found = questions(benchmark, subset, cache=tmp_path)
+    subset = task_of("mock_benchmark", FOLDERS)
+    found = questions(subset, cache=tmp_path)
     assert [each.cluster for each in found] == ["context 0", "context 0", "context 1", "context 2", "context 2"]
     assert len({each.context for each in found}) == 3
     for question in found:
         assert question.references[0] in question.context
-        assert score(benchmark, subset, question, f" {question.references[0]}.")["score"] == 1
-    assert questions(benchmark, subset, seed=7, cache=tmp_path) == found
+        assert score(subset, question, f" {question.references[0]}.")["score"] == 1
+    assert questions(subset, seed=7, cache=tmp_path) == found
 
 
 def test_made_tasks_need_no_package_that_scores() -> None:
     for task in (*MADE, "mock_benchmark"):
-        assert not SCORERS[task_of(task, FOLDERS)[1].scorer].packages
+        assert not SCORERS[task_of(task, FOLDERS).scorer].packages

@@ -17,7 +17,7 @@ from seamark_evaluate.evaluation import AdapterConfig, BenchmarkConfig, Benchmar
 from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial
 from seamark_evaluate.evaluation.executor import _failure, running_on
 from seamark_evaluate.evaluation.matrix import path_name, settings_of_generation, stubs_of
-from seamark_evaluate.evaluation.matrix_study import Options, _level, adapter_settings, service_of, study_of
+from seamark_evaluate.evaluation.matrix_study import _level, adapter_settings, service_of, study_of
 from seamark_evaluate.evaluation.result_tree import new_folder
 
 SERVICES = Recipes(SHIPPED / "config/services")
@@ -89,7 +89,7 @@ def test_on_gpus_every_server_of_a_matrix_has_one_and_a_torch_for_cuda(
     executor = BenchmarkExecutor([0], 1, str(tmp_path), device_kind=kind)
     stubs = executor.plan(["a/b", "c"], [("d", None)], task, adapter)
     lanes = {f"{kind}s": "0", "per_device": 2, "parallel": 2}
-    study = study_of(stubs, adapter, Options(), tmp_path, lanes, kind)
+    study = study_of(stubs, {}, tmp_path, lanes, kind)
     assert [(each.service, each.gpus) for each in study.plan.deployments] == [(service, gpus)] * 2
     study.require_environments()
     assert SERVICES["attention_cuda"].environment == "evaluation-cuda"

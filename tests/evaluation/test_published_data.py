@@ -80,8 +80,8 @@ def test_every_subset_reads_data_of_the_published_form_and_its_right_answer_scor
             right = ANSWERS.get(subset.scorer, ", ".join(first.references))
             if subset.scorer == "speaker":
                 right = first.references[0]
-            assert score(benchmark, subset, first, right)["score"] == 1, subset.name
-            assert score(benchmark, subset, first, "")["score"] == 0, subset.name
+            assert score(subset, first, right)["score"] == 1, subset.name
+            assert score(subset, first, "")["score"] == 0, subset.name
 
 
 @pytest.mark.covers("B13")
@@ -138,7 +138,7 @@ def test_a_document_of_loogle_has_several_questions_of_one_cluster() -> None:
         assert first.context == second.context
     [cloze] = asked(benchmark, "shortdep_cloze")
     assert "for example: {'<mask-0>': 'Bob'," in cloze.context
-    assert score(benchmark, benchmark.subsets["shortdep_cloze"], cloze, "{'<mask-0>': 'Ann'}")["score"] == 1
+    assert score(benchmark.subsets["shortdep_cloze"], cloze, "{'<mask-0>': 'Ann'}")["score"] == 1
     assert asked(benchmark, "longdep_summarization")[0].references == ("A text.",)
     of_hub = {"context": "The text.", "title": "t", "doc_id": "1"}
     jsonl("data/longdep_qa.jsonl", [{**of_hub, "question": each["Q"], "answer": each["A"]} for each in pairs])
@@ -169,6 +169,6 @@ def test_problems_of_aime_are_all_question(name: str, columns: tuple[str, str, s
         f"- {INSTRUCTIONS[name]}\n\nWhat is the answer to this problem?"
     )
     assert question.max_new_tokens == 32_000
-    assert score(benchmark, benchmark.subsets[""], question, r"\boxed{33}") == {"score": 1, "answered": 1}
-    last = score(benchmark, benchmark.subsets[""], question, r"\boxed{33 of 40}")["score"]
+    assert score(benchmark.subsets[""], question, r"\boxed{33}") == {"score": 1, "answered": 1}
+    last = score(benchmark.subsets[""], question, r"\boxed{33 of 40}")["score"]
     assert last == (name == "aime2024"), "the first number of a box in 2024, the last in 2025"

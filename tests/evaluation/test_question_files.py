@@ -301,7 +301,7 @@ def test_the_benchmark_of_the_page_on_extending_works() -> None:
     [question] = asked(benchmark)
     assert question.prompt == "Read the text.\n\nOslo is in Norway.\n\nQuestion: Its capital?\nAnswer:"
     assert question.facts == {"continent": "Europe"}
-    assert score(benchmark, benchmark.subsets[""], question, " oslo") == {"score": 1}
+    assert score(benchmark.subsets[""], question, " oslo") == {"score": 1}
 
 
 @pytest.mark.covers("B13")
@@ -314,7 +314,7 @@ def test_the_example_of_the_page_on_evaluation_prints_what_the_page_shows(capsys
 def test_a_file_of_questions_is_read_where_its_data_are_not() -> None:
     jsonl("rows.jsonl", ROWS)
     benchmark = own()
-    path = question_file(benchmark, benchmark.subsets[""], cache=Path("cache"))
+    path = question_file(benchmark.subsets[""], cache=Path("cache"))
     right = asked(benchmark)
     Path("rows.jsonl").unlink()
     assert read_questions(path) == right

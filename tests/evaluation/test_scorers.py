@@ -4,7 +4,7 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.report.page.answer_costs import pass_at_k
-from seamark_evaluate.tasks.benchmark import Benchmark, Question, Source, Subset, Value
+from seamark_evaluate.tasks.benchmark import Question, Source, Subset, Value
 from seamark_evaluate.tasks.scoring.choices import retrieval
 from seamark_evaluate.tasks.scoring.table import SCORERS, score
 
@@ -17,10 +17,11 @@ def scored(
 ) -> dict[str, float | None]:
     qualities = SCORERS[scorer].qualities if scorer in SCORERS else ("score",)
     source = Source(file="none.jsonl")
-    subset = Subset(name="", source=source, template="", scorer=scorer, qualities=qualities, first_line=first)
-    benchmark = Benchmark(name="tried", summary="", licence="", references=(), subsets={"": subset})
+    subset = Subset(
+        benchmark="tried", name="", source=source, template="", scorer=scorer, qualities=qualities, first_line=first
+    )
     question = Question(id="0", context="", question="", references=references, cluster="0", facts=facts or {})
-    return dict(score(benchmark, subset, question, answer))
+    return dict(score(subset, question, answer))
 
 
 ONE = [

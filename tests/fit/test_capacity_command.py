@@ -458,8 +458,7 @@ def test_a_wrong_prediction_in_a_scenario_is_one_line_with_its_place(study, tmp_
     workload = {"service": "known", "queue": "mm1", "ttft_ms": 10, "pattern": "poisson", "rate_rps": 5}
     path = tmp_path / "wrong.yaml"
     path.write_text(yaml.safe_dump({"scenario": "wrong", "workload": workload, "prediction": good | changes}))
-    code, text = in_process.run(["plan", "-c", str(path)])
-    assert code == 2, text
+    text = in_process.said_by(["plan", "-c", str(path)], code=2)
     assert said in text
     assert "wrong.yaml:" in text
 

@@ -30,8 +30,7 @@ def inside(study, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_a_model_names_its_trials_and_predicts_those_that_were_left_out(inside, tmp_path):
-    code, said = in_process.run(["fit", "-c", NAME, "-o", str(tmp_path / "known.fit.json"), "--servers", "1"])
-    assert code == 0, said
+    said = in_process.said_by(["fit", "-c", NAME, "-o", str(tmp_path / "known.fit.json"), "--servers", "1"])
     found = read(tmp_path / "known.fit.json", FittedModels)
     [station] = found.stations
     assert station.parameters.mean_s == pytest.approx(MEAN_S, rel=0.05)
@@ -66,8 +65,7 @@ def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path,
     reason = {"code": "saturated", "severity": "suspect", "text": "t", "remedy": "r", "verdict": "SUSPECT"}
     document["reasons"] = [*document["reasons"], reason]
     (saturated / "metrics.json").write_text(json.dumps(document))
-    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
-    assert code == 2, said
+    said = in_process.said_by(["fit", "-c", NAME, "-o", "out.json"], code=2)
     for why in ("it is not measured", "samples.parquet is damaged", "saturated"):
         assert f"1 left out: {why}" in said
     assert not (tmp_path / "out.json").exists()
@@ -78,8 +76,7 @@ def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path,
 def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
     planted_replica_study(tmp_path)
     monkeypatch.chdir(tmp_path)
-    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
-    assert code == 0, said
+    said = in_process.said_by(["fit", "-c", NAME, "-o", "out.json"])
     found = read(tmp_path / "out.json", FittedModels)
     assert found.stations == ()
     [replica] = found.replicas
@@ -107,8 +104,7 @@ def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
 def test_requests_that_cannot_be_replayed_stay_out(tmp_path, monkeypatch, settings, why):
     planted_replica_study(tmp_path, concurrency=1, prompt_len=64, **settings)
     monkeypatch.chdir(tmp_path)
-    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
-    assert code == 2
+    said = in_process.said_by(["fit", "-c", NAME, "-o", "out.json"], code=2)
     assert f"2 left out: {why}" in said
 
 
@@ -116,8 +112,7 @@ def test_requests_that_cannot_be_replayed_stay_out(tmp_path, monkeypatch, settin
 def test_replies_in_one_piece_stay_out(tmp_path, monkeypatch):
     planted_replica_study(tmp_path, whole=True, concurrency=[1, 4], prompt_len=64)
     monkeypatch.chdir(tmp_path)
-    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
-    assert code == 2
+    said = in_process.said_by(["fit", "-c", NAME, "-o", "out.json"], code=2)
     assert "4 left out: its replies came in one piece" in said
 
 
@@ -162,8 +157,7 @@ def doubted(folder, verdict="SUSPECT", code="busy_elsewhere"):
 def test_suspect_trials_enter_fit_score_and_plan_by_the_name_of_their_reason(tmp_path, monkeypatch):
     doubted(planted_study(tmp_path))
     monkeypatch.chdir(tmp_path)
-    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
-    assert code == 0, said
+    said = in_process.said_by(["fit", "-c", NAME, "-o", "out.json"])
     [model] = read(tmp_path / "out.json", FittedModels).stations
     assert {source.suspect for source in model.sources} == {("busy_elsewhere",)}
     told = f"{len(model.sources)} of {len(model.sources)} trials SUSPECT: busy_elsewhere {len(model.sources)}"
@@ -216,8 +210,7 @@ def test_models_of_servers_that_differ_in_a_fixed_setting_have_names_that_tell_t
 def test_closed_loops_stay_out(tmp_path, monkeypatch):
     planted_study(tmp_path, pattern="closed", concurrency=[1, 2], rate_rps=None)
     monkeypatch.chdir(tmp_path)
-    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
-    assert code == 2
+    said = in_process.said_by(["fit", "-c", NAME, "-o", "out.json"], code=2)
     assert "4 left out: a closed loop: its rate follows from the server" in said
 
 
@@ -244,8 +237,7 @@ def test_closed_loops_stay_out(tmp_path, monkeypatch):
 )
 def test_a_wrong_use_is_said_with_exit_code_2_and_writes_nothing(inside, words, said):
     before = sorted(path for path in inside.rglob("*") if ".seamark" not in path.parts)
-    code, text = in_process.run(["fit", *words])
-    assert code == 2
+    text = in_process.said_by(["fit", *words], code=2)
     assert said in text, text
     assert "Traceback" not in text
     assert sorted(path for path in inside.rglob("*") if ".seamark" not in path.parts) == before

@@ -13,7 +13,7 @@ from seamark.planning.study import SHIPPED, Study
 from seamark.stats.paired_compare import paired_test
 from seamark_evaluate.config.benchmark_files import task_of
 from seamark_evaluate.planning.items import QUESTIONS
-from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset, task_document
+from seamark_evaluate.tasks.benchmark import Source, Subset, task_document
 
 
 def alone_in(items):
@@ -88,8 +88,7 @@ def test_the_plan_of_an_evaluation_says_what_the_questions_of_each_task_can_show
     ],
 )
 def test_the_number_of_questions_is_that_of_the_task_as_far_as_the_plan_knows_it(task, limit, items):
-    benchmark, subset = task_of(task, [SHIPPED / "config/benchmarks"])
-    document = json.dumps(task_document(benchmark, subset))
+    document = json.dumps(task_document(task_of(task, [SHIPPED / "config/benchmarks"])))
     assert QUESTIONS.count({"task": document, "max_requests": limit}) == items
 
 
@@ -97,10 +96,9 @@ def test_questions_in_a_file_of_others_are_counted_where_they_are_there(tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("seamark_evaluate.planning.items.CACHE", tmp_path / "questions")
     source = Source(file="rows.jsonl")
-    subset = Subset(name="", source=source, template="{question}", scorer="qa_f1")
+    subset = Subset(benchmark="own", name="", source=source, template="{question}", scorer="qa_f1")
     subset = replace(subset, columns=replace(subset.columns, context=None))
-    benchmark = Benchmark(name="own", summary="", licence="", references=(), subsets={"": subset})
-    task = json.dumps(task_document(benchmark, subset))
+    task = json.dumps(task_document(subset))
     assert QUESTIONS.count({"task": task}) is None, "the data may come before the run"
     rows = [json.dumps({"question": str(number), "references": ["a"]}) for number in range(7)]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
@@ -108,4 +106,4 @@ def test_questions_in_a_file_of_others_are_counted_where_they_are_there(tmp_path
     assert QUESTIONS.count({"task": task, "max_requests": 3}) == alone_in(3)
     (tmp_path / "bad.csv").write_text('question,references\n"a"b,c\n')
     bad = replace(subset, source=Source(file="bad.csv"))
-    assert QUESTIONS.count({"task": json.dumps(task_document(benchmark, bad))}) is None
+    assert QUESTIONS.count({"task": json.dumps(task_document(bad))}) is None

@@ -134,7 +134,7 @@ def evaluation(replicas: int, repetitions: int = 1, **levels: tuple[object, ...]
 
 
 TASKS = tuple(
-    json.dumps(task_document(*task_of(name, [SHIPPED / "config/benchmarks"])))
+    json.dumps(task_document(task_of(name, [SHIPPED / "config/benchmarks"])))
     for name in ("needles", "mock_benchmark", "ruler/vt", "ruler/fwe", "ruler/cwe")
 )
 METHODS = tuple(f'{{"name": "method{number}"}}' for number in range(3))

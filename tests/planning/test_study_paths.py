@@ -66,8 +66,7 @@ def test_a_variable_that_is_not_set_here_is_no_letter_of_a_path(tmp_path: Path) 
 def test_plan_and_submit_refuse_a_folder_with_a_line_break_before_anything_runs(tmp_path: Path) -> None:
     study = StudyFolder.new(tmp_path / "a\nb")
     for verb in ("plan", "submit", "start"):
-        done = study.bench(verb, "-c", "config/scenarios/try.yaml")
-        assert done.returncode == 2, done.stderr
+        done = study.bench(verb, "-c", "config/scenarios/try.yaml", code=2)
         assert "a\\nb', cannot be used" in done.stderr
     assert not study.results.exists()
 

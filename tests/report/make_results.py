@@ -1,7 +1,7 @@
 """Makes a scenario's folder of results from a seeded model: loads are made up, all else is derived as in earnest."""
 
+import io
 import json
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich.console import Console
 
 from seamark.analysis.summary import write_metrics, write_summary
+from seamark.model.results.summary import Summary
 from seamark.model.sample import SAMPLE, Failure
 from seamark.model.trial import Deployment, Plan, Trial
+from seamark.report.terminal import summary_table
+from seamark.storage.codec import decode
 from seamark.storage.documents import write, write_json
 from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.storage.redaction import redacted
@@ -312,5 +316,9 @@ META: dict[str, Any] = {
     },
 }
 
-if __name__ == "__main__":
-    print(make_results(Path(sys.argv[1])))
+
+def printed(summary: Mapping[str, Any], width: int) -> str:
+    """Return the table of a summary document as a terminal of that width shows it."""
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(summary_table(decode(summary, Summary), width))
+    return console.export_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from in_process import run
+from in_process import run, said_by
 from make_results import Made, make_results
 
 from seamark.model.scenario import Comparing
@@ -58,16 +58,14 @@ def here(results, monkeypatch):
 @pytest.mark.covers("E-FR29")
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: " ".join(wrong["words"]) or "nothing")
 def test_a_wrong_use_is_a_line_with_exit_code_2(wrong, here):
-    code, said = run(["compare", *wrong["words"]])
-    assert code == 2, said
+    said = said_by(["compare", *wrong["words"]], code=2)
     assert wrong["says"] in said
     assert "Traceback" not in said
 
 
 @pytest.mark.covers("E-FR29")
 def test_levels_are_compared_with_the_first_in_a_line_for_each_metric(here):
-    code, said = run(["compare", "made", "--metric", "throughput", "--metric", "latency_ms.p50"])
-    assert code == 0, said
+    said = said_by(["compare", "made", "--metric", "throughput", "--metric", "latency_ms.p50"])
     first, second = said.splitlines()[:2]
     assert first.startswith("concurrency 4 against 1: throughput ")
     assert first.endswith("p = 0.016 (Holm), better")
@@ -120,8 +118,7 @@ def test_markdown_is_a_table_with_as_many_cells_in_each_row(here):
 @pytest.mark.covers("E-FR29")
 def test_two_results_have_an_interval_within_each_and_a_stated_assumption_but_no_p(here):
     words = ["compare", "results/made", "results/again", "--metric", "throughput"]
-    code, said = run(words)
-    assert code == 0
+    said = said_by(words)
     assert said.count("within each result), margin widened to 1.21 x") == 2
     assert said.count("(SD between results 5 %, assumed), inconclusive [1]") == 2
     assert "p =" not in said
@@ -152,8 +149,7 @@ def test_the_gate_of_two_results_knows_the_spread_of_the_history(here, tmp_path)
     changed(results / "made", 0.78)
     os.chdir(tmp_path)
     words = ["compare", "results/history/made/n0", "results/made", "--metric", "throughput", "--fail-on", "worse"]
-    code, said = run(words)
-    assert code == 1, said
+    said = said_by(words, code=1)
     assert "of 6 results), worse" in said
     shutil.rmtree(results / "history" / "made" / "n1")
     shutil.rmtree(results / "history" / "made" / "n2")
@@ -190,8 +186,7 @@ def test_two_results_of_other_machines_are_told_apart_by_their_facts(here, tmp_p
 def test_two_repetitions_are_a_result_that_names_the_number_that_is_enough(here, tmp_path):
     options = {"fail": (), "suspect": (), "telemetry": False}
     folder = make_results(tmp_path, scenario="few", services=(POSTGRES,), repetitions=2, **options)
-    code, said = run(["compare", str(folder), "--metric", "throughput"])
-    assert code == 0
+    said = said_by(["compare", str(folder), "--metric", "throughput"])
     assert "inconclusive [1]" in said
     assert "too few" in said
     assert "`repetitions: 4`" in said
@@ -203,8 +198,7 @@ def test_after_a_run_that_was_stopped_what_is_missing_is_derived_and_what_is_the
     for metrics in tmp_path.glob("made/*/metrics.json"):
         metrics.unlink()
     shutil.rmtree(sorted(tmp_path.glob("made/*--r5"))[0])
-    code, said = run(["compare", str(tmp_path / "made"), "--metric", "throughput"])
-    assert code == 0, said
+    said = said_by(["compare", str(tmp_path / "made"), "--metric", "throughput"])
     assert said.startswith("concurrency 4 against 1: throughput ")
     assert "1 of 10 trials" in said
 
@@ -215,6 +209,5 @@ def test_a_family_of_factors_is_none_between_two_results(here, tmp_path):
         shutil.copytree(here / "results" / name, tmp_path / name)
         path = tmp_path / name / "plan.json"
         write(path, replace(read(path, Plan), compare=Comparing(family=("concurrency",))))
-    code, said = run(["compare", str(tmp_path / "made"), str(tmp_path / "again"), "--metric", "throughput"])
-    assert code == 0, said
+    said = said_by(["compare", str(tmp_path / "made"), str(tmp_path / "again"), "--metric", "throughput"])
     assert said.count("inconclusive [1]") == 2

@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from make_results import SERVICES, make_results
-from rich.console import Console
+from make_results import SERVICES, make_results, printed
 from samples import a_metrics, a_trial, a_view
 
 from seamark.analysis.summary import write_summary
 from seamark.analysis.summary.knees import found_by_search
 from seamark.model.results.load_record import SearchOutcome
-from seamark.model.results.summary import Summary
 from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
-from seamark.report.terminal import summary_table
-from seamark.storage.codec import decode
 from seamark.storage.documents import read, read_json, write_json
 from seamark.storage.paths import ScenarioFolder
 
@@ -87,9 +83,7 @@ def test_the_report_draws_and_lists_every_probe_and_what_was_found(report):
 
 
 def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bracket(searched, report):
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode(read_json(searched / "summary.json"), Summary), 160))
-    lines = console.export_text().splitlines()
+    lines = printed(read_json(searched / "summary.json"), 160).splitlines()
     assert lines[0].index("largest load") < lines[0].index("throughput")
     assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93 %\)", line)) for line in lines) == 5
     text = (report / "report.md").read_text()
@@ -103,10 +97,8 @@ def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bra
 
 
 def test_eighty_columns_show_what_a_search_found_its_bracket_and_the_verdict(searched):
-    summary = read_json(searched / "summary.json")
-    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode(summary, Summary), 80))
-    rows = [line for line in console.export_text().splitlines() if "16.0 – 40.0" in line]
+    text = printed(read_json(searched / "summary.json"), 80)
+    rows = [line for line in text.splitlines() if "16.0 – 40.0" in line]
     assert len(rows) == 5
     assert all(re.search(r" 24\.0 .*(VALID|SUSPECT)", row) for row in rows)
 

@@ -5,14 +5,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from make_results import SERVICES, make_results
-from rich.console import Console
+from make_results import SERVICES, make_results, printed
 
 from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.results.times import Distribution
 from seamark.report.asked import figure_column, known_by
 from seamark.report.tables.summary import workload_table
-from seamark.report.terminal import summary_table, verdicts_text
+from seamark.report.terminal import verdicts_text
 from seamark.storage.codec import decode
 from seamark.storage.documents import read_json
 
@@ -21,9 +20,7 @@ from seamark.storage.documents import read_json
 def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path):
     results = make_results(tmp_path, services=SERVICES[1:2], fail=(), suspect=())
     summary = read_json(results / "summary.json")
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode(summary, Summary), 160))
-    lines = console.export_text().splitlines()
+    lines = printed(summary, 160).splitlines()
     rows = [line for line in lines if "transactions/s" in line]
     assert len(rows) == len(summary["treatments"])
     withheld = [t for t in summary["treatments"] if t["latency_ms"]["p99"] is None]
@@ -40,20 +37,9 @@ def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path):
         "repetitions": 1,
         "planned": 1,
     }
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode({"treatments": [treatment]}, Summary), 160))
-    assert "[red]w" in (text := console.export_text())
+    text = printed({"treatments": [treatment]}, 160)
+    assert "[red]w" in text
     assert "[/bold]" in text
-
-
-@pytest.mark.slow
-def test_eighty_columns_still_show_the_verdict(tmp_path):
-    results = make_results(tmp_path, services=SERVICES[:1], fail=(), suspect=(0,))
-    summary = read_json(results / "summary.json")
-    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode(summary, Summary), 80))
-    text = console.export_text()
-    assert text.count("VALID") + text.count("SUSPECT") == len(summary["treatments"])
 
 
 @pytest.mark.slow
@@ -78,9 +64,7 @@ def test_narrow_terminals_lose_what_matters_least_and_never_the_verdict(origins:
     heads = ["makespan s", "err %", "p99 ms", "requests/s", "p50 ms", "throughput", "min – max"]
     seen = []
     for width in range(60, 161):
-        console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-        console.print(summary_table(decode({"treatments": treatments}, Summary), width))
-        text = console.export_text()
+        text = printed({"treatments": treatments}, width)
         assert text.count("SUSPECT") == 2, width
         assert text.count("123,500") == 2, width
         assert "…" not in text, width
@@ -94,9 +78,7 @@ def test_narrow_terminals_lose_what_matters_least_and_never_the_verdict(origins:
 
 def shown(width: int, *rows: dict[str, object], **more: object) -> str:
     treatments = [{"treatment": f"t{at}", "workload": "w", "service": "x", **row} for at, row in enumerate(rows)]
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(decode({"treatments": treatments, **more}, Summary), width))
-    return console.export_text()
+    return printed({"treatments": treatments, **more}, width)
 
 
 def compared(*metrics: str) -> dict[str, object]:

@@ -18,13 +18,6 @@ CHAT = (
 )
 
 
-def main(argv: list[str]) -> int:
-    """Answer one question; print the answer as JSON."""
-    question, given = argv
-    print(json.dumps(globals()[question](**json.loads(given))))
-    return 0
-
-
 def write_models(folder: str, prompts: list[str], tokens: int) -> dict[str, Any]:
     """Write a random Llama with grouped heads whose answers depend on all of a prompt, and four broken copies.
 
@@ -253,14 +246,14 @@ def ended_in_its_context(folder: str, tokens: int, chunk: int, passes: list[int]
     from seamark_evaluate.server.errors import CancelledRequestError
 
     context = torch.randint(2, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
-    ended, generation = [], _generation(folder, chunk)
+    ended, engine = [], _engine(folder, chunk)
     for most in passes:
         try:
-            _answer(generation, context, most=most)
+            _answer(engine, context, most=most)
         except CancelledRequestError:
             ended.append(True)
-    answer, given = _answer(generation, context)
-    anew, _ = _answer(_generation(folder, chunk), context)
+    answer, given = _answer(engine, context)
+    anew, _ = _answer(_engine(folder, chunk), context)
     return {"ended": ended, "tokens": answer, "anew": anew, "cached": given.cached_tokens}
 
 
@@ -280,14 +273,14 @@ def halved_in_loads(folder: str, tokens: int, chunk: int, fits: int, scopes: lis
 
         return network
 
-    generation = _generation(folder, chunk, network=limited)
+    engine = _engine(folder, chunk, network=limited)
     chunks, halvings = [], []
     for scope in scopes:
         if scope == scopes[-1]:
             most[0] = tokens
-        _, answer = _answer(generation, context, context_scope=scope, reuse_context=False)
+        _, answer = _answer(engine, context, context_scope=scope, reuse_context=False)
         chunks.append(answer.facts["prefill_chunk"])
-        halvings.append(generation.chunks.halvings)
+        halvings.append(engine[-1].halvings)
     return {"chunks": chunks, "halvings": halvings}
 
 
@@ -312,43 +305,47 @@ def halved_in_a_question(folder: str, tokens: int, chunk: int, fits: int) -> lis
     for maskers in ([], [{"masker": "sink", "keys": 4}, sampled]):
         fields = {"method": read_method({"name": "m", "maskers": maskers}, "m"), "measure_error_ratio": 1.0}
         for size in (fits, chunk):
-            generation = _generation(folder, size, network=limited)
-            found.append(_answer(generation, [2, 3], question=question, **fields)[1].facts)
+            engine = _engine(folder, size, network=limited)
+            found.append(_answer(engine, [2, 3], question=question, **fields)[1].facts)
     return found
 
 
-def _generation(folder: str, chunk: int, **changes: Any) -> Any:
-    """Return what computes answers of a model, by chunks of that many tokens."""
+def _engine(folder: str, chunk: int, **changes: Any) -> tuple[Any, ...]:
+    """Return a model, its cache and chunks of that many tokens: what all answers have in common."""
     from dataclasses import replace
 
     from seamark_evaluate.server.arguments import read_arguments
-    from seamark_evaluate.server.generate import Generation
     from seamark_evaluate.server.key_value_cache import ContextCache
     from seamark_evaluate.server.model import load
     from seamark_evaluate.server.prefill import Chunks
 
     model = load(read_arguments([f"--model={folder}", "--port=0", "--dtype=float32", "--threads=1"]))
     model = replace(model, **{name: change(model) for name, change in changes.items()})
-    return Generation(model=model, contexts=ContextCache(model.layers), chunks=Chunks(tokens=chunk))
+    return model, ContextCache(model.layers), Chunks(tokens=chunk)
 
 
 def _answer(
-    generation: Any, context: list[int], *, most: int = 1000, question: Sequence[int] = (5, 6, 7), **fields: Any
+    engine: tuple[Any, ...],
+    context: list[int],
+    *,
+    most: int = 1000,
+    question: Sequence[int] = (5, 6, 7),
+    **fields: Any,
 ) -> tuple[list[int], Any]:
     """Return the tokens of an answer to one question on a context, and what is known of it; it is cancelled before
     its forward pass `most`, counted from 0."""
     from itertools import count
 
     from seamark_evaluate.attention.method import Method
-    from seamark_evaluate.server.generate import Answer
+    from seamark_evaluate.server.generate import Answer, Generation
     from seamark_evaluate.server.prompt import Prompt
     from seamark_evaluate.server.request import Completion
 
     passes = count()
     completion = Completion(**{"method": Method(name="dense"), "max_tokens": 8, "ignore_eos": True, **fields})
     answer = Answer(prompt=Prompt(context=tuple(context), question=tuple(question)))
-    pieces = list(generation.pieces(completion, answer, lambda: next(passes) >= most))
-    return [piece.token for piece in pieces], answer
+    generation = Generation(*engine, completion, answer.prompt, lambda: next(passes) >= most)
+    return [piece.token for piece in generation.pieces(answer)], answer
 
 
 def texts(folder: str, cases: list[list[Any]]) -> list[dict[str, Any]]:

@@ -49,8 +49,11 @@ def prompt(completion: dict[str, Any], *, max_model_len: int = 100) -> Any:
 @pytest.mark.parametrize(
     ("limit", "how", "kept"),
     [
+        (10, "middle", list(range(10))),
+        (9, "middle", [0, 1, 2, 3, 6, 7, 8, 9]),
         (4, "middle", [0, 1, 8, 9]),
-        (5, "middle", [0, 1, 8, 9]),
+        (5, "middle", [0, 1, 8, 9]),  # half of an odd limit: one token fewer, as LongBench has it
+        (2, "middle", [0, 9]),
         (1, "middle", [0]),
         (0, "middle", []),
         (4, "end", [0, 1, 2, 3]),

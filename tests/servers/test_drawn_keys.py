@@ -19,9 +19,9 @@ DRAWN = {"name": "drawn", "maskers": [{"masker": "local", "keys": 1}, {"masker":
 @pytest.fixture(scope="module")
 def needles(tmp_path_factory):
     """A hundred questions on contexts of one length, of which twenty each have their needle at one place."""
-    benchmark, subset = task_of("needles", [ROOT / "config/benchmarks"])
+    subset = task_of("needles", [ROOT / "config/benchmarks"])
     cache = tmp_path_factory.mktemp("questions")
-    return questions(benchmark, subset, seed=1, limit=100, length_words=64, cache=cache)
+    return questions(subset, seed=1, limit=100, length_words=64, cache=cache)
 
 
 @pytest.fixture(scope="module")

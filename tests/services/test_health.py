@@ -2,36 +2,22 @@
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from answering import answering
 from hostile_server import PLAIN, HostileServer
 
 from seamark.model.service import Health
 from seamark.services.supervisor.health import PROBE_TIMEOUT_S, answers, server_state
 
 
-class Statuses(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(int(self.path.strip("/")))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def port() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Statuses)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+    with answering(lambda request, _: (int(request.path.strip("/")), b"", {})) as port:
+        yield port
 
 
 def probe(health: Health, port: int, tmp_path: Path, *command: str) -> bool:

@@ -2,13 +2,13 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from answering import Reply, answering
 from shipped import SERVICES
 
 from seamark.errors import SiteError, UserError
@@ -92,36 +92,20 @@ def asked() -> Iterator[tuple[str, list[str]]]:
     """A registry that wants a token: its address, and what was asked of it with which credentials."""
     told: list[str] = []
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            given = self.headers.get("Authorization", "")
-            told.append(f"{self.path} {given}".strip())
-            if self.path.startswith("/token"):
-                return self.answer(200, {"token": "open"})
-            if given != "Bearer open":
-                where = f"http://127.0.0.1:{self.server.server_address[1]}/token"
-                return self.answer(401, {}, f'Bearer realm="{where}",service="here",scope="ignored"')
-            if self.path.endswith("/manifests/1"):
-                return self.answer(200, INDEX)
-            return self.answer(200, MANIFEST) if self.path.endswith("sha256:amd") else self.answer(404, {})
+    def reply(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        given, path = request.headers.get("Authorization", ""), request.path
+        told.append(f"{path} {given}".strip())
+        if path.startswith("/token"):
+            return 200, b'{"token": "open"}', {}
+        if given != "Bearer open":
+            where = f"http://{request.headers['Host']}/token"
+            return 401, b"{}", {"WWW-Authenticate": f'Bearer realm="{where}",service="here",scope="ignored"'}
+        if path.endswith("/manifests/1"):
+            return 200, json.dumps(INDEX).encode(), {"Docker-Content-Digest": DIGEST}
+        return (200, json.dumps(MANIFEST).encode(), {}) if path.endswith("sha256:amd") else (404, b"{}", {})
 
-        def answer(self, code: int, document: object, wants: str | None = None) -> None:
-            self.send_response(code)
-            if wants:
-                self.send_header("WWW-Authenticate", wants)
-            if document is INDEX:
-                self.send_header("Docker-Content-Digest", DIGEST)
-            self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"docker://127.0.0.1:{server.server_address[1]}/team/tiny", told
-    server.shutdown()
-    server.server_close()
+    with answering(reply) as port:
+        yield f"docker://127.0.0.1:{port}/team/tiny", told
 
 
 @pytest.mark.covers("E-FR13", "E-SEC")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from in_process import run
+from in_process import run, said_by
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ROOT / "config" / "clusters" / "system_config.yaml"
@@ -22,8 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 def baseline(*words, files=FILES):
     """Run bench baseline; return what it prints and the execution log."""
-    code, said = run(["baseline", *words, *files])
-    assert code == 0, said
+    said = said_by(["baseline", *words, *files])
     return said, json.loads(Path(LOG).read_text(encoding="utf-8"))
 
 
@@ -157,8 +156,7 @@ def test_a_model_of_four_gpus_waits_for_all_of_them_and_uses_them_all():
 @pytest.mark.covers("C1", "C6")
 def test_a_model_that_no_window_holds_is_refused_before_anything_is_written():
     files = requests_file(("r1", "large", 0, {}))
-    code, said = run(["baseline", "--gpus", "2", "--config", large_system(), *files[2:]])
-    assert code == 2
+    said = said_by(["baseline", "--gpus", "2", "--config", large_system(), *files[2:]], code=2)
     assert said.startswith("--gpus 2: the model 'llm30b' needs 4 consecutive GPUs")
     assert not Path(LOG).exists()
 

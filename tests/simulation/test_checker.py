@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
-from in_process import run
+from in_process import run, said_by
 
 from seamark.storage.codec import encode
 from seamark_simulate.config.workflow_files import read_files
@@ -158,7 +158,6 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(text, says, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     if text is not None:
         Path("log.json").write_text(text, encoding="utf-8")
-    code, said = run(["check", "log.json"])
-    assert code == 2
+    said = said_by(["check", "log.json"], code=2)
     assert says in said
     assert len(said.strip().splitlines()) == 1

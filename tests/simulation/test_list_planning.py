@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from in_process import run
+from in_process import run, said_by
 from list_planning import TaskGraph, cpop, downward_ranks, heft, upward_ranks
 
 TOPCUOGLU = TaskGraph(
@@ -88,8 +88,7 @@ def test_the_published_example_as_files_takes_as_long_as_published_where_transfe
         Path(name).write_text(json.dumps(document))
     files = ["--config", "system.json", "--requests", "requests.json"]
     for name, makespan_s in (("occupy", occupied), ("overlap", published)):
-        code, said = run(["simulate", "--machine", f"{name}.json", "--policy", policy, *files])
-        assert code == 0, said
+        said_by(["simulate", "--machine", f"{name}.json", "--policy", policy, *files])
         log = json.loads(Path("execution_log.json").read_text())
         assert log["summary"]["makespan"] == pytest.approx(makespan_s)
         assert run(["check", "execution_log.json", *files])[0] == 0

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from in_process import run
+from in_process import run, said_by
 
 from seamark.model.results.schedule_metrics import Outcomes
 from seamark_simulate.simulation.machine import Machine
@@ -76,8 +76,7 @@ def test_shorter_makespans_are_better_and_equal_ones_equivalent():
 
 
 def test_the_command_prints_a_row_a_policy_and_keeps_the_logs_of_the_first_block():
-    code, said = run([*WORDS, "--arrivals", "timestamps", "--draw", "--blocks", "6", "--policy", "baseline,fifo"])
-    assert code == 0, said
+    said = said_by([*WORDS, "--arrivals", "timestamps", "--draw", "--blocks", "6", "--policy", "baseline,fifo"])
     header, base, other, what, logs = said.splitlines()
     assert header.split()[-5:] == ["ratio", "to", "baseline", "p", "verdict"]
     assert base.split()[0] == "baseline"
@@ -92,8 +91,7 @@ def test_the_command_prints_a_row_a_policy_and_keeps_the_logs_of_the_first_block
 
 @pytest.mark.parametrize("more", [["--policy", "all"], ["--draw"], []])
 def test_blocks_without_draws_or_policies_to_compare_are_refused(more):
-    code, said = run([*WORDS, "--blocks", "6", *more])
-    assert code == 2
+    said = said_by([*WORDS, "--blocks", "6", *more], code=2)
     assert "--blocks: needs --draw" in said
 
 
@@ -102,8 +100,7 @@ def test_blocks_are_refused_where_no_time_is_drawn():
         "requests": [{"request_id": "r", "workflow_id": "text_generation", "node_execution_times": {"generate": 1}}]
     }
     Path("asked.json").write_text(json.dumps(document), encoding="utf-8")
-    code, said = run([*WORDS, "--draw", "--blocks", "6", "--policy", "baseline,fifo"])
-    assert code == 2
+    said = said_by([*WORDS, "--draw", "--blocks", "6", "--policy", "baseline,fifo"], code=2)
     assert "--blocks: no time is drawn" in said
 
 
@@ -139,8 +136,7 @@ def failing():
 
 @pytest.mark.covers("C14")
 def test_a_policy_whose_blocks_complete_nothing_has_no_mean_of_zero_and_is_not_compared(failing):
-    code, said = run([*failing, "--blocks", "20"])
-    assert code == 0, said
+    said = said_by([*failing, "--blocks", "20"])
     header, base, other, what, left, _ = said.splitlines()
     assert "incomplete" in header
     baseline, heft = base.split(), other.split()
@@ -149,13 +145,12 @@ def test_a_policy_whose_blocks_complete_nothing_has_no_mean_of_zero_and_is_not_c
     assert (baseline[4:7], heft[4:7]) == (["79", "of", "80"], ["43", "of", "80"]), said
     assert what.startswith("Medians over 20 blocks.")
     assert left.endswith("Blocks in which a policy did not complete all are not compared.")
-    code, said = run([*failing, "--blocks", "2"])
+    said = run([*failing, "--blocks", "2"])[1]
     assert said.splitlines()[1].split()[1:6] == ["80.33", "–", "0", "8", "of"], said
 
 
 def test_a_table_of_policies_has_no_mean_of_nothing_and_no_bound_of_what_did_not_run(failing):
-    code, said = run([*failing, "--seed", "1"])
-    assert code == 0, said
+    said = said_by([*failing, "--seed", "1"])
     _, base, *_ = said.splitlines()
     assert base.split()[2:4] == ["–", "–"], said
     assert "No schedule is shorter" not in said

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from in_process import run
+from in_process import said_by
 
 CLUSTERS = Path(__file__).resolve().parents[2] / "config" / "clusters"
 FILES = ["--config", str(CLUSTERS / "system_config.yaml"), "--requests", str(CLUSTERS / "workflow_requests.yaml")]
@@ -18,8 +18,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.covers("C2", "C12")
 def test_slices_of_a_trace_last_as_long_as_the_log_says_and_are_on_its_gpus():
-    code, said = run(["simulate", "--gpus", "2", *FILES, "--trace", "trace.json.gz"])
-    assert code == 0, said
+    said = said_by(["simulate", "--gpus", "2", *FILES, "--trace", "trace.json.gz"])
     assert "Trace: trace.json.gz." in said
     log = json.loads(Path("execution_log.json").read_text())["executions"]
     events = json.loads(gzip.decompress(Path("trace.json.gz").read_bytes()))["traceEvents"]
@@ -42,8 +41,7 @@ def test_slices_of_a_trace_last_as_long_as_the_log_says_and_are_on_its_gpus():
 
 @pytest.mark.covers("C2")
 def test_each_of_several_policies_has_a_trace_of_its_own():
-    code, said = run(["simulate", "--gpus", "1", "--policy", "baseline,heft", *FILES, "--trace", "trace.json"])
-    assert code == 0, said
+    said = said_by(["simulate", "--gpus", "1", "--policy", "baseline,heft", *FILES, "--trace", "trace.json"])
     assert "traces: trace-POLICY.json" in said
     assert sorted(path.name for path in Path().glob("trace*")) == ["trace-baseline.json", "trace-heft.json"]
 
@@ -57,7 +55,6 @@ def test_each_of_several_policies_has_a_trace_of_its_own():
     ],
 )
 def test_a_trace_that_cannot_be_written_is_refused_before_anything_is_simulated(given, words):
-    code, said = run(["simulate", "--gpus", "1", *FILES, "--trace", given])
-    assert code == 2, said
+    said = said_by(["simulate", "--gpus", "1", *FILES, "--trace", given], code=2)
     assert words in said
     assert not list(Path().iterdir())

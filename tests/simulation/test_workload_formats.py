@@ -222,8 +222,7 @@ def test_a_wrong_file_is_one_line_with_its_place_and_nothing_is_written(
         written(tmp_path / "system.yaml", system)
         words += ["--config", "system.yaml"]
     before = sorted(tmp_path.iterdir())
-    code, said = in_process.run(words)
-    assert code == 2, said
+    said = in_process.said_by(words, code=2)
     assert expected in said
     assert "Traceback" not in said
     assert sorted(tmp_path.iterdir()) == before
@@ -310,8 +309,7 @@ def test_a_job_larger_than_the_machine_is_left_out_and_counted(
     monkeypatch.chdir(tmp_path)
     jobs = [f"{number} {number} 0 10 {gpus} -1 -1 -1 20 -1 1" for number, gpus in enumerate((2, 4, 64), 1)]
     written(tmp_path / "jobs.swf", swf(*jobs))
-    code, said = in_process.run(["simulate", "--gpus", "8", "--requests", "jobs.swf", "--log", "log.json"])
-    assert code == 0, said
+    said = in_process.said_by(["simulate", "--gpus", "8", "--requests", "jobs.swf", "--log", "log.json"])
     assert "1 of 3 jobs left out: larger than the machine of 8 GPUs." in said
     assert json.loads((tmp_path / "log.json").read_text())["summary"]["total_requests"] == 2
     assert in_process.run(["check", "log.json", "--requests", "jobs.swf"])[0] == 0
@@ -337,8 +335,7 @@ def test_a_log_of_other_requests_passes_the_check_against_its_inputs(
     for name, content, gpus in (("diamond.json", instance(), "2"), ("jobs.swf", SWF, "4")):
         written(tmp_path / name, content)
         words = ["--arrivals", "timestamps", "--policy", "conservative", "--log", "log.json"]
-        code, said = in_process.run(["simulate", "--gpus", gpus, "--requests", name, *words])
-        assert code == 0, said
+        said = in_process.said_by(["simulate", "--gpus", gpus, "--requests", name, *words])
         assert in_process.run(["check", "log.json", "--requests", name])[0] == 0
     assert "1 of 4 jobs left out: without a run time." in said
     log = json.loads((tmp_path / "log.json").read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from damage import OF_FILES, OF_FOLDERS, PLAIN, Damage, changed_values, rewritten
 from harm import Harm
-from in_process import run
+from in_process import run, said_by
 from study_folder import StudyFolder
 
 pytestmark = pytest.mark.e2e
@@ -45,8 +45,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if recipe.stem != "null":
             recipe.unlink()  # reading them all would be most of the time of a case
     study.write(repetitions=1)
-    done = study.submit()
-    assert done.returncode == 0, done.stderr + done.stdout
+    study.submit(code=0)
     return study.root
 
 
@@ -115,8 +114,7 @@ def test_what_is_derived_is_derived_again_and_the_other_trials_are_untouched(ane
     before = {path: path.stat().st_mtime_ns for other in others for path in other.rglob("*") if path.is_file()}
     rewritten(trial / "metrics.json", b"{}")
     OF_FILES["a folder in its place"](trial / "histogram.json")
-    code, said = run(["collect", *GOOD])
-    assert code == 0, said
+    said_by(["collect", *GOOD])
     assert json.loads((trial / "metrics.json").read_text())["latency_ms"] == whole["latency_ms"]
     assert json.loads((trial / "histogram.json").read_text())["histograms"]
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -134,8 +132,7 @@ def test_a_run_makes_damaged_records_again_and_measures_nothing_but_what_is_lost
     rewritten(next(study.results.glob("deployments/*/deployment.json")), b"[]")
     rewritten(study.results / "summary.json", b"{")
     rewritten(trial / "metrics.json", b"null")
-    done = study.measure()
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.measure(code=0)
     assert "Traceback" not in done.stdout + done.stderr
     assert study.json("summary.json")["ok"] == 2
     assert study.json(f"{trial.name}/metrics.json")["status"] == "ok"

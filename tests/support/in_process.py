@@ -18,6 +18,19 @@ def run(words: list[str]) -> tuple[int, str]:
     return code, said + errors
 
 
+def said_by(words: list[str], code: int = 0) -> str:
+    """Run bench in this process, which ends with this code; return all that it printed."""
+    ended, said = run(words)
+    assert ended == code, said
+    return said
+
+
+def ended(done: "subprocess.CompletedProcess[str]", code: int | None) -> "subprocess.CompletedProcess[str]":
+    """Return a process that has ended, with this exit code unless that is None."""
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done
+
+
 def bench(*words: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run bench in this process as if it were one of its own, in a folder, with more variables."""
     with pytest.MonkeyPatch.context() as patch:

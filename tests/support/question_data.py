@@ -18,7 +18,7 @@ def jsonl(path: str, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def asked(benchmark: Benchmark, subset: str = "", **settings: Any) -> list[Question]:
-    return questions(benchmark, benchmark.subsets[subset], cache=Path("cache"), **settings)
+    return questions(benchmark.subsets[subset], cache=Path("cache"), **settings)
 
 
 def shipped(name: str, folder: str) -> Benchmark:

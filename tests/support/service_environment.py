@@ -31,7 +31,7 @@ def ask(environment_root: Path, module: str, question: str, **told: Any) -> Any:
     assert server.stdin is not None
     assert server.stdout is not None
     with NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
-        asked = {"words": [question, json.dumps(told)], "environment": dict(os.environ), "output": output.name}
+        asked = {"question": question, "told": told, "environment": dict(os.environ), "output": output.name}
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
         code = server.stdout.readline()

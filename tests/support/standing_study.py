@@ -14,6 +14,7 @@ from typing import Any
 import in_process
 import psutil
 import yaml
+from in_process import ended
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 
@@ -25,8 +26,9 @@ class StandingStudy:
     root: Path
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def bench(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
+    def bench(self, *words: str, code: int | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS`, which ends with the exit code that is given."""
+        done = subprocess.run(
             [*BENCH, *words],
             cwd=self.root,
             capture_output=True,
@@ -35,15 +37,15 @@ class StandingStudy:
             check=False,
             env={**os.environ, **self.environment},
         )
+        return ended(done, code)
 
-    def ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def ask(self, *words: str, code: int | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `bench WORDS`, which starts no process that outlives it, in this process."""
-        return in_process.bench(*words, cwd=self.root, **self.environment)
+        return ended(in_process.bench(*words, cwd=self.root, **self.environment), code)
 
     def started(self, *words: str) -> dict[str, Any]:
         """Start a server; return what `--json` says of it."""
-        done = self.bench("servers", "start", *words, "--json")
-        assert done.returncode == 0, done.stderr
+        done = self.bench("servers", "start", *words, "--json", code=0)
         document: dict[str, Any] = json.loads(done.stdout)
         return document
 
@@ -87,8 +89,7 @@ class StandingStudy:
 @contextmanager
 def standing_study(root: Path, environment: Mapping[str, str] | None = None) -> Iterator[StandingStudy]:
     """Make a study; end what is left of it afterwards."""
-    code, said = in_process.run(["init", str(root)])
-    assert code == 0, said
+    in_process.said_by(["init", str(root)])
     study = StandingStudy(root=root, environment=environment or {})
     yield study
     for process in study.processes():

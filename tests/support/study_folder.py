@@ -13,6 +13,7 @@ from typing import Any, Self
 import in_process
 import psutil
 import yaml
+from in_process import ended
 
 NO_PAGES = ("--", "--omit-from", "report")
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
@@ -20,7 +21,7 @@ BENCH = [sys.executable, "-m", "seamark.cli.main"]
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A study as its user sees it: a folder, and commands run in it."""
+    """A study as its user sees it: a folder, and commands run in it, which end with the exit `code` that is given."""
 
     root: Path
     environment: Mapping[str, str] | None = None
@@ -28,8 +29,7 @@ class StudyFolder:
     @classmethod
     def new(cls, root: Path, **more: Any) -> Self:
         """Make a study with `bench init`, and write its scenario."""
-        code, said = in_process.run(["init", str(root)])
-        assert code == 0, said
+        in_process.said_by(["init", str(root)])
         folder = cls(root=root, **more)
         folder.write()
         return folder
@@ -46,11 +46,13 @@ class StudyFolder:
         path.write_text(yaml.safe_dump(document, sort_keys=False))
         return path
 
-    def bench(self, *words: str, pages: bool = False, **options: Any) -> "subprocess.CompletedProcess[str]":
+    def bench(
+        self, *words: str, pages: bool = False, code: int | None = None, **options: Any
+    ) -> "subprocess.CompletedProcess[str]":
         """Run `bench WORDS` to its end; a submit without its pages, which take as long as many short trials, unless
         they are asked for."""
         without = () if pages or words[0] != "submit" or {"--", "-n"} & {*words} else NO_PAGES
-        return subprocess.run(
+        done = subprocess.run(
             [*BENCH, *words, *without],
             cwd=self.root,
             capture_output=True,
@@ -60,18 +62,19 @@ class StudyFolder:
             check=False,
             **options,
         )
+        return ended(done, code)
 
-    def ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def ask(self, *words: str, code: int | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `bench WORDS`, which starts no process that outlives it, in this process."""
-        return in_process.bench(*words, cwd=self.root, **(self.environment or {}))
+        return ended(in_process.bench(*words, cwd=self.root, **(self.environment or {})), code)
 
-    def submit(self) -> "subprocess.CompletedProcess[str]":
+    def submit(self, code: int | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `bench submit` of the scenario, its pages included."""
-        return self.bench("submit", "-c", "config/scenarios/try.yaml", pages=True)
+        return self.bench("submit", "-c", "config/scenarios/try.yaml", pages=True, code=code)
 
-    def measure(self, *options: str) -> "subprocess.CompletedProcess[str]":
+    def measure(self, *options: str, code: int | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `bench submit` of the scenario without its pages."""
-        return self.bench("submit", "-c", "config/scenarios/try.yaml", *options)
+        return self.bench("submit", "-c", "config/scenarios/try.yaml", *options, code=code)
 
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
         """Start such a `bench submit` and leave it running."""
@@ -83,10 +86,10 @@ class StudyFolder:
             stderr=subprocess.DEVNULL,
         )
 
-    def snakemake(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def snakemake(self, *words: str, code: int | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `snakemake WORDS` itself."""
         config = ["--config", "scenario=config/scenarios/try.yaml"]
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "snakemake", *words, *config],
             cwd=self.root,
             capture_output=True,
@@ -95,6 +98,7 @@ class StudyFolder:
             env=self.environment,
             check=False,
         )
+        return ended(done, code)
 
     @property
     def results(self) -> Path:

@@ -5,13 +5,12 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from answering import answering
 
 from seamark.telemetry.gpu import Gpus, chosen_gpus
 from seamark.telemetry.host import Host
@@ -257,25 +256,11 @@ def test_what_its_type_line_calls_a_counter_is_marked_as_a_total_whatever_its_na
 def many_series() -> Iterator[str]:
     """A metrics endpoint with more series than are kept, buckets first."""
 
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            lines = ["# TYPE wait histogram"]
-            lines += [f'wait_bucket{{le="{n}"}} {n}' for n in range(MOST_SERIES)]
-            lines += [f"gauge_{n} {n}" for n in range(9)]
-            body = "\n".join(lines).encode()
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/metrics"
-    server.shutdown()
-    server.server_close()
+    lines = ["# TYPE wait histogram"]
+    lines += [f'wait_bucket{{le="{n}"}} {n}' for n in range(MOST_SERIES)]
+    body = "\n".join([*lines, *(f"gauge_{n} {n}" for n in range(9))]).encode()
+    with answering(lambda request, _: (200 if request.path == "/metrics" else 404, body, {})) as port:
+        yield f"http://127.0.0.1:{port}/metrics"
 
 
 def test_too_many_series_lose_buckets_first_and_that_is_said_once(many_series: str):

@@ -30,7 +30,7 @@ from seamark.trials.judge import judge_trial, needs_judging
 from seamark_evaluate.drivers import questions
 from seamark_evaluate.evaluation.evaluated_trial import EvaluatedTrial, answer_rows
 from seamark_evaluate.evaluation.result_tree import write_whole
-from seamark_evaluate.tasks.benchmark import Benchmark, Source, Subset, task_document
+from seamark_evaluate.tasks.benchmark import Source, Subset, task_document
 
 pytestmark = pytest.mark.slow
 
@@ -74,9 +74,8 @@ def whole(text: str) -> bytes:
 
 def trial_of(scorer: str = "own_scorer:score") -> Trial:
     source = Source(file=str(Path("rows.jsonl").resolve()))
-    subset = Subset(name="", source=source, template="{question}", scorer=scorer)
-    benchmark = Benchmark(name="capitals", summary="", licence="", references=(), subsets={"": subset})
-    document = task_document(benchmark, subset)
+    subset = Subset(benchmark="capitals", name="", source=source, template="{question}", scorer=scorer)
+    document = task_document(subset)
     document = {**document, "columns": {**document["columns"], "context": None}}
     return a_trial({"task": json.dumps(document), "keep_replies": True})
 

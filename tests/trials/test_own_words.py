@@ -1,12 +1,13 @@
 """A load without a good reply: its record has what the server itself says, and nothing that was sent in secret."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 
 import pytest
+from answering import Reply, answering
 
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.load_record import ErrorsSeen, LoadRecord
@@ -22,41 +23,21 @@ SECRET = "hunter-of-tokens-22"
 GOOD = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """Answers 200 with a stream that has an error in it, and repeats the key that it was given. With the model
-    `sometimes`, other replies are good ones, or 429."""
-
-    protocol_version = "HTTP/1.1"
-    replies = 0
-
-    def do_POST(self) -> None:
-        request = self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).replies += 1
-        if b'"sometimes"' in request and self.replies % 3:
-            self.send_response(200 if self.replies % 3 == 1 else 429)
-            self.send_header("Content-Length", str(len(GOOD)))
-            self.end_headers()
-            self.wfile.write(GOOD)
-            return
-        message = f"KV cache exhausted for {self.headers['Authorization']}"
-        body = f"data: {json.dumps({'error': {'message': message, 'code': 500}})}\n\ndata: [DONE]\n\n".encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LoadJob]]:
-    """Make loads of a server that answers every request with an error inside of a stream."""
+    """Make loads of a server that answers 200 with a stream that has an error in it, and repeats the key that it was
+    given. With the model `sometimes`, other replies are good ones, or 429."""
     monkeypatch.setenv("OWN_KEY", SECRET)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
+    numbers = count(1)
+
+    def reply(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        number = next(numbers)
+        if b'"sometimes"' in body and number % 3:
+            return 200 if number % 3 == 1 else 429, GOOD, {}
+        message = f"KV cache exhausted for {request.headers['Authorization']}"
+        said = f"data: {json.dumps({'error': {'message': message, 'code': 500}})}\n\ndata: [DONE]\n\n"
+        return 200, said.encode(), {"Content-Type": "text/event-stream"}
+
     load = {"pattern": "closed", "concurrency": 1, "duration_s": 0.3, "warmup_s": 0.0, "timeout_s": 5.0}
     api = {"endpoint": "chat", "base_path": "/v1", "model": "m", "stream": True, "prompt_len": 8, "gen_tokens": 4}
     headers = {"headers": '{"Authorization": "Bearer env:OWN_KEY"}'}
@@ -68,13 +49,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
             settings={**load, **api, **headers, **settings},  # type: ignore[arg-type]
             seed=1,
             data=tmp_path,
-            ports={"http": server.server_port, "main": server.server_port},
+            ports={"http": port, "main": port},
         )
 
-    yield make
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(reply) as port:
+        yield make
 
 
 @pytest.mark.slow

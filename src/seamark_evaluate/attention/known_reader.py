@@ -50,7 +50,18 @@ def write_known_reader(folder: Path, *, keys: int, max_length: int, words: Seque
     size = len(tokenizer)
     above_low = (log10(max_length) - log10(MOST_TURN)) / log10(ROTARY_BASE)
     pairs = max(LEAST_PAIRS, ceil(ceil(size / 2) / (1 - above_low)) + 1)
-    model = _llama(tokenizer, max_length, hidden=3 * size, head_dim=2 * pairs)
+    model = _llama(
+        tokenizer,
+        max_length,
+        hidden_size=3 * size,
+        intermediate_size=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=2 * pairs,
+        attention_bias=True,
+        rope_parameters={"rope_type": "default", "rope_theta": ROTARY_BASE},
+        rms_norm_eps=1e-12,
+    )
     with torch.no_grad():
         for weights in model.parameters():
             if weights.dim() > 1:
@@ -82,24 +93,20 @@ def write_random_model(folder: Path, *, seed: int, keys: int, max_length: int, w
     """Write a tiny Llama of random weights, 4 heads in 2 groups, and the known reader's tokenizer; the same for a
     seed."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = word_tokenizer((*needle_vocabulary(keys), *words), max_length)
-    config = LlamaConfig(
-        **_tokens(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=max_length,
-        initializer_range=0.2,
-        tie_word_embeddings=False,
-    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model: Any = LlamaForCausalLM(config)
+        model = _llama(
+            tokenizer,
+            max_length,
+            hidden_size=64,
+            intermediate_size=128,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            initializer_range=0.2,
+        )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -124,33 +131,21 @@ def word_tokenizer(words: Sequence[str], max_length: int) -> Any:
     return tokenizer
 
 
-def _llama(tokenizer: Any, max_length: int, *, hidden: int, head_dim: int) -> Any:
+def _llama(tokenizer: Any, max_length: int, **sizes: Any) -> Any:
+    """Return a Llama of two layers with the words of a tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        **_tokens(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=1,
+        vocab_size=len(tokenizer),
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
         num_hidden_layers=2,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=head_dim,
-        attention_bias=True,
         max_position_embeddings=max_length,
-        rope_parameters={"rope_type": "default", "rope_theta": ROTARY_BASE},
-        rms_norm_eps=1e-12,
         tie_word_embeddings=False,
+        **sizes,
     )
     return LlamaForCausalLM(config)
-
-
-def _tokens(tokenizer: Any) -> dict[str, int | None]:
-    return {
-        "vocab_size": len(tokenizer),
-        "bos_token_id": None,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
 
 
 def _normed(size: int, parts: int) -> float:

@@ -29,27 +29,28 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sink:
+class Budgeted:
+    """Settings of a masker that keeps a number of keys."""
+
+    budget: Budget
+
+
+class Sink(Budgeted):
     """The first keys of the sequence."""
 
     masker: ClassVar[str] = "sink"
-    budget: Budget
 
 
-@dataclass(frozen=True, kw_only=True)
-class Local:
+class Local(Budgeted):
     """The last keys up to the query, its own included."""
 
     masker: ClassVar[str] = "local"
-    budget: Budget
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopK:
+class TopK(Budgeted):
     """Oracle: the keys of the highest scores among those not kept yet. It computes every score to find them."""
 
     masker: ClassVar[str] = "top_k"
-    budget: Budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +61,10 @@ class TopP:
     p: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomKeys:
+class RandomKeys(Budgeted):
     """A uniform sample without replacement of the keys not kept yet."""
 
     masker: ClassVar[str] = "random"
-    budget: Budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +95,7 @@ class Lsh:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HashTopK:
+class HashTopK(Budgeted):
     """The keys whose signature of `bits` has most bits in common with the query's (HashAttention).
 
     `weights` is a file of trained projections, and `weights_sha256` the digest of its content; None stands for random
@@ -104,7 +103,6 @@ class HashTopK:
     """
 
     masker: ClassVar[str] = "hash_top_k"
-    budget: Budget
     bits: int
     weights: str | None = None
     seed: int = 0
@@ -112,14 +110,13 @@ class HashTopK:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quest:
+class Quest(Budgeted):
     """Pages of `page` keys by the bound of their scores from least and greatest value of each channel (Quest).
 
     The budget counts keys and is filled with whole pages. https://arxiv.org/abs/2406.10774
     """
 
     masker: ClassVar[str] = "quest"
-    budget: Budget
     page: int
 
 

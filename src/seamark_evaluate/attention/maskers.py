@@ -136,7 +136,10 @@ def hash_top_k(masker: HashTopK, step: Step, before: Selection) -> Selection:
         planes = random_projections(step.keys.shape[-1], masker.bits, masker.seed, step.layer).to(step.keys.device)
         queries, keys = step.queries.float() @ planes, step.keys.float() @ planes
     else:
-        queries, keys = trained_signatures(Path(masker.weights), step.layer, step.queries, step.keys, masker.bits)
+        queries, keys = (
+            trained_signatures(Path(masker.weights), f"layers.{step.layer}.{part}", values.float(), masker.bits)
+            for part, values in (("query", step.queries), ("key", step.keys))
+        )
     common = grouped(_signs(queries), _signs(keys)).long()
     ranks = common * step.shape[-1] + step.columns
     return before.with_certain(highest(ranks, before.candidates(step), step.counts(masker.budget)))
@@ -241,23 +244,14 @@ def read_weights(path: Path) -> Mapping[str, Tensor]:
         raise UserError(f"{path}: these weights of hash_top_k cannot be read as safetensors: {cause}.") from None
 
 
-def trained_signatures(path: Path, layer: int, queries: Tensor, keys: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Return the trained projections of queries [heads, q, bits] and keys [kv_heads, n, bits]; signs are the
-    signatures.
+def trained_signatures(path: Path, prefix: str, values: Tensor, bits: int) -> Tensor:
+    """Return the trained projections of queries or keys [heads, n, bits]; signs are the signatures.
 
     The file has, for each layer and for `query` and `key`, linear steps `layers.L.query.0.weight` [heads, in, out]
     with `layers.L.query.0.bias` [heads, out] where there is one, and SiLU between them (HashAttention's form). A
     key's tensors have a row a key-value head. Raises UserError when tensors are missing or do not fit the model.
     """
-    weights = read_weights(path)
-    return (
-        _projected(weights, path, f"layers.{layer}.query", queries.float(), bits),
-        _projected(weights, path, f"layers.{layer}.key", keys.float(), bits),
-    )
-
-
-def _projected(weights: Mapping[str, Tensor], path: Path, prefix: str, values: Tensor, bits: int) -> Tensor:
-    steps = 0
+    weights, steps = read_weights(path), 0
     while (name := f"{prefix}.{steps}.weight") in weights:
         weight = weights[name].to(values)
         if weight.dim() != 3 or weight.shape[:2] != (values.shape[0], values.shape[-1]):

@@ -15,6 +15,7 @@ from seamark_evaluate.attention.masker_settings import (
     PARAMETERS,
     AdaptiveSampling,
     Budget,
+    Budgeted,
     HashTopK,
     Local,
     Masker,
@@ -174,9 +175,9 @@ def _masker_mistakes(entry: Any, path: tuple[str | int, ...]) -> Iterator[Method
         return
     form = MASKERS[name]
     own = [field.name for field in fields(form) if field.name != "budget"]
-    allowed = (*(("keys", "fraction") if _has_budget(form) else ()), *own)
+    allowed = (*(("keys", "fraction") if issubclass(form, Budgeted) else ()), *own)
     yield from _unknown(entry, ("masker", *allowed), path)
-    if _has_budget(form) and ("keys" in entry) == ("fraction" in entry):
+    if issubclass(form, Budgeted) and ("keys" in entry) == ("fraction" in entry):
         both = "both 'keys' and 'fraction' are given" if "keys" in entry else "neither 'keys' nor 'fraction' is given"
         yield MethodMistake(path=path, text=f"{both}. {name} needs one of them.")
     optional = ("weights", "seed", "weights_sha256")
@@ -203,10 +204,6 @@ def _unknown(
             yield MethodMistake(path=(*path, str(key)), text=f"unknown key.{guess}")
 
 
-def _has_budget(form: type[Masker]) -> bool:
-    return any(field.name == "budget" for field in fields(form))
-
-
 def _masker(entry: Mapping[str, Any]) -> Masker:
     form: Any = MASKERS[entry["masker"]]
     own = {
@@ -216,7 +213,7 @@ def _masker(entry: Mapping[str, Any]) -> Masker:
         for field in fields(form)
         if (key := field.name) in entry
     }
-    if _has_budget(form):
+    if issubclass(form, Budgeted):
         fraction = entry.get("fraction")
         own["budget"] = Budget(keys=entry.get("keys"), fraction=None if fraction is None else float(fraction))
     masker: Masker = form(**own)

@@ -82,7 +82,7 @@ def benchmark_of(tree: Item, stem: str, mistakes: Mistakes) -> Benchmark | None:
     keys = decode(replace(tree, value=_only(entries, FILE_KEYS)), _File, mistakes)
     if keys is not WRONG and keys.name != stem:
         mistakes.add(entries["name"], f"'{keys.name}' is not the name of its file. Write '{stem}'.")
-    read = {name: _subset(tree, item, name, mistakes) for name, item in _subset_items(tree, subsets, mistakes)}
+    read = {name: _subset(stem, tree, item, name, mistakes) for name, item in _subset_items(tree, subsets, mistakes)}
     if mistakes.count > before:
         return None
     return Benchmark(
@@ -94,8 +94,8 @@ def benchmark_of(tree: Item, stem: str, mistakes: Mistakes) -> Benchmark | None:
     )
 
 
-def task_of(task: str, folders: Sequence[Path]) -> tuple[Benchmark, Subset]:
-    """Return the benchmark and the subset of a task such as `longbench/qasper`, or `aime2024` without subsets.
+def task_of(task: str, folders: Sequence[Path]) -> Subset:
+    """Return the subset of a task such as `longbench/qasper`, or `aime2024` without subsets.
 
     Raises UserError, with the nearest guess, for an unknown name and for a benchmark whose subset is not named.
     """
@@ -104,7 +104,7 @@ def task_of(task: str, folders: Sequence[Path]) -> tuple[Benchmark, Subset]:
         known = ", ".join(benchmark.subsets)
         raise UserError(f"'{task}': name a subset, as in '{task}/{next(iter(benchmark.subsets))}'. It has: {known}.")
     try:
-        return benchmark, subset_of(benchmark, name)
+        return subset_of(benchmark, name)
     except ValueError as error:
         raise UserError(f"'{task}': {error}") from None
 
@@ -123,8 +123,8 @@ def tasks_of(task: str, folders: Sequence[Path]) -> tuple[str, ...]:
     """Return the names of the tasks that a name stands for: all subsets of a benchmark without one named."""
     benchmark, name = _benchmark_of(task, folders)
     if name == WHOLE:
-        return tuple(benchmark.task(subset) for subset in benchmark.subsets.values())
-    return (benchmark.task(task_of(task, folders)[1]),)
+        return tuple(subset.task for subset in benchmark.subsets.values())
+    return (task_of(task, folders).task,)
 
 
 def _benchmark_of(task: str, folders: Sequence[Path]) -> tuple[Benchmark, str]:
@@ -167,8 +167,8 @@ def _subset_items(tree: Item, subsets: Item | None, mistakes: Mistakes) -> Itera
                 yield name, item
 
 
-def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | None:
-    """Return a subset: its own keys, and those of the benchmark where it has none.
+def _subset(benchmark: str, tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | None:
+    """Return a subset of a benchmark: its own keys, and those of the benchmark where it has none.
 
     Columns and settings are joined key by key, and a source that names no kind of its own.
     """
@@ -201,7 +201,7 @@ def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | N
     if mistakes.count > before:
         return None
     given = {key: getattr(keys, key) for key in SUBSET_KEYS if getattr(keys, key) is not None}
-    return Subset(**{**given, "qualities": qualities}, name=name, settings=settings)
+    return Subset(**{**given, "qualities": qualities}, benchmark=benchmark, name=name, settings=settings)
 
 
 def _check_source(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) -> None:

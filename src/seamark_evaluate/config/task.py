@@ -42,9 +42,9 @@ class TaskForm(Form):
             return ()
         _, slash, name = item.value.partition("/")
         if not slash:
-            return tuple(task_document(benchmark, subset) for subset in benchmark.subsets.values())
+            return tuple(task_document(subset) for subset in benchmark.subsets.values())
         try:
-            return (task_document(benchmark, subset_of(benchmark, name)),)
+            return (task_document(subset_of(benchmark, name)),)
         except ValueError as error:
             mistakes.add(item, str(error))
             return ()

@@ -19,7 +19,7 @@ from seamark.load.driver import Body, Hooks, Judged, Target, TaskFailure, whole
 from seamark.model import service
 from seamark.storage.paths import expanded
 from seamark_evaluate.attention.method import read_method, with_weights_at
-from seamark_evaluate.tasks.benchmark import Benchmark, Question, Subset, Value, at, item_id, task_of_document
+from seamark_evaluate.tasks.benchmark import Question, Subset, Value, at, item_id, task_of_document
 from seamark_evaluate.tasks.loading import category_of
 from seamark_evaluate.tasks.question_files import CACHE, question_file, question_path, read_questions, require_lengths
 from seamark_evaluate.tasks.scoring.table import score
@@ -57,7 +57,7 @@ class Questions(OpenAi):
         self._drawn_from = target.settings.get("sampling_seed")
         self._task = str(target.settings["task"])
         self._loaded = _loading(target.settings)
-        require_lengths(*_task(self._task), *self._loaded[1:])  # also where the data are not there yet
+        require_lengths(_task(self._task), *self._loaded[1:])  # also where the data are not there yet
         self._apart = "method" in target.settings
         self._scope = ""
         self._limit_s = LIMIT_RATIO * target.load.timeout_s
@@ -76,7 +76,7 @@ class Questions(OpenAi):
         try:
             return _questions(self._task, *self._loaded)
         except UserError as error:
-            if _is_made(self._task):
+            if _task(self._task).source.kind == "made":
                 raise
             raise TaskFailure(category_of(error), str(error)) from None  # data of others may come before the run
         except OSError as error:  # a file that is there, or the cache of questions
@@ -90,8 +90,8 @@ class Questions(OpenAi):
 
     def item_ids(self) -> Sequence[str]:
         """Return the id of each question, which has a digest of its prompt."""
-        benchmark, subset = _task(self._task)
-        return [item_id(benchmark.task(subset), question) for question in self._asked]
+        task = _task(self._task).task
+        return [item_id(task, question) for question in self._asked]
 
     def encode(self, body: Body) -> bytes:
         """Return the request of a question."""
@@ -125,7 +125,7 @@ class Questions(OpenAi):
         """Fields of the method, without those that are not set."""
         given = {name: self._settings.get(name) for name in METHOD}
         fields = {name: value for name, value in given.items() if value is not None and name != "method"}
-        if fields.get("chat_template") and not _task(self._task)[1].chat:
+        if fields.get("chat_template") and not _task(self._task).chat:
             fields["chat_template"] = False  # its published program leaves the template out
         if not given["method"]:
             return fields
@@ -154,19 +154,13 @@ def _loading(settings: Mapping[str, service.Value]) -> tuple[int, int | None, in
 
 
 @lru_cache(maxsize=256)
-def _task(text: str) -> tuple[Benchmark, Subset]:
+def _task(text: str) -> Subset:
     return task_of_document(json.loads(text))
 
 
-def _is_made(text: str) -> bool:
-    return _task(text)[1].source.kind == "made"
-
-
 def _questions(text: str, seed: int, limit: int | None, length_words: int | None) -> Sequence[Question]:
-    benchmark, subset = _task(text)
     cache = CACHE.expanduser()
-    path = question_file(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
-    return _read(path, limit)
+    return _read(question_file(_task(text), seed=seed, limit=limit, length_words=length_words, cache=cache), limit)
 
 
 @lru_cache(maxsize=64)
@@ -183,11 +177,10 @@ def asked_of(settings: Mapping[str, service.Value]) -> Sequence[Question]:
 def file_at_hand(settings: Mapping[str, service.Value]) -> Path | None:
     """Return the file of a trial's questions; None where they would have to be made or loaded from the hub first.
     Raises UserError for data that is not there."""
-    benchmark, subset = _task(str(settings["task"]))
+    subset = _task(str(settings["task"]))
     seed, limit, length_words = _loading(settings)
     find = question_file if subset.source.kind in ("file", "folder") else question_path
-    cache = CACHE.expanduser()
-    path = find(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    path = find(subset, seed=seed, limit=limit, length_words=length_words, cache=CACHE.expanduser())
     return path if path.exists() else None
 
 
@@ -223,14 +216,12 @@ def lacking(settings: Mapping[str, service.Value]) -> Iterator[tuple[str, str]]:
 def judge(target: Target, items: Sequence[int], replies: Sequence[bytes]) -> Judged:
     """Return the scores of answers by the scorer of their task, the server's own figures, and the facts of each
     question. A reply that is not good has no scores. Raises ValueError for an item without a question."""
-    text = str(target.settings["task"])
-    benchmark, subset = _task(text)
-    task, every = benchmark.task(subset), asked_of(target.settings)
-    asked = {item: at(task, every, item) for item in items}
-    ids = [item_id(task, asked[item]) for item in items]
+    subset, every = _task(str(target.settings["task"])), asked_of(target.settings)
+    asked = {item: at(subset.task, every, item) for item in items}
+    ids = [item_id(subset.task, asked[item]) for item in items]
     kept = [read_kept(reply) for reply in replies]
     rows = [
-        {} if reply.text is None else score(benchmark, subset, asked[item], reply.text)
+        {} if reply.text is None else score(subset, asked[item], reply.text)
         for item, reply in zip(items, kept, strict=True)
     ]
     scores = {name: [row.get(name) for row in rows] for name in subset.qualities}

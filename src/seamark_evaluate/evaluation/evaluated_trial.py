@@ -1,6 +1,6 @@
 """A trial of an evaluation as its files have it: what was asked, what was answered, scores and figures."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ from seamark.model.failure_categories import TIMEOUT
 from seamark.model.trial import Trial
 from seamark.storage.codec import encode
 from seamark_evaluate.drivers.questions import asked_of
-from seamark_evaluate.tasks.benchmark import Question, item_id
+from seamark_evaluate.tasks.benchmark import item_id
 
 ATTENTION_FIELDS = (
     "density",
@@ -111,13 +111,19 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
     """Yield the answers of a trial in the order of its questions: the question, what was answered, its scores and
     times in seconds. Raises OSError or ValueError where the files cannot be read, and UserError where a question has
     changed since it was asked."""
-    asked = asked_of(trial.trial.settings)
+    asked, task = asked_of(trial.trial.settings), setting_name(trial.trial, "task")
     times = times_by_item_s(pq.read_table(trial.folder.samples, columns=TIMED_BY))
     table = pq.read_table(trial.folder.answers)
     scores = score_columns(table.column_names)
     for row in table.to_pylist():
-        question = _question(trial.trial, asked, row["item"], row["id"])
-        ttft_s, latency_s = times.get(row["item"], (None, None))
+        item = row["item"]
+        if item >= len(asked) or item_id(task, asked[item]) != row["id"]:
+            raise UserError(
+                f"{trial.id}: question {item} of {task} has changed since it was answered: the data, or what makes"
+                f" them, are others. Put these back, or ask the new questions: `bench retry {trial.id}`."
+            )
+        question = asked[item]
+        ttft_s, latency_s = times.get(item, (None, None))
         yield {
             "id": question.id,
             "cluster": question.cluster,
@@ -135,17 +141,6 @@ def answer_rows(trial: EvaluatedTrial) -> Iterator[Mapping[str, Any]]:
             "context": question.context,
             "reply": row["reply"],
         }
-
-
-def _question(trial: Trial, asked: Sequence[Question], item: int, was: str) -> Question:
-    task = setting_name(trial, "task")
-    question = asked[item] if item < len(asked) else None
-    if question is None or item_id(task, question) != was:
-        raise UserError(
-            f"{trial.id}: question {item} of {task} has changed since it was answered: the data, or what makes them,"
-            f" are others. Put these back, or ask the new questions: `bench retry {trial.id}`."
-        )
-    return question
 
 
 def micro_metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -38,7 +38,7 @@ from seamark_evaluate.evaluation.matrix import (
     Sparse,
     stubs_of,
 )
-from seamark_evaluate.evaluation.matrix_study import SCENARIO, DeviceKind, Options, study_of, tasks_in, trials_by_stub
+from seamark_evaluate.evaluation.matrix_study import SCENARIO, DeviceKind, study_of, tasks_in, trials_by_stub
 from seamark_evaluate.evaluation.result_tree import is_current, is_of_another, is_whole, write_summary, write_whole
 
 POLL_S = 0.5
@@ -94,32 +94,27 @@ class BenchmarkExecutor:
         evaluated. No argument is changed. Raises UserError with every mistake before any work.
         """
         began_s = time.monotonic()
-        stubs = self.plan(
-            model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs or {}
-        )
-        options = Options(generation=generation_kwargs or {}, request=request_kwargs or {})
+        stubs = self.plan(model_names, sparse_attention_configs, benchmark_configs, adapter_config, generation_kwargs)
         base, lanes = Path(self.base_result_dir), self._lanes()
         _require_no_run(base)
         with _removed_if_refused(base):
-            study = study_of(stubs, adapter_config, options, base, lanes, self._kind, self.max_concurrent_runs)
+            study = study_of(stubs, request_kwargs or {}, base, lanes, self._kind, self.max_concurrent_runs)
             trials = trials_by_stub(study, stubs)
-            written = self._written_before()
-            done = self._done_before(study, stubs, trials, written)
+            done = self._done_before(study, stubs, trials)
             if len(done) < len(stubs):
-                left = {trials[stub.result_dir].id: stub for stub in stubs}
-                written = self._submit(study, left, len(done), written)
+                self._submit(study, {trials[stub.result_dir].id: stub for stub in stubs}, len(done))
         found = [(stub, _evaluated(study, trials[stub.result_dir])) for stub in stubs]
-        self._export(found, written)
+        self._export(found)
         took_s = time.monotonic() - began_s
         named = {stub.title: trial for stub, trial in found}
         return _results(found, write_summary(named, base, skipped=len(done), took_s=took_s), took_s)
 
     def _done_before(
-        self, study: Study, stubs: Sequence[BenchmarkStub], trials: Mapping[str, Trial], written: frozenset[str]
+        self, study: Study, stubs: Sequence[BenchmarkStub], trials: Mapping[str, Trial]
     ) -> list[BenchmarkStub]:
         """Return the stubs that need no run, with a line for each. Put aside what is to be measured again: failed
         trials, and those whose folder was written and is no longer whole, as it was removed or damaged."""
-        done = []
+        done, written = [], self._written_before()
         for stub in stubs:
             trial = _evaluated(study, trials[stub.result_dir])
             removed = stub.result_dir in written and not is_whole(Path(stub.result_dir))
@@ -133,26 +128,22 @@ class BenchmarkExecutor:
                 print(f"Skipping {stub.title} - results exist{more}", flush=True)
         return done
 
-    def _export(
-        self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]], written: frozenset[str]
-    ) -> frozenset[str]:
-        """Write the folders of whole trials that are new or have changed; return all that any execution has written.
+    def _export(self, found: Sequence[tuple[BenchmarkStub, EvaluatedTrial]]) -> None:
+        """Write the folders of whole trials that are new or have changed.
 
         A folder that another configuration left in the place of a failed stub is removed: its trial stays in the
         study, and is written when it is asked for.
         """
         trials = {Path(stub.result_dir): trial for stub, trial in found}
         stale = [path for path, trial in trials.items() if not trial.whole and is_of_another(path, trial)]
-        left = written - set(map(str, stale))
-        write_text(self._written, f"{json.dumps(sorted(left), indent=1)}\n")
+        left = self._written_before() - set(map(str, stale))
+        self._note_written(left)
         for folder in stale:
             shutil.rmtree(folder)
         now = write_whole(
             {path: trial for path, trial in trials.items() if str(path) not in left or not is_current(path, trial)}
         )
-        written = frozenset({*left, *map(str, now)})
-        write_text(self._written, f"{json.dumps(sorted(written), indent=1)}\n")
-        return written
+        self._note_written(left | set(map(str, now)))
 
     def plan(
         self,
@@ -186,6 +177,9 @@ class BenchmarkExecutor:
         except (OSError, ValueError):
             return frozenset()
 
+    def _note_written(self, folders: frozenset[str]) -> None:
+        write_text(self._written, f"{json.dumps(sorted(folders), indent=1)}\n")
+
     def _lanes(self) -> Mapping[str, Any]:
         """Return the lanes of a run. A single stub at a time has a second lane, which waits for the one device."""
         ids = self.gpu_ids[: self.max_concurrent_runs]
@@ -195,17 +189,14 @@ class BenchmarkExecutor:
             "parallel": max(2, self.max_concurrent_runs),
         }
 
-    def _submit(
-        self, study: Study, stubs: Mapping[str, BenchmarkStub], skipped: int, written: frozenset[str]
-    ) -> frozenset[str]:
-        """Run `bench submit` to its end. Report progress, and write the folder of each stub when it is whole; return
-        all that any execution has written. Raises UserError or SiteError where the run was refused."""
+    def _submit(self, study: Study, stubs: Mapping[str, BenchmarkStub], skipped: int) -> None:
+        """Run `bench submit` to its end. Report progress, and write the folder of each stub when it is whole. Raises
+        UserError or SiteError where the run was refused."""
         titles, folder = {name: stub.title for name, stub in stubs.items()}, study.folder(SCENARIO)
         left = {trial.id: trial for trial in study.plan.trials if trial.id in stubs}
-        lanes = self._lanes()
         command = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path), "--json"]
-        command += [f"--{self._kind}s", lanes[f"{self._kind}s"], "--per-device", str(lanes["per_device"])]
-        command += ["--parallel", str(lanes["parallel"])]
+        for option, value in self._lanes().items():
+            command += [f"--{option.replace('_', '-')}", str(value)]
         seen: Seen = {}
         with (
             TemporaryFile("w+", encoding="utf-8", errors="replace") as said,  # a pipe that is not read fills up
@@ -224,7 +215,7 @@ class BenchmarkExecutor:
                     now = progress_of(study, seen)
                     for name in [state.trial for state in now.states if state.state == "ok" and state.trial in left]:
                         if (trial := EvaluatedTrial.of(left[name], folder)).whole:
-                            written = self._export([(stubs[name], trial)], written)
+                            self._export([(stubs[name], trial)])
                             del left[name]
                     if self._on_progress is not None:
                         self._on_progress(_progress(study, now, titles, skipped))
@@ -237,7 +228,6 @@ class BenchmarkExecutor:
             raise UserError(text.strip() or "bench submit refused the matrix.")
         if run.returncode not in (0, 1):
             raise SiteError(text.strip() or f"bench submit ended with exit code {run.returncode}.")
-        return written
 
 
 def _evaluated(study: Study, trial: Trial) -> EvaluatedTrial:

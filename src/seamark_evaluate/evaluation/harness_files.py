@@ -31,31 +31,29 @@ def write_harness_files(trials: Sequence[EvaluatedTrial], base: Path) -> list[Pa
             groups.setdefault(base / folders[trial.id].parent, []).append(trial)
     written = []
     for folder, members in groups.items():
-        samples = {folders[trial.id].name: list(answer_rows(trial)) for trial in members}
-        for trial, (name, rows) in zip(members, samples.items(), strict=True):
+        named = {folders[trial.id].name: trial for trial in members}
+        counts = {}
+        for name, trial in named.items():
             scores = tuple(trial.answers.scores) if trial.answers else ()
-            lines = [json.dumps(_sample(at, row, scores)) for at, row in enumerate(rows)]
+            lines = [json.dumps(_sample(at, row, scores)) for at, row in enumerate(answer_rows(trial))]
             written.append(folder / f"samples_{name}.jsonl")
             write_text(written[-1], "".join(f"{line}\n" for line in lines))
+            counts[name] = {"original": len(lines), "effective": len(lines)}
         written.append(folder / "results.json")
-        write_text(
-            written[-1], f"{json.dumps(_results(dict(zip(samples, members, strict=True)), samples), indent=1)}\n"
-        )
+        write_text(written[-1], f"{json.dumps(_results(named, counts), indent=1)}\n")
     return written
 
 
-def _results(trials: Mapping[str, EvaluatedTrial], samples: Mapping[str, Sequence[Any]]) -> Mapping[str, Any]:
-    named = tuple(trials.items())
-    first = named[0][1].trial
-    settings = first.settings
+def _results(named: Mapping[str, EvaluatedTrial], counts: Mapping[str, Mapping[str, int]]) -> Mapping[str, Any]:
+    first = next(iter(named.values())).trial
     return {
-        "results": {name: {"alias": name, **_scores(trial)} for name, trial in named},
-        "configs": {name: {"task": setting_name(trial.trial, "task")} for name, trial in named},
-        "versions": {name: (trial.answers.quality_version if trial.answers else "") for name, trial in named},
-        "n-samples": {name: {"original": len(samples[name]), "effective": len(samples[name])} for name, _ in named},
-        "config": {"model": first.service, "model_args": f"pretrained={settings.get('model')}"},
+        "results": {name: {"alias": name, **_scores(trial)} for name, trial in named.items()},
+        "configs": {name: {"task": setting_name(trial.trial, "task")} for name, trial in named.items()},
+        "versions": {name: (trial.answers.quality_version if trial.answers else "") for name, trial in named.items()},
+        "n-samples": counts,
+        "config": {"model": first.service, "model_args": f"pretrained={first.settings.get('model')}"},
         "date": datetime.now(UTC).timestamp(),
-        "model_name": settings.get("model"),
+        "model_name": first.settings.get("model"),
     }
 
 

@@ -55,17 +55,12 @@ class BenchmarkStub:
     @property
     def title(self) -> str:
         """`model/attention/benchmark[_subset]`, as in the skip line."""
-        return f"{self.model_name}/{self.sparse_config_name}/{self.task_folder}"
+        return f"{self.model_name}/{self.sparse_config_name}/{_folder(self.benchmark_name, self.subset)}"
 
     @property
     def task(self) -> str:
         """The task as scenarios name it: `benchmark[/subset]`."""
         return self.benchmark_name if self.subset is None else f"{self.benchmark_name}/{self.subset}"
-
-    @property
-    def task_folder(self) -> str:
-        """The folder of the task: `benchmark[_subset]`."""
-        return self.benchmark_name if self.subset is None else f"{self.benchmark_name}_{self.subset}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@ recipes of services that answer questions."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,25 +106,17 @@ FOLDERS = ("benchmarks", "methods", "services", "sites")
 REQUEST_KWARGS = {"max_context_length": "max_context_tokens", "max_requests": "max_requests"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of all stubs: how tokens are chosen (`generation`), and how much of each task is asked (`request`)."""
-
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    request: Mapping[str, Any] = field(default_factory=dict)
-
-
 def study_of(
     stubs: Sequence[BenchmarkStub],
-    adapter: AdapterConfig,
-    options: Options,
+    request_kwargs: Mapping[str, Any],
     base: Path,
     lanes: Mapping[str, Any],
     device_kind: DeviceKind,
     at_once: int = 1,
 ) -> Study:
-    """Write the scenario of a matrix into its study, `base/.seamark`, and read it. On GPUs each server has one of its
-    own. Where there are fewer models than stubs `at_once`, replicas of each divide its tasks.
+    """Write the scenario of a matrix into its study, `base/.seamark`, and read it. `request_kwargs` say how much of
+    each task is asked. On GPUs each server has one of its own. Where there are fewer models than stubs `at_once`,
+    replicas of each divide its tasks.
 
     Raises UserError with its mistakes.
     """
@@ -135,6 +126,7 @@ def study_of(
         if shared.is_dir() and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(shared)
+    adapter, generation = stubs[0].adapter_config, stubs[0].generation_kwargs  # those of all stubs
     service = service_of(adapter, Recipes(config_folder(root, "services")), device_kind)
     models = list(dict.fromkeys(stub.model_name for stub in stubs))
     workload = {
@@ -144,8 +136,8 @@ def study_of(
         **_methods(stubs, service),
         "task": list(dict.fromkeys(stub.task for stub in stubs)),
         **adapter_settings(adapter, service),
-        **settings_of_generation(options.generation),
-        **_settings_of_requests(options.request),
+        **settings_of_generation(generation),
+        **_settings_of_requests(request_kwargs),
     }
     path = root / "config/scenarios" / f"{SCENARIO}.yaml"
     resources = {"resources": {"gpus": 1}} if device_kind == "gpu" else {}

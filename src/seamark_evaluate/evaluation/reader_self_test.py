@@ -6,7 +6,7 @@ evaluation. Whoever adds a method or a driver sees here whether each answer is t
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,12 +110,10 @@ def _asked(service: Service, settings: Mapping[str, Value], folder: Path, port: 
         replies = dict(pair for path in outcome.replies for pair in read_replies(path))
     method = read_method(json.loads(str(settings["method"])), "method")
     asked = asked_of(settings)
-    right = [_is_right(replies.get(item, b""), question.references) for item, question in enumerate(asked)]
+    texts = [read_kept(replies.get(item, b"")).text for item in range(len(asked))]
+    right = [
+        text is not None and text.strip() in question.references for text, question in zip(texts, asked, strict=True)
+    ]
     known = [expected_right(question.facts, method, "question") for question in asked]
     same = sum(actual == expected for actual, expected in zip(right, known, strict=True))
     return KnownAnswers(method=method.name, questions=len(asked), right=sum(right), as_known=same)
-
-
-def _is_right(reply: bytes, references: Sequence[str]) -> bool:
-    text = read_kept(reply).text
-    return text is not None and text.strip() in references

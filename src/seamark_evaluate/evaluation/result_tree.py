@@ -86,7 +86,9 @@ def folders_of(trials: Iterable[Trial]) -> dict[str, Path]:
         alike.setdefault((_plain_folder(trial), trial.repetition), []).append(trial)
     varied: dict[str, dict[str, None]] = {}
     for (folder, _), members in alike.items():
-        varied.setdefault(folder.name, {}).update(dict.fromkeys(_varied(members)))
+        names = dict.fromkeys(name for trial in members for name in trial.settings if name not in IN_PATH)
+        differ = [name for name in names if len({trial.settings.get(name) for trial in members}) > 1]
+        varied.setdefault(folder.name, {}).update(dict.fromkeys(differ))
     found: dict[str, Path] = {}
     first: dict[str, str] = {}
     for (folder, repetition), members in alike.items():
@@ -107,12 +109,6 @@ def _plain_folder(trial: Trial) -> Path:
     method = setting_name(trial, "method") if trial.settings.get("method") else DENSE
     task = setting_name(trial, "task").replace("/", "_")
     return Path(path_name(str(trial.settings.get("model"))), path_name(method), path_name(task))
-
-
-def _varied(trials: Sequence[Trial]) -> list[str]:
-    """Return the settings in which trials of one model, method and task differ."""
-    names = dict.fromkeys(name for trial in trials for name in trial.settings if name not in IN_PATH)
-    return [name for name in names if len({trial.settings.get(name) for trial in trials}) > 1]
 
 
 def write_tree(trials: Sequence[EvaluatedTrial], base: Path) -> list[Path]:

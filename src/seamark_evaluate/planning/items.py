@@ -14,7 +14,7 @@ from seamark.model.items import ItemCount
 from seamark.model.service import Value
 from seamark.storage.codec import encode
 from seamark_evaluate.drivers.questions import file_at_hand
-from seamark_evaluate.tasks.benchmark import Benchmark, Subset, item_id, task_of_document
+from seamark_evaluate.tasks.benchmark import Subset, item_id, task_of_document
 from seamark_evaluate.tasks.loading import rows_of
 from seamark_evaluate.tasks.question_files import CACHE, question_of, questions, read_questions
 from seamark_evaluate.tasks.scoring.published import published_figures
@@ -30,7 +30,7 @@ class Questions:
         a file or folder are counted; None for data of the hub, and for data that are not there yet."""
         if not settings.get("task"):
             return None
-        benchmark, subset = task_of_document(json.loads(str(settings["task"])))
+        subset = task_of_document(json.loads(str(settings["task"])))
         asked = settings.get("max_requests")
         limit = asked if isinstance(asked, int) else None
         if subset.source.kind == "hub":
@@ -39,9 +39,9 @@ class Questions:
             count = limit or subset.questions
             if not count:
                 return None
-            return ItemCount(items=count, contexts=-(-count // _of_one_context(benchmark, subset)))
+            return ItemCount(items=count, contexts=-(-count // _of_one_context(subset)))
         with suppress(UserError, OSError):
-            found = questions(benchmark, subset, limit=limit, cache=CACHE.expanduser())
+            found = questions(subset, limit=limit, cache=CACHE.expanduser())
             return ItemCount(items=len(found), contexts=len({question.cluster for question in found}))
         return None
 
@@ -53,18 +53,18 @@ class Questions:
     ) -> Mapping[str, float]:
         """Return the figures of a task as its benchmark publishes them; none without a task."""
         try:
-            benchmark, subset = task_of_document(json.loads(str(settings.get("task"))))
+            subset = task_of_document(json.loads(str(settings.get("task"))))
         except (ValueError, TypeError, KeyError):  # none, or a setting of the same name in a recipe of the user's own
             return {}
-        return published_figures(benchmark.task(subset), subset.scorer, scores, facts)
+        return published_figures(subset.task, subset.scorer, scores, facts)
 
     def key_digest(self, settings: Mapping[str, Value], ids: Mapping[int, str]) -> str | None:
         """Return the digest of the references and facts of some questions, in any order. None where that is not
         known: no task, data that are not at hand, or another question now."""
         try:
-            benchmark, subset = task_of_document(json.loads(str(settings.get("task"))))
+            subset = task_of_document(json.loads(str(settings.get("task"))))
             path = file_at_hand(settings)
-            asked = _keys(path, benchmark.task(subset)) if path is not None else ()
+            asked = _keys(path, subset.task) if path is not None else ()
         except (UserError, OSError, ValueError, TypeError, KeyError):
             return None
         if not ids or max(ids) >= len(asked) or any(asked[item][0] != text for item, text in ids.items()):
@@ -75,10 +75,10 @@ class Questions:
 QUESTIONS = Questions()
 
 
-def _of_one_context(benchmark: Benchmark, subset: Subset) -> int:
+def _of_one_context(subset: Subset) -> int:
     """Return how many questions the first made context has: all have as many."""
-    rows, task = rows_of(benchmark, subset, seed=0, length_words=None), benchmark.task(subset)
-    made = (question_of(task, subset, row, number).cluster for number, row in enumerate(rows))
+    rows = rows_of(subset, seed=0, length_words=None)
+    made = (question_of(subset, row, number).cluster for number, row in enumerate(rows))
     first = next(made)
     return 1 + sum(1 for _ in takewhile(lambda cluster: cluster == first, made))
 

@@ -101,9 +101,7 @@ class Engine:
         self.model = model
         self.counters = Counters()
         self.failure: str | None = None
-        self._generation = Generation(
-            model=model, contexts=ContextCache(model.layers), chunks=Chunks(tokens=prefill_chunk)
-        )
+        self._contexts, self._chunks = ContextCache(model.layers), Chunks(tokens=prefill_chunk)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._tickets: set[Ticket] = set()
 
@@ -127,7 +125,7 @@ class Engine:
         self._thread.shutdown(wait=True)
 
     def _compute(self, ticket: Ticket, put: Callable[[Result], None]) -> None:
-        counters, chunks = self.counters, self._generation.chunks
+        counters, chunks = self.counters, self._chunks
         counters.add(requests_waiting=-1, requests_running=1)
         begun_s, halvings = time.monotonic(), chunks.halvings
         outcome, result = "ok", self._result(ticket, put)
@@ -156,7 +154,8 @@ class Engine:
                 model.tokenizer, completion, vocabulary=model.vocabulary, max_model_len=model.max_model_len
             )
             answer = Answer(prompt=prompt)
-            for piece in self._generation.pieces(completion, answer, ticket.is_cancelled):
+            cache, chunks = self._contexts, self._chunks
+            for piece in Generation(model, cache, chunks, completion, prompt, ticket.is_cancelled).pieces(answer):
                 put(piece)
         except CancelledRequestError:
             return RequestError(499, "cancelled", "the client has gone")

@@ -4,7 +4,6 @@ import errno
 
 from seamark.errors import UserError
 
-WRONG_REQUEST = "wrong_request"
 CONTEXT_TOO_LONG = "context_too_long"
 METHOD_NOT_SUPPORTED = "method_not_supported"
 MODEL_NOT_FOUND = "model_not_found"
@@ -52,7 +51,7 @@ class CancelledRequestError(Exception):
 
 def wrong(message: str) -> RequestError:
     """Return the error of a request that is the client's mistake."""
-    return RequestError(400, WRONG_REQUEST, message)
+    return RequestError(400, "wrong_request", message)
 
 
 def category_of(error: BaseException, otherwise: str = GENERATION_FAILED) -> str:

@@ -44,54 +44,29 @@ class Answer:
     counts: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(kw_only=True)
-class Generation:
-    """Computes the answers of one model, one at a time. `is_cancelled` is called between forward passes."""
-
-    model: LoadedModel
-    contexts: ContextCache
-    chunks: Chunks
-
-    def pieces(self, completion: Completion, answer: Answer, is_cancelled: Callable[[], bool]) -> Iterator[Piece]:
-        """Yield the pieces of an answer, and fill in `answer`.
-
-        Raises CancelledRequestError, TimeoutError at `limit_s`, and what the model raises. The context stays in the
-        cache in any case but a failure.
-        """
-        self.chunks.enter(completion.context_scope)
-        until_s = None if completion.limit_s is None else time.monotonic() + completion.limit_s
-        work = _Work(self, completion, answer.prompt, is_cancelled, until_s)
-        try:
-            yield from work.pieces(answer)
-            self.contexts.crop()
-        except (CancelledRequestError, TimeoutError, GeneratorExit):
-            self.contexts.crop()
-            raise
-        except BaseException:
-            self.contexts.forget()
-            raise
-
-
 def drawn_seed(seed: int, ids: Sequence[int]) -> int:
     """Return 64 bits that depend on a request's seed and on the tokens of its prompt or context."""
     tokens = np.asarray(ids, dtype=np.int64).tobytes()
     return int.from_bytes(sha256(seed.to_bytes(8) + tokens).digest()[:8])
 
 
-class _Work:
-    """The forward passes of one request."""
+class Generation:
+    """The forward passes of one request, of which `contexts` has the last context. `is_cancelled` is called between
+    them."""
 
     def __init__(
         self,
-        generation: Generation,
+        model: LoadedModel,
+        contexts: ContextCache,
+        chunks: Chunks,
         completion: Completion,
         prompt: Prompt,
         is_cancelled: Callable[[], bool],
-        until_s: float | None,
     ) -> None:
-        self._model, self._contexts, self._chunks = generation.model, generation.contexts, generation.chunks
-        self._completion, self._prompt = completion, prompt
-        self._is_cancelled, self._until_s = is_cancelled, until_s
+        self._model, self._contexts, self._chunks = model, contexts, chunks
+        self._completion, self._prompt, self._is_cancelled = completion, prompt, is_cancelled
+        self._until_s = None if completion.limit_s is None else time.monotonic() + completion.limit_s
+        chunks.enter(completion.context_scope)
         self._context_seed = self._seed = completion.seed
         if completion.is_drawn:
             self._seed = drawn_seed(completion.seed, (*prompt.context, *prompt.question))
@@ -103,6 +78,22 @@ class _Work:
         self._generator = torch.Generator(device=self._model.device).manual_seed(self._seed)
 
     def pieces(self, answer: Answer) -> Iterator[Piece]:
+        """Yield the pieces of an answer, and fill in `answer`.
+
+        Raises CancelledRequestError, TimeoutError at `limit_s`, and what the model raises. The context stays in the
+        cache in any case but a failure.
+        """
+        try:
+            yield from self._pieces(answer)
+            self._contexts.crop()
+        except (CancelledRequestError, TimeoutError, GeneratorExit):
+            self._contexts.crop()
+            raise
+        except BaseException:
+            self._contexts.forget()
+            raise
+
+    def _pieces(self, answer: Answer) -> Iterator[Piece]:
         completion, prompt = self._completion, self._prompt
         answer.cached_tokens = self._bring_context()
         cache = self._contexts.keys_values

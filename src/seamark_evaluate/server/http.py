@@ -3,18 +3,19 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import h11
 
 from seamark.errors import did_you_mean
+from seamark_evaluate.server import replies
 from seamark_evaluate.server.engine import Engine, Ticket
 from seamark_evaluate.server.errors import RequestError, wrong
 from seamark_evaluate.server.generate import Answer, Piece
-from seamark_evaluate.server.replies import DONE, Replies, compact, error_document, event, last_event, piece_event
-from seamark_evaluate.server.replies import whole as whole_reply
+from seamark_evaluate.server.replies import compact, error_document
 from seamark_evaluate.server.request import Completion, read_completion
 
 READ_BYTES = 1 << 16
@@ -26,11 +27,11 @@ PATHS = {"/health": "GET", "/metrics": "GET", "/v1/models": "GET", "/v1/completi
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """What connections answer from: the engine and the name of its model."""
+    """What connections answer from: the engine and the name of its model. Replies are numbered."""
 
     engine: Engine
     served_model: str
-    replies: Replies
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection until either side closes it."""
@@ -106,11 +107,11 @@ class _Connection:
             self._send(error.status, compact(error_document(error)))
 
     def _look_up(self, path: str) -> None:
-        engine, replies = self._api.engine, self._api.replies
+        engine = self._api.engine
         if path == "/metrics":
             self._send(200, engine.counters.page().encode(), "text/plain; version=0.0.4; charset=utf-8")
         elif path == "/v1/models":
-            self._send(200, compact(replies.models(engine.model.max_model_len)))
+            self._send(200, compact(replies.models(self._api.served_model, engine.model.max_model_len)))
         elif engine.failure is not None:
             raise RequestError(503, engine.failure, "the device failed. Start the server again.")
         else:
@@ -135,28 +136,31 @@ class _Connection:
             pieces.append(result)
         if isinstance(result, RequestError):
             raise result
-        self._send(200, compact(whole_reply(self._api.replies.head(), pieces, result)))
+        self._send(200, compact(replies.whole(self._head(), pieces, result)))
 
     async def _stream(self, ticket: Ticket) -> None:
         """Send an event for each token at once. The head comes with the first, so that errors before it are replies
         of their own; an error after it is the last event of a stream without an end mark."""
-        head = self._api.replies.head()
+        head = self._head()
         result = await ticket.results.get()
         if isinstance(result, RequestError):
             raise result
         headers = [("Content-Type", STREAM_TYPE), ("Cache-Control", "no-cache")]
         self._writer.write(self._bytes(h11.Response(status_code=200, headers=headers)))
         while isinstance(result, Piece):
-            self._write(h11.Data(data=piece_event(head, result)))
+            self._write(h11.Data(data=replies.piece_event(head, result)))
             await self._writer.drain()
             result = await ticket.results.get()
         if isinstance(result, Answer):
-            last = last_event(head, result, include_usage=ticket.completion.include_usage)
+            last = replies.last_event(head, result, include_usage=ticket.completion.include_usage)
             self._write(h11.Data(data=last))
-            self._write(h11.Data(data=DONE))
+            self._write(h11.Data(data=replies.DONE))
         else:
-            self._write(h11.Data(data=event(error_document(result))))
+            self._write(h11.Data(data=replies.event(error_document(result))))
         self._write(h11.EndOfMessage())
+
+    def _head(self) -> Mapping[str, Any]:
+        return replies.head(self._api.served_model, next(self._api.numbers))
 
     def _send(self, status: int, body: bytes, kind: str = JSON_TYPE) -> None:
         headers = [("Content-Type", kind), ("Content-Length", str(len(body)))]

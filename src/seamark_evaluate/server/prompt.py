@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark_evaluate.server.errors import CONTEXT_TOO_LONG, RequestError, wrong
-from seamark_evaluate.server.request import Completion
-from seamark_evaluate.tasks import truncation
-from seamark_evaluate.tasks.truncation import Truncate
+from seamark_evaluate.server.request import Completion, Truncate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,8 @@ def _tokens(tokenizer: Any, completion: Completion, vocabulary: int) -> tuple[li
             raise wrong(f"prompt: the model knows the token ids 0 to {vocabulary - 1}.")
         return [], ids
     context, question = completion.context, completion.question
-    begin = first_special(tokenizer)
+    special = list(tokenizer.encode("", add_special_tokens=True))  # one with which it begins every text, or ends it
+    begin = special[:1] if special and special[0] == tokenizer.bos_token_id else []
     if completion.chat_template:
         begin = []  # the template writes it
         context, question = with_template(tokenizer, context, question)
@@ -73,31 +72,27 @@ def _tokens(tokenizer: Any, completion: Completion, vocabulary: int) -> tuple[li
     return begin + ids[:border], ids[border:]
 
 
-def first_special(tokenizer: Any) -> list[int]:
-    """Return the token with which the tokenizer begins every text, if there is one."""
-    special = list(tokenizer.encode("", add_special_tokens=True))
-    return special[:1] if special and special[0] == tokenizer.bos_token_id else []
-
-
-LEAST_ENDS = 2
-"""Fewest tokens of which a beginning and an end can be kept."""
-
-
 def truncated(ids: Sequence[int], limit_tokens: int, how: Truncate) -> list[int]:
-    """Return at most `limit_tokens` of a context's tokens, by `tasks.truncation`; of one token the first.
+    """Return at most `limit_tokens` of a context's tokens; of one token the first.
 
-    Raises RequestError where `how` is `error`.
+    `middle` keeps `limit_tokens // 2` tokens of each end, so one fewer than an odd limit, as LongBench, LooGLE and
+    the program for yarn-mistral of InfiniteBench do. Those for LongBench v2 and for GPT-4 of InfiniteBench keep one
+    token more at the end for an odd limit (`[-max_len // 2 :]`), so give an even one. All of them cut the whole
+    prompt; here the context alone is cut, so a question is never lost. Raises RequestError where `how` is `error`.
     """
-    if len(ids) > limit_tokens and how == "error":
+    if len(ids) <= limit_tokens:
+        return list(ids)
+    if how == "error":
         raise RequestError(
             400,
             CONTEXT_TOO_LONG,
             f"context: {len(ids)} tokens, of which {limit_tokens} fit. "
             "Shorten it, or set 'truncate' to 'middle' or 'end'.",
         )
-    if limit_tokens < LEAST_ENDS:
+    if how == "end" or limit_tokens < 2:  # of one token there are no two ends
         return list(ids[:limit_tokens])
-    return truncation.truncated(ids, limit_tokens, how)[0]
+    half = limit_tokens // 2
+    return [*ids[:half], *ids[len(ids) - half :]]
 
 
 def with_template(tokenizer: Any, context: str, question: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import Any
 
 from seamark_evaluate.server.errors import RequestError
@@ -12,27 +11,15 @@ from seamark_evaluate.server.generate import Answer, Piece
 DONE = b"data: [DONE]\n\n"
 
 
-class Replies:
-    """Makes the replies of one server; ids are numbered."""
+def head(model: str, number: int) -> dict[str, Any]:
+    """Return the fields that all chunks of the number-th reply of a server share."""
+    return {"id": f"cmpl-{number}", "object": "text_completion", "created": int(time.time()), "model": model}
 
-    def __init__(self, served_model: str) -> None:
-        self._model = served_model
-        self._numbers = count(1)
 
-    def head(self) -> dict[str, Any]:
-        """Return the fields that all chunks of one reply share."""
-        number = next(self._numbers)
-        return {
-            "id": f"cmpl-{number}",
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": self._model,
-        }
-
-    def models(self, max_model_len: int) -> dict[str, Any]:
-        """Return the list of models: the one that is served."""
-        model = {"id": self._model, "object": "model", "owned_by": "seamark", "max_model_len": max_model_len}
-        return {"object": "list", "data": [model]}
+def models(name: str, max_model_len: int) -> dict[str, Any]:
+    """Return the list of models: the one that is served."""
+    model = {"id": name, "object": "model", "owned_by": "seamark", "max_model_len": max_model_len}
+    return {"object": "list", "data": [model]}
 
 
 def piece_event(head: Mapping[str, Any], piece: Piece) -> bytes:

@@ -1,17 +1,18 @@
 """The body of a completion request, decoded; every mistake is one line with the allowed values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 from seamark.errors import UserError, did_you_mean
 from seamark_evaluate.attention.method import KERNELS, SPARSE_FROM, Kernel, Method, SparseFrom, read_method
 from seamark_evaluate.server.errors import METHOD_NOT_SUPPORTED, RequestError, wrong
-from seamark_evaluate.tasks.truncation import Truncate
 
-DENSE = {"name": "dense", "summary": "Attention over all keys.", "maskers": []}
+Truncate = Literal["middle", "end", "error"]
+"""What long contexts lose: their middle, their end, or nothing, as they are an error."""
+DENSE = Method(name="dense", summary="Attention over all keys.")
 MOST_STOPS = 64
-TRUNCATIONS = get_args(Truncate)
 NEUTRAL: Mapping[str, Any] = {
     "n": 1,
     "best_of": 1,
@@ -69,50 +70,27 @@ class Completion:
         return self.temperature > 0 or self.method.is_sampled or self.measure_error_ratio > 0
 
 
-TAKEN = (
-    *("model", "prompt", "context", "question", "answer_prefix", "attention", "sparse_from", "kernel", "max_tokens"),
-    *("stream", "stream_options", "temperature", "seed", "chat_template", "truncate", "max_context_tokens"),
-    *("measure_error_ratio", "stop", "ignore_eos", "reuse_context", "context_scope", "limit_s"),
-)
-
-
 def read_completion(document: object, *, served_model: str) -> Completion:
     """Return a request's body decoded. Raises RequestError with one line for each mistake."""
     if not isinstance(document, Mapping):
         raise wrong("the body is no JSON object")
+    taken = ("model", "prompt", *TEXTS, "attention", *READERS)
     for name, value in document.items():
         if name in NEUTRAL and (value is None or value == NEUTRAL[name]):
             continue
         if name in NEUTRAL:
             raise wrong(f"{name}: this server takes {NEUTRAL[name]} alone.")
-        if name not in TAKEN:
-            raise wrong(f"{name}: unknown field.{did_you_mean(name, TAKEN)}")
+        if name not in taken:
+            raise wrong(f"{name}: unknown field.{did_you_mean(name, taken)}")
     fields = {name: value for name, value in document.items() if value is not None}
     model = fields.get("model", served_model)
     if model != served_model:
         raise RequestError(404, "model_not_found", f"model: '{model}' is not served here, '{served_model}' is.")
-    return Completion(
-        method=_method(fields.get("attention", DENSE)),
-        **_texts(fields),
-        sparse_from=_one_of(fields, "sparse_from", SPARSE_FROM, "question"),
-        kernel=_one_of(fields, "kernel", KERNELS, "gathered"),
-        max_tokens=_whole(fields, "max_tokens", 32, least=1),
-        stream=_switch(fields, "stream", False),
-        include_usage=_includes_usage(fields),
-        temperature=_number(fields, "temperature", 0.0, most=100.0),
-        seed=_whole(fields, "seed", 0, least=0),
-        chat_template=_switch(fields, "chat_template", False),
-        truncate=_one_of(fields, "truncate", TRUNCATIONS, "middle"),
-        max_context_tokens=_whole(fields, "max_context_tokens", 0, least=0)
-        if "max_context_tokens" in fields
-        else None,
-        measure_error_ratio=_number(fields, "measure_error_ratio", 0.0, most=1.0),
-        stop=_stops(fields),
-        ignore_eos=_switch(fields, "ignore_eos", False),
-        reuse_context=_switch(fields, "reuse_context", True),
-        context_scope=_text(fields, "context_scope"),
-        limit_s=_number(fields, "limit_s", 0.0, most=1e9) if "limit_s" in fields else None,
-    )
+    method = _method(fields["attention"]) if "attention" in fields else DENSE
+    texts = _texts(fields)
+    read = {name: reader(name, fields[name]) for name, reader in READERS.items() if name in fields}
+    include_usage = read.pop("stream_options", False)
+    return Completion(method=method, include_usage=include_usage, **texts, **read)
 
 
 def _method(document: object) -> Method:
@@ -130,10 +108,10 @@ def _texts(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "prompt" not in fields:
         if "question" not in fields:
             raise wrong("question: missing. Give 'prompt', or 'question' and, before it, 'context'.")
-        return {name: _text(fields, name) for name in ("context", "question", "answer_prefix")}
+        return {name: _text(name, fields.get(name, "")) for name in TEXTS}
     if parts:
         raise wrong(f"prompt: given beside '{parts[0]}'. Give 'prompt' alone, or 'context' and 'question'.")
-    prompt, prefix = fields["prompt"], _text(fields, "answer_prefix")
+    prompt, prefix = fields["prompt"], _text("answer_prefix", fields.get("answer_prefix", ""))
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (str, list)):
         prompt = prompt[0]
     if isinstance(prompt, str):
@@ -145,51 +123,66 @@ def _texts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"prompt_ids": tuple(prompt)}
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name, "")
+def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise wrong(f"{name}: {value!r} is not a text.")
     return value
 
 
-def _one_of(fields: Mapping[str, Any], name: str, allowed: tuple[str, ...], otherwise: str) -> Any:
-    value = fields.get(name, otherwise)
+def _one_of(name: str, value: Any, *, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise wrong(f"{name}: {value!r} is not one of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
-    return value
+    return str(value)
 
 
-def _switch(fields: Mapping[str, Any], name: str, otherwise: bool) -> bool:
-    value = fields.get(name, otherwise)
+def _switch(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise wrong(f"{name}: {value!r} is not true or false.")
     return value
 
 
-def _whole(fields: Mapping[str, Any], name: str, otherwise: int, *, least: int) -> int:
-    value = fields.get(name, otherwise)
+def _whole(name: str, value: Any, *, least: int) -> int:
     if type(value) is not int or not least <= value < 1 << 63:
         raise wrong(f"{name}: {value!r} is not a whole number from {least}.")
     return value
 
 
-def _number(fields: Mapping[str, Any], name: str, otherwise: float, *, most: float) -> float:
-    value = fields.get(name, otherwise)
+def _number(name: str, value: Any, *, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
         raise wrong(f"{name}: {value!r} is not a number from 0 to {most:g}.")
     return float(value)
 
 
-def _stops(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    value = fields.get("stop", [])
+def _stops(_: str, value: Any) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > MOST_STOPS or not all(isinstance(s, str) and s for s in stops):
         raise wrong(f"stop: not a text, nor a list of up to {MOST_STOPS} texts that are not empty.")
     return tuple(stops)
 
 
-def _includes_usage(fields: Mapping[str, Any]) -> bool:
-    options = fields.get("stream_options", {})
+def _includes_usage(_: str, options: Any) -> bool:
     if not isinstance(options, Mapping) or not isinstance(options.get("include_usage", False), bool):
         raise wrong("stream_options: not a mapping with include_usage: true or false.")
     return bool(options.get("include_usage", False))
+
+
+TEXTS = ("context", "question", "answer_prefix")
+READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "sparse_from": partial(_one_of, allowed=SPARSE_FROM),
+    "kernel": partial(_one_of, allowed=KERNELS),
+    "max_tokens": partial(_whole, least=1),
+    "stream": _switch,
+    "stream_options": _includes_usage,
+    "temperature": partial(_number, most=100.0),
+    "seed": partial(_whole, least=0),
+    "chat_template": _switch,
+    "truncate": partial(_one_of, allowed=get_args(Truncate)),
+    "max_context_tokens": partial(_whole, least=0),
+    "measure_error_ratio": partial(_number, most=1.0),
+    "stop": _stops,
+    "ignore_eos": _switch,
+    "reuse_context": _switch,
+    "context_scope": _text,
+    "limit_s": partial(_number, most=1e9),
+}
+"""Fields of a request that are read alone, each with what decodes it or raises RequestError."""

@@ -12,7 +12,6 @@ from seamark_evaluate.server.engine import Engine
 from seamark_evaluate.server.errors import StartError
 from seamark_evaluate.server.http import Api
 from seamark_evaluate.server.model import load
-from seamark_evaluate.server.replies import Replies
 
 BACKLOG = 1024
 
@@ -43,8 +42,7 @@ async def serve(engine: Engine, arguments: Arguments) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    name = arguments.served_model
-    api = Api(engine=engine, served_model=name, replies=Replies(name))
+    api = Api(engine=engine, served_model=arguments.served_model)
     try:
         server = await asyncio.start_server(api.connected, arguments.host, arguments.port, backlog=BACKLOG)
         with contextlib.closing(server):

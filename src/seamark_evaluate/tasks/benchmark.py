@@ -1,5 +1,5 @@
-"""The nouns of benchmarks: Benchmark, Subset, its source and columns, and Question; a task as a document, with all
-that its questions and scores depend on. Opens no file."""
+"""The nouns of benchmarks: Benchmark, Subset, its source and columns, and Question; a subset as the document of a
+task, with all that its questions and scores depend on. Opens no file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -61,7 +61,7 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Subset:
-    """One task: rows, the template that makes them questions, and the scorer of their answers.
+    """One task of a benchmark: rows, the template that makes them questions, and the scorer of their answers.
 
     `template` is the whole prompt; what stands behind its last `{context}` is the question. `length_words` is the
     length of a made context in words, `questions` the number of questions that are made. `first_line`: only the first
@@ -70,6 +70,7 @@ class Subset:
     scores, `score` first.
     """
 
+    benchmark: str
     name: str
     source: Source
     columns: Columns = Columns()
@@ -87,11 +88,16 @@ class Subset:
     questions: int | None = None
 
     @property
+    def task(self) -> str:
+        """The name of the task: `longbench/qasper`, or `aime2024` of a benchmark without subsets."""
+        return f"{self.benchmark}/{self.name}" if self.name != WHOLE else self.benchmark
+
+    @property
     def digest(self) -> str:
         """Digest of everything that the questions of this subset are made from."""
         kept = asdict(self)
-        for scoring in ("scorer", "qualities", "first_line"):
-            del kept[scoring]
+        for other in ("benchmark", "scorer", "qualities", "first_line"):
+            del kept[other]
         return digest(kept)
 
 
@@ -107,10 +113,6 @@ class Benchmark:
     licence: str
     references: tuple[str, ...]
     subsets: Mapping[str, Subset]
-
-    def task(self, subset: Subset) -> str:
-        """Return the name of a task: `longbench/qasper`, or `aime2024` of a benchmark without subsets."""
-        return f"{self.name}/{subset.name}" if subset.name != WHOLE else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,19 +143,18 @@ NOW, RECORDED = "seamark_evaluate.tasks.", "seamark.tasks."
 """Package of functions that make rows. Documents, and so identities, have its earlier name."""
 
 
-def task_document(benchmark: Benchmark, subset: Subset) -> Mapping[str, Any]:
+def task_document(subset: Subset) -> Mapping[str, Any]:
     """Return the document of a task; `name` is that of the task, as `longbench/qasper`."""
-    document = {**encode(subset), "name": benchmark.task(subset), "subset": subset.name}
+    document = {**encode(subset), "name": subset.task, "subset": subset.name}
+    del document["benchmark"]
     return dict(_renamed(document, NOW, RECORDED))
 
 
-def task_of_document(document: Mapping[str, Any]) -> tuple[Benchmark, Subset]:
-    """Return the benchmark, with this subset alone, and the subset of a document. Raises ValueError for another."""
+def task_of_document(document: Mapping[str, Any]) -> Subset:
+    """Return the subset of a document. Raises ValueError for another document."""
     fields = {key: value for key, value in _renamed(document, RECORDED, NOW).items() if key != "subset"}
-    subset = decode({**fields, "name": document["subset"]}, Subset)
-    name = str(document["name"]).partition("/")[0]
-    benchmark = Benchmark(name=name, summary="", licence="", references=(), subsets={subset.name: subset})
-    return benchmark, subset
+    benchmark = str(document["name"]).partition("/")[0]
+    return decode({**fields, "benchmark": benchmark, "name": document["subset"]}, Subset)
 
 
 def _renamed(value: Any, old: str, new: str) -> Any:

@@ -21,7 +21,7 @@ from urllib.error import URLError
 from seamark.errors import UserError
 from seamark.model.dotted import resolved
 from seamark.storage.paths import expanded
-from seamark_evaluate.tasks.benchmark import Benchmark, Row, Source, Subset
+from seamark_evaluate.tasks.benchmark import Row, Source, Subset
 
 NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 """Codes of OSErrors for a path that is no file: a mistake in the benchmark's source, and none of the file system."""
@@ -30,29 +30,29 @@ FORMATS = (".jsonl", ".json", ".csv", ".parquet")
 """Endings of files that are read, in the order in which a folder is searched."""
 
 
-def rows_of(benchmark: Benchmark, subset: Subset, *, seed: int, length_words: int | None) -> Iterator[Row]:
+def rows_of(subset: Subset, *, seed: int, length_words: int | None) -> Iterator[Row]:
     """Yield the rows of a subset, those that are made without end unless the maker has no more.
 
     Rows of a file are turned into rows of questions by the function `rows` of the subset, where it has one. Raises
     UserError for whatever cannot be read or made.
     """
-    task = benchmark.task(subset)
+    task = subset.task
     if subset.source.kind == "made":
-        yield from _made(benchmark, subset, seed, length_words)
+        yield from _made(subset, seed, length_words)
         return
     split = resolved(subset.rows, FunctionType) if subset.rows else None
     number = 0
-    for number, row in enumerate(_read(task, subset), 1):
+    for number, row in enumerate(_read(subset), 1):
         try:
             yield from split(row) if split else (row,)
         except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{task}: row {number} {what}") from None
     if number == 0:
-        raise UserError(f"{task}: the data have no rows. Correct 'source' of the benchmark '{benchmark.name}'.")
+        raise UserError(f"{task}: the data have no rows. Correct 'source' of the benchmark '{subset.benchmark}'.")
 
 
-def _made(benchmark: Benchmark, subset: Subset, seed: int, length_words: int | None) -> Iterator[Row]:
+def _made(subset: Subset, seed: int, length_words: int | None) -> Iterator[Row]:
     """Rows of context after context, each from a seed of its own: the first ones do not depend on how many follow."""
     assert subset.source.made_by is not None
     maker = resolved(subset.source.made_by, FunctionType)
@@ -61,21 +61,20 @@ def _made(benchmark: Benchmark, subset: Subset, seed: int, length_words: int | N
     if "length_words" in signature(maker).parameters:
         settings["length_words"] = length
     for number in count():
-        random = Random(f"{seed}/{benchmark.name}/{subset.name}/{number}")
+        random = Random(f"{seed}/{subset.benchmark}/{subset.name}/{number}")
         try:
             rows = list(maker(random, number, **settings))
         except ValueError as error:
-            raise UserError(f"{benchmark.task(subset)}: {error}") from None
+            raise UserError(f"{subset.task}: {error}") from None
         if not rows:
             return
         yield from rows
 
 
-def _read(task: str, subset: Subset) -> Iterator[Row]:
-    source = subset.source
-    if source.kind == "hub":
-        return _from_hub(task, source, subset.name)
-    path = data_file(task, subset)
+def _read(subset: Subset) -> Iterator[Row]:
+    if subset.source.kind == "hub":
+        return _from_hub(subset)
+    task, path = subset.task, data_file(subset)
     assert path is not None
     try:
         return iter(_from_file(path))
@@ -115,7 +114,7 @@ def _network_errors() -> tuple[type[BaseException], ...]:
     )
 
 
-def data_file(task: str, subset: Subset) -> Path | None:
+def data_file(subset: Subset) -> Path | None:
     """Return the file of a subset's data, None for data that are made or of the hub.
 
     Raises UserError for a folder that has no file of the subset's name.
@@ -131,7 +130,7 @@ def data_file(task: str, subset: Subset) -> Path | None:
     found = [folder / f"{name or source.split}{ending}" for ending in FORMATS]
     there = next((path for path in found if path.is_file()), None)
     if there is None:
-        raise UserError(f"{task}: {_shown(folder)} has none of {', '.join(path.name for path in found)}.")
+        raise UserError(f"{subset.task}: {_shown(folder)} has none of {', '.join(path.name for path in found)}.")
     return there
 
 
@@ -182,12 +181,13 @@ def _from_parquet(path: Path) -> list[Row]:
         raise ValueError(f"is no Parquet file: {error}.") from None
 
 
-def _from_hub(task: str, source: Source, subset: str) -> Iterator[Row]:
+def _from_hub(subset: Subset) -> Iterator[Row]:
     """Rows of a data set of the hub. Needs the package `datasets`, which the environment `evaluation` has.
 
     `files` may name a file inside of an archive (`zip://data/{subset}.jsonl::data.zip`), which data sets with a
     loading script need: `datasets` runs no scripts any more.
     """
+    task, source = subset.task, subset.source
     try:
         from datasets import load_dataset  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
@@ -196,7 +196,7 @@ def _from_hub(task: str, source: Source, subset: str) -> Iterator[Row]:
             " data in a folder, write 'source: {folder: FOLDER}' into a copy of the benchmark's file."
         ) from None
     try:
-        yield from load_dataset(**hub_arguments(source, subset))
+        yield from load_dataset(**hub_arguments(source, subset.name))
     except UserError:
         raise
     except Exception as error:  # whatever a download, a format or the package's own checks raise

@@ -18,7 +18,7 @@ from seamark.model.digest import digest, sha256_of
 from seamark.model.dotted import mark_of
 from seamark.storage.codec import encode, parse
 from seamark.storage.documents import replacing
-from seamark_evaluate.tasks.benchmark import Benchmark, Question, Row, Subset, Value
+from seamark_evaluate.tasks.benchmark import Question, Row, Subset, Value
 from seamark_evaluate.tasks.loading import data_file, rows_of
 
 CACHE = Path("~/.cache/seamark/questions")
@@ -26,27 +26,15 @@ CACHE = Path("~/.cache/seamark/questions")
 
 
 def questions(
-    benchmark: Benchmark,
-    subset: Subset,
-    *,
-    seed: int = 0,
-    limit: int | None = None,
-    length_words: int | None = None,
-    cache: Path,
+    subset: Subset, *, seed: int = 0, limit: int | None = None, length_words: int | None = None, cache: Path
 ) -> list[Question]:
     """Return the questions of a task, the first `limit` of them: `read_questions` of its `question_file`."""
-    path = question_file(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    path = question_file(subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
     return read_questions(path, limit)
 
 
 def question_file(
-    benchmark: Benchmark,
-    subset: Subset,
-    *,
-    seed: int = 0,
-    limit: int | None = None,
-    length_words: int | None = None,
-    cache: Path,
+    subset: Subset, *, seed: int = 0, limit: int | None = None, length_words: int | None = None, cache: Path
 ) -> Path:
     """Return the file of a task's questions in the cache folder, written first where it is not there.
 
@@ -54,33 +42,29 @@ def question_file(
     questions of a made task are the first ones of more; of other tasks the file has all questions. Raises UserError
     for data that cannot be loaded, and for a length where data are loaded.
     """
-    task = benchmark.task(subset)
-    path = question_path(benchmark, subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
+    path = question_path(subset, seed=seed, limit=limit, length_words=length_words, cache=cache)
     if not path.exists():
-        rows = rows_of(benchmark, subset, seed=seed, length_words=length_words)
+        rows = rows_of(subset, seed=seed, length_words=length_words)
         number = _number_made(subset, limit)
-        _write(path, _converted(task, subset, rows if number is None else islice(rows, number)))
+        _write(path, _converted(subset, rows if number is None else islice(rows, number)))
     return path
 
 
-def question_path(
-    benchmark: Benchmark, subset: Subset, *, seed: int, limit: int | None, length_words: int | None, cache: Path
-) -> Path:
+def question_path(subset: Subset, *, seed: int, limit: int | None, length_words: int | None, cache: Path) -> Path:
     """Return where `question_file` has the questions of a task, and write nothing. Raises UserError as it does."""
-    require_lengths(benchmark, subset, limit, length_words)
-    task, made = benchmark.task(subset), subset.source.kind == "made"
+    require_lengths(subset, limit, length_words)
     key = {
-        "benchmark": benchmark.name,
+        "benchmark": subset.benchmark,
         "subset": subset.digest,
-        "content": _content(task, subset),
-        "made": [seed, length_words, _number_made(subset, limit)] if made else None,
+        "content": _content(subset),
+        "made": [seed, length_words, _number_made(subset, limit)] if subset.source.kind == "made" else None,
     }
-    return cache / f"{task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
+    return cache / f"{subset.task.replace('/', '_')}-{digest(key)[:16]}.jsonl"
 
 
-def require_lengths(benchmark: Benchmark, subset: Subset, limit: int | None, length_words: int | None) -> None:
+def require_lengths(subset: Subset, limit: int | None, length_words: int | None) -> None:
     """Raise UserError for a number of questions below 1, and for a length in words that a task cannot have."""
-    task = benchmark.task(subset)
+    task = subset.task
     if limit is not None and limit < 1:
         raise UserError(f"{task}: {limit} questions cannot be asked. Ask 1 or more.")
     if length_words is not None and (subset.source.kind != "made" or subset.length_words is None):
@@ -101,11 +85,10 @@ def read_questions(path: Path, limit: int | None = None) -> list[Question]:
     raise UserError(f"{path}: damaged: it has no questions. Remove the file; it is made anew.")
 
 
-def _content(task: str, subset: Subset) -> list[str]:
+def _content(subset: Subset) -> list[str]:
     """What the rows depend on beside the benchmark's file: code and data by their digests."""
-    source = subset.source
-    marks = [mark_of(path) for path in (source.made_by, subset.rows) if path]
-    path = data_file(task, subset)
+    marks = [mark_of(path) for path in (subset.source.made_by, subset.rows) if path]
+    path = data_file(subset)
     if path is None or not path.is_file():
         return marks
     state = path.stat()
@@ -118,43 +101,42 @@ def _sha256(path: Path, _mtime_ns: int, _size: int) -> str:
     return sha256_of(path)
 
 
-def _converted(task: str, subset: Subset, rows: Iterator[Row]) -> Iterator[Question]:
+def _converted(subset: Subset, rows: Iterator[Row]) -> Iterator[Question]:
     seen: set[str] = set()
     for number, row in enumerate(rows):
-        question = question_of(task, subset, row, number)
+        question = question_of(subset, row, number)
         if question.id in seen:
-            raise UserError(
-                f"{task}: two questions have the id '{question.id}'. Name another column as 'id', or none."
-            )
+            text = f"two questions have the id '{question.id}'. Name another column as 'id', or none."
+            raise UserError(f"{subset.task}: {text}")
         seen.add(question.id)
         yield question
     if not seen:
-        raise UserError(f"{task}: it has no questions.")
+        raise UserError(f"{subset.task}: it has no questions.")
 
 
-def question_of(task: str, subset: Subset, row: Row, number: int) -> Question:
+def question_of(subset: Subset, row: Row, number: int) -> Question:
     """Return the question of one row, its template filled. Raises UserError for a column that is missing or empty."""
-    columns = subset.columns
+    columns, where = subset.columns, f"{subset.task}: row {number + 1}"
     values = {
-        name: _text(task, row, column, number)
+        name: _text(where, row, column)
         for name, column in (("context", columns.context), ("question", columns.question))
         if column is not None
     }
-    facts = {name: _fact(_cell(task, row, name, number)) for name in columns.facts}
+    facts = {name: _fact(_cell(where, row, name)) for name in columns.facts}
     wanted = {*places(subset.template), *places(subset.answer_prefix)} - set(values)
-    values |= {name: _text(task, row, name, number) for name in wanted}
+    values |= {name: _text(where, row, name) for name in wanted}
     before, after = (filled(part, values) for part in parts(subset.template))
-    references = _references(task, row, columns.references, number)
+    references = _references(where, row, columns.references)
     for name in ("depth_ratio", "needle_position", "length_words"):
         if name in row:
             facts.setdefault(name, row[name])
     cluster = columns.cluster or ("cluster" if subset.source.kind == "made" and "cluster" in row else None)
     return Question(
-        id=str(number) if columns.id is None else _text(task, row, columns.id, number),
+        id=str(number) if columns.id is None else _text(where, row, columns.id),
         context=before,
         question=after,
         references=references,
-        cluster=_text(task, row, cluster, number) if cluster else _digest(before or after),
+        cluster=_text(where, row, cluster) if cluster else _digest(before or after),
         answer_prefix=filled(subset.answer_prefix, values),
         max_new_tokens=subset.max_new_tokens,
         stop=subset.stop,
@@ -162,23 +144,23 @@ def question_of(task: str, subset: Subset, row: Row, number: int) -> Question:
     )
 
 
-def _cell(task: str, row: Row, column: str, number: int) -> Any:
+def _cell(where: str, row: Row, column: str) -> Any:
     if column not in row:
         near = did_you_mean(column, row) or f" It has: {', '.join(row)}."
-        raise UserError(f"{task}: row {number + 1} has no column '{column}'.{near}")
+        raise UserError(f"{where} has no column '{column}'.{near}")
     return row[column]
 
 
-def _text(task: str, row: Row, column: str, number: int) -> str:
-    value = _cell(task, row, column, number)
+def _text(where: str, row: Row, column: str) -> str:
+    value = _cell(where, row, column)
     if value is None or isinstance(value, (list, tuple, dict)):
-        raise UserError(f"{task}: row {number + 1}: '{column}' is {type(value).__name__}, not a text.")
+        raise UserError(f"{where}: '{column}' is {type(value).__name__}, not a text.")
     return str(value)
 
 
-def _references(task: str, row: Row, column: str, number: int) -> tuple[str, ...]:
+def _references(where: str, row: Row, column: str) -> tuple[str, ...]:
     """A reference, or several: a list of texts or numbers, or a JSON list as text, as CSV files have."""
-    value = _cell(task, row, column, number)
+    value = _cell(where, row, column)
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         try:
             value = json.loads(value)
@@ -186,7 +168,7 @@ def _references(task: str, row: Row, column: str, number: int) -> tuple[str, ...
             value = [value]
     found = tuple(str(item) for item in (value if isinstance(value, (list, tuple)) else [value]) if item is not None)
     if not found:
-        raise UserError(f"{task}: row {number + 1}: '{column}' has no reference to score an answer against.")
+        raise UserError(f"{where}: '{column}' has no reference to score an answer against.")
     return found
 
 

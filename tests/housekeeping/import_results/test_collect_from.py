@@ -68,8 +68,7 @@ def test_results_come_over_ssh_and_the_report_is_made_here_and_nothing_is_left_t
     ssh, log = tmp_path / "ssh", tmp_path / "ssh.log"
     ssh.write_text(SSH.format(log=log))
     ssh.chmod(0o755)
-    done = pair.here.bench("collect", "--from", f"me@far:{pair.source}", RSYNC_RSH=str(ssh))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = pair.here.bench("collect", "--from", f"me@far:{pair.source}", RSYNC_RSH=str(ssh), code=0)
     assert "4 trials imported, 0 existed here" in done.stdout
     assert log.read_text().startswith("-l me far rsync --server --sender")
     assert (pair.here.root / "reports/try/index.html").exists()
@@ -124,8 +123,7 @@ def test_a_trial_measured_in_both_places_is_refused_with_both_named_and_nothing_
     shutil.rmtree(pair.here.results / second)
     measure_else(pair.there.results / first)
     before = files_of(pair.here.results)
-    done = pair.here.bench("collect", "--from", pair.source)
-    assert done.returncode == 2
+    done = pair.here.bench("collect", "--from", pair.source, code=2)
     for place in (str(pair.here.results / first), str(pair.there.results / first), "--prefer here"):
         assert place in done.stderr
     assert files_of(pair.here.results) == before
@@ -161,8 +159,7 @@ def test_trials_of_another_machine_come_with_its_name_are_marked_and_never_taken
     for name in others:
         shutil.rmtree(pair.here.results / name)
         move_to(pair.there.results / name, "far")
-    done = pair.here.bench("collect", "--from", pair.source, COLUMNS="200")
-    assert done.returncode == 0, done.stderr
+    done = pair.here.bench("collect", "--from", pair.source, COLUMNS="200", code=0)
     assert "3 trials measured on site 'local' (venv, on far)" in done.stdout
     assert "These trials were measured on several servers" in done.stdout
     summary = json.loads((pair.here.results / "summary.json").read_text())
@@ -171,8 +168,7 @@ def test_trials_of_another_machine_come_with_its_name_are_marked_and_never_taken
         [("A", 3), ("B", 1)],
     )
     before = files_of(pair.here.results)
-    refused = pair.here.bench("submit", site="local")
-    assert refused.returncode == 2
+    refused = pair.here.bench("submit", site="local", code=2)
     assert "3 trials were measured on site 'local' (venv, on far); this run asks for" in refused.stderr
     assert files_of(pair.here.results) == before
 
@@ -259,8 +255,7 @@ def test_calibrations_of_nodes_that_are_not_known_here_come_along(pair: Pair) ->
 
 @pytest.mark.sweep
 def test_without_rsync_the_remedy_is_said_and_the_code_is_3(pair: Pair, tmp_path: Path) -> None:
-    done = pair.here.bench("collect", "--from", pair.source, PATH=str(tmp_path / "nothing"))
-    assert done.returncode == 3
+    done = pair.here.bench("collect", "--from", pair.source, PATH=str(tmp_path / "nothing"), code=3)
     assert done.stderr.startswith("bench collect --from: rsync is not on PATH. Install it here")
 
 

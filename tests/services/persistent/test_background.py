@@ -29,8 +29,7 @@ def parts(study: StandingStudy, name: str) -> list[dict[str, Any]]:
 @pytest.mark.covers("E-INT02", "E-INT03", "E-INT04", "E-MON01")
 def test_start_runs_a_scenario_in_the_background_from_servers_to_report(study: StandingStudy) -> None:
     study.scenario("try", workload={"duration_s": 2.0})
-    started = study.bench("start", "try", "--json")
-    assert started.returncode == 0, started.stderr
+    started = study.bench("start", "try", "--json", code=0)
     assert json.loads(started.stdout)["running"]
 
     def serves() -> bool:
@@ -56,8 +55,7 @@ def test_stop_ends_a_background_run_and_leaves_a_persistent_server_unless_all_is
     study.scenario("try", workload={"duration_s": 30.0})
     assert study.bench("start", "-c", "config/scenarios/try.yaml").returncode == 0
     assert eventually(lambda: sum(each["kind"] == "server" for each in parts(study, "try")) == 2, 30)
-    stopped = study.bench("stop", "-c", "config/scenarios/try.yaml")
-    assert stopped.returncode == 0, stopped.stderr
+    stopped = study.bench("stop", "-c", "config/scenarios/try.yaml", code=0)
     assert "Still running: persistent server one" in stopped.stdout
     assert [(each["kind"], each["name"]) for each in parts(study, "try")][:-1] == [
         ("server", "one"),

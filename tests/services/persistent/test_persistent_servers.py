@@ -34,11 +34,9 @@ def test_a_persistent_server_is_started_listed_checked_and_stopped(study: Standi
     row = study.listed()["one"]
     assert (row["service"], row["state"], row["job"]) == ("null", "running", None)
     assert row["endpoint"] == url.removeprefix("http://").rstrip("/")
-    checked = study.bench("servers", "check", "one")
-    assert checked.returncode == 0
+    checked = study.bench("servers", "check", "one", code=0)
     assert row["endpoint"] in checked.stdout
-    stopped = study.bench("servers", "stop", "one")
-    assert stopped.returncode == 0, stopped.stderr
+    study.bench("servers", "stop", "one", code=0)
     assert study.listed() == {}
     assert study.bench("servers", "check", "one").returncode == 1
     assert study.processes() == []
@@ -104,8 +102,7 @@ def test_a_persistent_server_ends_when_its_time_is_over_or_its_supervisor_is_kil
 def test_a_persistent_server_that_cannot_come_up_says_why_and_leaves_nothing(study: StandingStudy) -> None:
     recipe = study.root / "config" / "services" / "null.yaml"
     recipe.write_text(recipe.read_text().replace("seamark.testservers.null", "seamark.services.nil"))
-    done = study.bench("servers", "start", "null", "--name", "one")
-    assert done.returncode == 1
+    done = study.bench("servers", "start", "null", "--name", "one", code=1)
     assert done.stderr.startswith("one: server_never_healthy: ")
     assert "No module named 'seamark.services.nil'" in done.stderr
     assert study.processes() == []
@@ -143,8 +140,7 @@ def test_a_scenario_and_a_quick_load_measure_a_persistent_server_and_leave_it_ru
     started = study.started("null", "--name", "one")
     study.site("elsewhere", runtime="external", address="standing/one")
     study.scenario("try")
-    submitted = study.bench("submit", "-c", "config/scenarios/try.yaml", "--site", "elsewhere")
-    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    study.bench("submit", "-c", "config/scenarios/try.yaml", "--site", "elsewhere", code=0)
     [record] = (study.root / "results" / "try" / "deployments").glob("*/deployment.json")
     deployment = json.loads(record.read_text())
     assert (deployment["runtime"], deployment["ports"]) == ("external", started["ports"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process import run
+from in_process import run, said_by
 from standing_study import BENCH
 
 from seamark.load.fetch import fetch
@@ -59,8 +59,7 @@ def test_the_baseline_downloads_loads_serves_and_calls_in_order_and_measures_wha
     times = ("--load-ms", 200, "--switch-ms", 300, "--serve-ms", 50, "--call-ms", 150, "--estimate-s", 0.125)
     url = server(*times)
     words = ["baseline", "--gpus", "1", "--simulate", "true", "--mode", "offline", "--model-server", url, *FILES]
-    code, said = run(words)
-    assert code == 0, said
+    said = said_by(words)
     assert "Mode: offline, Simulate: true" in said.splitlines()[1]
     assert said.startswith(Path("baseline_scheduler.log").read_text())  # then warnings of a busy machine
     order = [(each["endpoint"], each["request"].get("model")) for each in journal()]
@@ -84,8 +83,7 @@ def test_the_baseline_downloads_loads_serves_and_calls_in_order_and_measures_wha
 @pytest.mark.covers("C2")
 def test_two_gpus_work_side_by_side_and_the_estimate_stands_beside_the_measurement(server):
     url = server("--load-ms", 100, "--call-ms", 300)
-    code, said = run([*MEASURE, "--gpus", "2", "--model-server", url])
-    assert code == 0, said
+    said = said_by([*MEASURE, "--gpus", "2", "--model-server", url])
     document = log()
     first, second = document["executions"][:2]
     assert first["gpu_ids"] != second["gpu_ids"]
@@ -102,8 +100,7 @@ def test_two_gpus_work_side_by_side_and_the_estimate_stands_beside_the_measureme
 
 @pytest.mark.covers("C2")
 def test_an_error_reply_fails_its_execution_alone_and_says_why(server):
-    code, said = run([*MEASURE, "--gpus", "1", "--model-server", server("--error-every", 2)])
-    assert code == 1
+    said = said_by([*MEASURE, "--gpus", "1", "--model-server", server("--error-every", 2)], code=1)
     document = json.loads(Path("execution_log.json").read_text())
     assert [each.get("outcome") for each in document["executions"]] == [None, "call_failed"]
     assert document["summary"]["not_run"] == 1
@@ -114,8 +111,7 @@ def test_an_error_reply_fails_its_execution_alone_and_says_why(server):
 @pytest.mark.covers("C2")
 def test_a_model_that_cannot_be_downloaded_or_loaded_fails_its_nodes_and_no_others(server):
     for endpoint, category in (("download", "setup_failed"), ("load", "call_failed"), ("serve", "call_failed")):
-        code, said = run([*MEASURE, "--gpus", "2", "--model-server", server("--refuse", endpoint)])
-        assert code == 1, said
+        said = said_by([*MEASURE, "--gpus", "2", "--model-server", server("--refuse", endpoint)], code=1)
         document = json.loads(Path("execution_log.json").read_text())
         failures = Counter(each["outcome"] for each in document["executions"])
         assert failures == {category: 2}, endpoint

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from seamark.model.dotted import resolved
-from seamark_evaluate.tasks.benchmark import Benchmark, Question, Subset
+from seamark_evaluate.tasks.benchmark import Question, Subset
 from seamark_evaluate.tasks.scoring import boxed, choices, clozes, code, matching, summaries, words
 
 Scores = Mapping[str, float | None]
@@ -72,7 +72,7 @@ SCORERS: Mapping[str, Scorer] = {
 """Scorers by name. Scores lie between 0 and 1; published tables show them times 100."""
 
 
-def score(benchmark: Benchmark, subset: Subset, question: Question, answer: str) -> Scores:
+def score(subset: Subset, question: Question, answer: str) -> Scores:
     """Return the scores of an answer by the names of the subset's qualities, `score` first; each from 0 to 1.
 
     `answer` is what the model wrote behind the prompt and the answer prefix. A scorer by dotted path is called with
@@ -83,7 +83,7 @@ def score(benchmark: Benchmark, subset: Subset, question: Question, answer: str)
     try:
         found = _scores(subset.scorer, question, answer)
     except (KeyError, IndexError) as error:
-        raise ValueError(f"{benchmark.task(subset)}: question {question.id} lacks {error} for its scorer.") from error
+        raise ValueError(f"{subset.task}: question {question.id} lacks {error} for its scorer.") from error
     return {name: found[name] for name in subset.qualities}
 
 
