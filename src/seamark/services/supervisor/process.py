@@ -119,14 +119,7 @@ class ServerProcess:
     def make(self, slot: ProcessSlot) -> ProcessCommands:
         """Resolve what to execute in a slot."""
         self.slot = slot
-        self.launch = launch_of(
-            self.spec,
-            self.server,
-            slot=slot,
-            data=self.spec.data,
-            environment=self.spec.environment,
-            part=self.part,
-        )
+        self.launch = launch_of(self.spec, slot, self.part)
         if self.launch.user:
             give_to(self.launch.user, self.spec.data)
         return ProcessCommands(command=self.launch.command, setup=self.launch.setup)
