@@ -19,7 +19,7 @@ from seamark.platform.process_tree import alive_below, lower_session_priority, s
 from seamark.platform.tls import tls_context
 from seamark.services.runtimes.runtimes import launch_of
 from seamark.services.supervisor.events import FailedError, log_event
-from seamark.services.supervisor.health import ServerState, server_state
+from seamark.services.supervisor.health import Probe, ServerState
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot
 from seamark.telemetry.energy import Rapl
 from seamark.telemetry.gpu import Gpus
@@ -146,21 +146,20 @@ class ServerProcess:
         return self.process.pid
 
     def probe(self) -> ServerState:
-        """Return the state that its health probe finds. Raises FailedError as health.server_state does."""
+        """Return the state that its health probe finds. Raises FailedError as Probe.state does."""
         assert self.launch is not None
         assert self.slot is not None
         if self.health is None:
             return "healthy" if self.poll() is None else "waiting"
-        return server_state(
-            self.health,
+        return Probe(
+            health=self.health,
             host=self.slot.host,
             ports=self.ports,
             command=self.launch.health_command,
             environment=self.launch.environment,
             folder=self.spec.data,
-            pids=alive_below(os.getpid()),
             tls=probe_tls(self.spec),
-        )
+        ).state(alive_below(os.getpid()))
 
     def foreign_ports(self) -> list[str]:
         """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""
