@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from seamark.config.recipe_checks import MAIN
 from seamark.errors import UserError
@@ -34,41 +33,6 @@ class ProcessCommands:
 
     command: tuple[str, ...]
     setup: tuple[tuple[str, ...], ...] = ()
-
-
-class ProcessHandle(Protocol):
-    """One process of a deployment, on this node or another."""
-
-    @property
-    def pid(self) -> int | None:
-        """Process id on its node, None before it starts."""
-
-    def choose_ports(self, host: str, taken: Collection[int]) -> dict[str, int]:
-        """Return free ports by name, none of them in `taken`."""
-
-    def make(self, slot: ProcessSlot) -> ProcessCommands:
-        """Resolve what to execute in a slot."""
-
-    def set_up(self, number: int) -> None:
-        """Start a set-up command."""
-
-    def set_up_code(self) -> int | None:
-        """Return the exit code of the set-up command, None while it runs."""
-
-    def start(self) -> int:
-        """Start the process; return its process id."""
-
-    def probe(self) -> ServerState:
-        """Return the state that its health probe finds."""
-
-    def foreign_ports(self) -> list[str]:
-        """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""
-
-    def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
-
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
 
 
 class ServerProcess:
