@@ -233,7 +233,7 @@ def test_the_requests_of_a_trial_take_bounded_memory(prompt_len, batch):
     assert made.body_count * prompt_len * batch * 6 <= max(64 << 20, 16 * prompt_len * batch * 6)
     if prompt_len == 4096:
         requests = encode_all(made, made.bodies(8, 1))
-        assert max(len(request.data) for request in requests) < 1.1 * 6 * prompt_len * batch
+        assert max(request.size_bytes for request in requests) < 1.1 * 6 * prompt_len * batch
 
 
 def test_replies_may_differ_in_length():

@@ -8,7 +8,8 @@ from time import monotonic_ns
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Wire
-from seamark.load.engine.generator import EncodedRequest, Generator, LoadLoop
+from seamark.load.engine.connection import Outgoing
+from seamark.load.engine.generator import Generator, LoadLoop
 from seamark.load.engine.loops import ClosedLoop, OpenLoop
 from seamark.load.engine.schedule_share import (
     due_requests_of_lost,
@@ -25,30 +26,31 @@ from seamark.load.workers.work_list import WorkList
 from seamark.platform.connection_limits import ConnectionBudget, connection_budget
 
 LARGEST_BODIES_BYTES = 256 << 20
-NOT_OURS = EncodedRequest(data=b"", kind=0)
+NOT_OURS = Outgoing((b"",), 0, 0)
 """Placeholder for a request that another worker sends."""
 
 
 Bodies = Sequence[Body] | RowBodies | WorkList
 
 
-def encode_all(driver: Wire, bodies: Bodies) -> list[EncodedRequest]:
+def encode_all(driver: Wire, bodies: Bodies) -> list[Outgoing]:
     """Encode bodies in order, up to 256 MiB; where that limit cuts them, requests repeat sooner.
 
     A piece shared by several requests counts once. Rows of a trace and items are never repeated, so UserError is
     raised when they exceed their own limit.
     """
-    requests: list[EncodedRequest] = []
+    requests: list[Outgoing] = []
     seen: set[int] = set()
     total_bytes = 0
     rows = bodies if isinstance(bodies, (RowBodies, WorkList)) else None
     limit_bytes = LARGEST_BODIES_BYTES if rows is None else LARGEST_BYTES
     for body in bodies:
-        data = b"" if body is None else driver.encode(body)
-        request = (
-            NOT_OURS if body is None else EncodedRequest(data=data, kind=body.kind, asked_units=driver.asked_units)
-        )
-        for piece in request.pieces:
+        request = NOT_OURS
+        if body is not None:
+            data = driver.encode(body)
+            pieces = data if isinstance(data, tuple) else (data,)
+            request = Outgoing(pieces, sum(map(len, pieces)), body.kind, driver.asked_units)
+        for piece in request.data:
             total_bytes += 0 if id(piece) in seen else len(piece)
             seen.add(id(piece))
         if requests and total_bytes > limit_bytes:
@@ -59,7 +61,7 @@ def encode_all(driver: Wire, bodies: Bodies) -> list[EncodedRequest]:
     return requests
 
 
-def whole_sessions(requests: list[EncodedRequest], turns: int) -> list[EncodedRequest]:
+def whole_sessions(requests: list[Outgoing], turns: int) -> list[Outgoing]:
     """Return the longest prefix of `requests` that consists of whole sessions. Raises UserError if not even one
     fits."""
     if len(requests) < turns:
@@ -105,7 +107,7 @@ def run_wire(
 async def _run(
     assignment: WorkerAssignment,
     driver: Wire,
-    requests: list[EncodedRequest],
+    requests: list[Outgoing],
     segment: Segment,
     chunks: ChunkRecorder | None,
     begin: Callable[[], int],

@@ -16,7 +16,7 @@ from seamark.load.workers.records import Segment, read_segment
 from seamark.model.digest import seed_for
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 from seamark.patterns.patterns import Pattern, Repeated
-from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule
+from seamark.patterns.table import Nanoseconds, pattern_of, runs_out, schedule
 from seamark.stats.histogram import Accumulator, Histogram
 
 STALL_NS = 100_000_000
@@ -53,20 +53,10 @@ def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseco
 def ran_out(assignment: WorkerAssignment) -> bool:
     """Return whether a finite pattern has no arrival left before the end of the load; False if its file is gone."""
     load, pattern = assignment.load, arrivals_of(assignment)
-    if pattern is None or not kind_of(load.pattern).may_end:
-        return False
-    number = 0
-    try:
-        for block in pattern.blocks(np.random.default_rng(0)):
-            inside = int(np.searchsorted(block, load.length_s, side="left"))
-            number += inside
-            if load.arrivals is not None and number >= load.arrivals:
-                return False  # the request limit is reported as a separate reason
-            if inside < block.size:
-                return bool(np.isinf(block[inside]))
-    except (OSError, ValueError):
-        return False
-    return True
+    if pattern is not None:
+        with contextlib.suppress(OSError, ValueError):  # the request limit is reported as a separate reason
+            return runs_out(load, pattern, load.length_s, load.arrivals)
+    return False
 
 
 def last_sent_s(segment: Path) -> float:
