@@ -119,7 +119,7 @@ async def _run(
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
         requests=requests,
-        recorder=Recorder(segment, first=[file for file in (chunks, replies) if file is not None]),
+        recorder=Recorder(segment, first=[file.flush for file in (chunks, replies) if file is not None]),
         chunks=chunks,
         worker=assignment.worker,
         timeout_ns=int(assignment.load.timeout_s * 1e9),

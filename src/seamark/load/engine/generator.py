@@ -76,6 +76,9 @@ class LoadLoop(ABC):
     def on_tick(self, now_ns: int) -> None:  # noqa: B027
         """Update the backlog; called at every tick."""
 
+    def on_turn_end(self, index: int, *, good: bool) -> None:  # noqa: B027
+        """Record that request `index` of a session has ended; `free` for its connection follows."""
+
     def scheduled(self, now_ns: int) -> int:
         """Return the number of requests due by `now_ns`."""
         return self.sent

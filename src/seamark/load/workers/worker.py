@@ -225,7 +225,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         replies = None if assignment.replies is None else held.enter_context(ReplySegment(assignment.replies))
         if job.load.finite:
             kept = (segment, replies, events)
-            held.enter_context(synced_each_second(*(file for file in kept if file is not None)))
+            held.enter_context(synced_each_second(*(file.sync for file in kept if file is not None)))
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
                 run_wire,  # imported only where needed, for a fast start
