@@ -69,13 +69,7 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerId
     }
     recipes = {
         name: _without_empty(
-            {
-                "service": member.service,
-                "version": member.version,
-                "driver": member.driver,
-                "recipe": member.recipe,
-                "lock_sha256": member.lock_sha256,
-            }
+            {field: getattr(member, field) for field in ("service", "version", "driver", "recipe", "lock_sha256")}
         )
         for name, member in members.items()
     }

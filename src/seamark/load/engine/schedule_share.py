@@ -83,22 +83,6 @@ class Arrived:
         return self._before + int(np.searchsorted(self._block, at_ns, side="right"))
 
 
-def unsent(assignment: WorkerAssignment, *, taken: int, until_ns: int) -> Iterator[tuple[Nanoseconds, Nanoseconds]]:
-    """Yield blocks of index and due time of arrivals due by `until_ns` since the start of load, except the first
-    `taken` of this worker's schedule. Of sessions, their first turns. Nothing for a closed loop."""
-    arrivals = own_schedule(assignment)
-    number = 0
-    for block in arrivals() if arrivals else ():
-        due_ns = block[: np.searchsorted(block, until_ns, side="right")]
-        first = min(max(0, taken - number), due_ns.size)
-        if first < due_ns.size:
-            numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
-            yield (numbers * assignment.workers + assignment.worker) * assignment.load.turns, due_ns[first:]
-        if due_ns.size < block.size:
-            return
-        number += block.size
-
-
 def record_unsent(
     segment: Segment, worker: int, kinds: Sequence[int], indexes: Nanoseconds, due_ns: Nanoseconds
 ) -> None:
@@ -116,9 +100,19 @@ def record_unsent(
 def record_rest(
     segment: Segment, assignment: WorkerAssignment, kinds: Sequence[int], *, taken: int, until_ns: int
 ) -> None:
-    """Record every request that `unsent` yields."""
-    for indexes, due_ns in unsent(assignment, taken=taken, until_ns=until_ns):
-        record_unsent(segment, assignment.worker, kinds, indexes, due_ns)
+    """Record arrivals due by `until_ns` since the start of load as unsent, except the first `taken` of this worker's
+    schedule. Of sessions, their first turns. Nothing for a closed loop."""
+    arrivals = own_schedule(assignment)
+    number = 0
+    for block in arrivals() if arrivals else ():
+        due_ns = block[: np.searchsorted(block, until_ns, side="right")]
+        first = min(max(0, taken - number), due_ns.size)
+        numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
+        indexes = (numbers * assignment.workers + assignment.worker) * assignment.load.turns
+        record_unsent(segment, assignment.worker, kinds, indexes, due_ns[first:])
+        if due_ns.size < block.size:
+            return
+        number += block.size
 
 
 def due_requests_of_lost(assignment: WorkerAssignment, at_ns: int) -> int | None:
