@@ -340,7 +340,7 @@ def loaded(port: int, folder: Path, **settings: Any) -> tuple[LoadOutcome, Any, 
     )
     outcome = run_load(job, None, folder / "parts")
     samples = np.concatenate([each for path in outcome.segments for each in read_segment(path)])
-    chunks = [each for path in outcome.chunks for each in read_segment(path, form=CHUNK)]
+    chunks = [each for path in outcome.files["chunks"] for each in read_segment(path, form=CHUNK)]
     return outcome, np.sort(samples, order="index"), np.concatenate(chunks) if chunks else np.zeros(0, dtype=CHUNK)
 
 

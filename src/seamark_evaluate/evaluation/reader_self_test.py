@@ -107,7 +107,7 @@ def _asked(service: Service, settings: Mapping[str, Value], folder: Path, port: 
     )
     with tempfile.TemporaryDirectory(dir=folder) as parts:
         outcome = run_load(job, None, Path(parts) / "parts")
-        replies = dict(pair for path in outcome.replies for pair in read_replies(path))
+        replies = dict(pair for path in outcome.files["replies"] for pair in read_replies(path))
     method = read_method(json.loads(str(settings["method"])), "method")
     asked = asked_of(settings)
     right = [_is_right(replies.get(item, b""), question.references) for item, question in enumerate(asked)]

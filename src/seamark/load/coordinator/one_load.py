@@ -15,7 +15,7 @@ from seamark.load.coordinator.handle import LoadError, WorkerHandle, WorkerLaunc
 from seamark.load.coordinator.local_launcher import LocalLauncher
 from seamark.load.coordinator.outcome import LoadOutcome, category_of, sent_until_s
 from seamark.load.engine.saturation import Saturation, saturation_of
-from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.load.workers.assignment import SEGMENTS, LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 
 GRACE_S = 10.0
@@ -207,7 +207,7 @@ class Coordinator:
         self._held.close()
         at_ns = time.monotonic_ns() - self._epoch_ns
         reports = tuple(worker.report(at_ns) for worker in self.workers)
-        assignments = [worker.assignment for worker in self.workers]
+        files = [worker.assignment.files for worker in self.workers]
         ready = self.workers[0].ready
         assert ready is not None
         return LoadOutcome(
@@ -216,11 +216,7 @@ class Coordinator:
             unit=ready["unit"],
             kinds=tuple(ready["kinds"]),
             reports=reports,
-            segments=tuple(assignment.segment for assignment in assignments if assignment.segment.exists()),
-            chunks=tuple(assignment.chunks for assignment in assignments if assignment.chunks.exists()),
-            replies=tuple(path for assignment in assignments if (path := assignment.path("replies")).exists()),
-            asked=tuple(path for assignment in assignments if (path := assignment.path("asked")).exists()),
-            events=tuple(path for assignment in assignments if (path := assignment.path("events")).exists()),
+            files={kind: tuple(found[kind] for found in files if kind in found) for kind in SEGMENTS},
             stages=tuple(ready.get("stages", ())),
             client_csv=self._client_csv,
             sent_until_s=sent_until_s(self.job.load, reports, self._thinner_from_s),
