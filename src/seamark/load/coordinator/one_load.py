@@ -187,7 +187,7 @@ class Coordinator:
             self._saturated_at_s = self._saturation.update_by(worker.progress for worker in self.workers)
             if self._saturated_at_s is not None:
                 self._end_early(self._saturated_at_s)
-        if self._has_lost_worker():
+        if any(not worker.has_loaded and not worker.alive() for worker in self.workers):
             self._note_thinner(self._since_epoch_s())
             if self.job.load.finite and not self._has_ended_for_loss:
                 # without its users the others would take longer, which no figure could tell
@@ -267,9 +267,6 @@ class Coordinator:
         self.workers[0].send("judge")
         for worker in self.workers:
             worker.send("bye")
-
-    def _has_lost_worker(self) -> bool:
-        return any(not worker.has_loaded and not worker.alive() for worker in self.workers)
 
     def _end_early(self, noticed_s: float) -> None:
         """Have the workers end their load now, and limit the time that they may take for it. `noticed_s`: when the
