@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from seamark.load.coordinator.client_telemetry import ClientTelemetry
 from seamark.load.coordinator.handle import LoadError, WorkerHandle, WorkerLauncher
@@ -71,9 +70,7 @@ class Coordinator:
     def __enter__(self) -> "Coordinator":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for worker in self.workers:
             worker.close()
         self.launcher.close()
