@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic_ns
 
 from seamark.errors import UserError
@@ -19,8 +19,8 @@ from seamark.load.engine.schedule_share import (
     record_unsent,
 )
 from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGenerator
-from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
-from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, ReplySegment, Segment
+from seamark.load.workers.assignment import WorkerCounters, WorkerRun
+from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
 from seamark.load.workers.trace_bodies import LARGEST_BYTES, RowBodies
 from seamark.load.workers.work_list import WorkList
 from seamark.platform.connection_limits import ConnectionBudget, connection_budget
@@ -70,20 +70,9 @@ def whole_sessions(requests: list[Outgoing], turns: int) -> list[Outgoing]:
     return requests[: len(requests) // turns * turns]
 
 
-def run_wire(
-    assignment: WorkerAssignment,
-    driver: Wire,
-    bodies: Bodies,
-    segment: Segment,
-    begin: Callable[[], int],
-    report_progress: Callable[[int, int, int], None] | None = None,
-    replies: ReplySegment | None = None,
-) -> WorkerCounters:
-    """Prepare requests and connections, call `begin` (returns the epoch, CLOCK_MONOTONIC ns), run the load.
-
-    `report_progress` is called at every tick of an open loop with ns since the epoch, requests due, requests
-    completed. `replies` takes the replies themselves, None: they are not kept.
-    """
+def run_wire(run: WorkerRun, driver: Wire, bodies: Bodies) -> WorkerCounters:
+    """Prepare requests and connections, begin, run the load."""
+    assignment = run.assignment
     room = connection_budget(driver.address(), assignment.concurrency)
     requests = encode_all(driver, bodies)
     if not isinstance(bodies, (RowBodies, WorkList)) and len(requests) < len(bodies):
@@ -99,22 +88,13 @@ def run_wire(
         if driver.decoder().streams:
             chunks = ChunkRecorder(held.enter_context(Segment(assignment.chunks, CHUNK_RECORD.size)))
         with runner:
-            return runner.run(
-                _run(assignment, driver, requests, segment, chunks, begin, report_progress, room, replies)
-            )
+            return runner.run(_run(run, driver, requests, chunks, room))
 
 
 async def _run(
-    assignment: WorkerAssignment,
-    driver: Wire,
-    requests: list[Outgoing],
-    segment: Segment,
-    chunks: ChunkRecorder | None,
-    begin: Callable[[], int],
-    report_progress: Callable[[int, int, int], None] | None,
-    room: ConnectionBudget,
-    replies: ReplySegment | None,
+    run: WorkerRun, driver: Wire, requests: list[Outgoing], chunks: ChunkRecorder | None, room: ConnectionBudget
 ) -> WorkerCounters:
+    assignment, segment, replies = run.assignment, run.segment, run.replies
     sessions = assignment.load.turns > 1
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
@@ -132,9 +112,9 @@ async def _run(
         flow = (ClosedSessions if sessions else ClosedLoop)(generator, connections, assignment)
     else:
         loop = OpenSessions if sessions else OpenLoop
-        flow = loop(generator, connections, assignment, arrivals, report_progress)
+        flow = loop(generator, connections, assignment, arrivals, run.report_progress)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
-    epoch_ns = begin()
+    epoch_ns = run.begin()
     until_ns = epoch_ns + int(assignment.load.length_s * 1e9)
     fault: BaseException | None = None
     try:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from seamark.load.driver import Body, Call, Reply, Session, TracedSession, whole
 from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
-from seamark.load.workers.assignment import WorkerAssignment, count_error
+from seamark.load.workers.assignment import WorkerAssignment, WorkerRun, count_error
 from seamark.load.workers.records import ReplySegment, Segment
 from seamark.model.sample import CONFLICTS, MISSING_NS, SAMPLE, Failure
 from seamark.patterns.table import Nanoseconds
@@ -139,21 +139,13 @@ class RequestDispenser:
 class Load:
     """State shared by all threads of a worker."""
 
-    def __init__(
-        self,
-        assignment: WorkerAssignment,
-        driver: Call,
-        bodies: Sequence[Body],
-        segment: Segment,
-        kept: ReplySegment | None = None,
-    ) -> None:
-        self.assignment = assignment
-        self.kept = kept
+    def __init__(self, run: WorkerRun, driver: Call, bodies: Sequence[Body]) -> None:
+        assignment = self.assignment = run.assignment
+        self.segment, self.kept, self.report_progress = run.segment, run.replies, run.report_progress
         self.traced = assignment.load.keep_events
         self.driver = driver
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
-        self.segment = segment
         self.worker = assignment.worker
         self.dispenser = RequestDispenser(assignment, own_schedule(assignment))
         self.timeout_ns = int(assignment.load.timeout_s * 1e9)
