@@ -111,7 +111,7 @@ def _apptainer(spec: LaunchSpec, server: Server, slot: ProcessSlot, part: Part |
     binds += [f"{package}:{package}:ro" for package in PACKAGES] if built else []
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
-        return container_command(spec, template.fill_all(command), variables, binds, spec.data, part)
+        return container_command(spec, template.fill_all(command), variables, binds, part)
 
     whole = own.command if own and own.command else part.command if part else container.command if container else None
     probe = _probe(server, part)
