@@ -26,7 +26,6 @@ from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
 from seamark.load.workers.assignment import WorkerAssignment, WorkerRun, count_error
 from seamark.load.workers.records import ReplySegment, Segment
 from seamark.model.sample import CONFLICTS, MISSING_NS, SAMPLE, Failure
-from seamark.patterns.table import Nanoseconds
 
 MOST = 512
 """Replies buffered before they are written: some tens of microseconds of work, so that no request waits."""
@@ -107,7 +106,8 @@ LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failu
 class RequestDispenser:
     """Hands out requests to threads: at once in a closed loop, by due time in an open one."""
 
-    def __init__(self, assignment: WorkerAssignment, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
+    def __init__(self, assignment: WorkerAssignment) -> None:
+        arrivals = own_schedule(assignment)
         self._worker, self._workers = assignment.worker, assignment.workers
         self.indices = iter(assignment.indexes)
         """Request indexes of a closed loop, shared by all threads; the interpreter lock makes each step atomic."""
@@ -147,7 +147,7 @@ class Load:
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
         self.worker = assignment.worker
-        self.dispenser = RequestDispenser(assignment, own_schedule(assignment))
+        self.dispenser = RequestDispenser(assignment)
         self.timeout_ns = int(assignment.load.timeout_s * 1e9)
         self.think_time_s = assignment.load.think_time_s
         self.max_tries = whole(assignment.job.settings, "max_tries", 1)
