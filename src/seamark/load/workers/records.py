@@ -196,14 +196,14 @@ class RecordBlock:
     __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns")
     form: ClassVar[np.dtype[np.void]]
 
-    def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
+    def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._block = bytearray(self.form.itemsize * BLOCK)
         self._view = memoryview(self._block)
         self._records = np.frombuffer(self._block, dtype=self.form)
         self._end = len(self._block)
         self._at = 0
-        self.epoch_ns = epoch_ns
+        self.epoch_ns = 0
 
 
 class Recorder(RecordBlock):
@@ -213,8 +213,8 @@ class Recorder(RecordBlock):
     __slots__ = ("_first",)
     form = SAMPLE
 
-    def __init__(self, segment: Segment, epoch_ns: int = 0, first: Sequence[Callable[[], object]] = ()) -> None:
-        super().__init__(segment, epoch_ns)
+    def __init__(self, segment: Segment, first: Sequence[Callable[[], object]] = ()) -> None:
+        super().__init__(segment)
         self._first = first
 
     def add(

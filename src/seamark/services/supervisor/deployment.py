@@ -182,13 +182,13 @@ def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
     return ServerEnd(why="crash", reason=lost)
 
 
-def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
-    """End the server and wait until all its processes are gone. Returns False if one remains after `wait_s`."""
+def stop(folder: DeploymentFolder, why: str = "stop") -> bool:
+    """End the server and wait until all its processes are gone. Returns False if one remains after STOP_WAIT_S."""
     control = control_files_of(folder)
     if not control.root.exists():
         return True
     request_stop(control, why)
-    return wait_until_gone(control, wait_s)
+    return wait_until_gone(control, STOP_WAIT_S)
 
 
 def teardown(
@@ -221,11 +221,11 @@ def teardown(
     return record
 
 
-def stop_all(results_root: Path, why: str = "stop") -> int:
+def stop_all(results_root: Path) -> int:
     """End every server whose results lie below `results_root`; return how many ran."""
     running = [control for control in supervisors_below(results_root) if is_alive(control)]
     for control in running:
-        request_stop(control, why)
+        request_stop(control, "stop")
     for control in running:
         wait_until_gone(control, STOP_WAIT_S)
     return len(running)
