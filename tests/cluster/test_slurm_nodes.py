@@ -77,9 +77,7 @@ class Nodes(Bench):
         own = {setting.name: setting.default for setting in self.service.settings}
         deployment = replace(self.deployment(**(own | settings)), service=self.service.name, nodes=nodes)
         self.folders.append(self.folder())
-        endpoint = servers.serve(
-            deployment, self.service, self.site, self.folder(), scenario="study", seed=7, locks=ROOT / "envs"
-        )
+        endpoint = servers.serve(self.spec(deployment=deployment), ROOT / "envs")
         return dict(encode(endpoint))
 
     def job(self, endpoint: dict[str, Any], **settings: Any) -> LoadJob:

@@ -14,6 +14,7 @@ from seamark.load.workers.records import read_segments
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
 from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.codec import encode
 from seamark.storage.paths import DeploymentFolder
 
@@ -30,7 +31,8 @@ def deployed(name: str, root: Path, *, expected: str = "ok", **changes: Any) -> 
     )
     deployment = Deployment(id=name, service=name, settings=settings, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)
     folder = DeploymentFolder(root=root / "results" / "deployments" / name)
-    endpoint = encode(serve(deployment, service, site, folder, scenario="test", seed=0, locks=ROOT / "envs"))
+    spec = LaunchSpec(deployment=deployment, service=service, site=site, folder=folder, scenario="test", seed=0)
+    endpoint = encode(serve(spec, ROOT / "envs"))
     try:
         assert endpoint["status"] == expected, endpoint
         yield {**endpoint, "settings": settings, "service": service, "renew": lambda: renew(folder)}

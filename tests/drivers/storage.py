@@ -18,6 +18,7 @@ from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.codec import encode
 from seamark.storage.paths import DeploymentFolder
 
@@ -107,7 +108,8 @@ def serving(name: str, root: Path, **changes: Any) -> Iterator[Served]:
     paths = Paths(results=str(root / "results"), scratch=str(root / "scratch"), environments=str(CACHE / "envs"))
     site = Site(name="test", summary="", paths=paths, lease_s=600.0)
     folder = DeploymentFolder(root=root / "results" / "test" / "deployments" / deployment.id)
-    endpoint = encode(serve(deployment, service, site, folder, scenario="test", seed=1, locks=ROOT / "envs"))
+    spec = LaunchSpec(deployment=deployment, service=service, site=site, folder=folder, scenario="test", seed=1)
+    endpoint = encode(serve(spec, ROOT / "envs"))
     try:
         assert endpoint["status"] == "ok", endpoint
         yield Served(service=service, settings=settings, endpoint=endpoint, folder=folder, parts=root / "parts")

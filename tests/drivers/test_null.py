@@ -103,7 +103,7 @@ def test_a_stream_has_the_chunks_that_were_asked_for_however_they_are_joined(
         driver = "seamark.drivers.openai:OpenAi"
         job = LoadJob(driver=driver, workers="wire", settings=settings, seed=1, data=tmp_path, ports={"main": port})
         outcome = run_load(job, None, tmp_path / "parts")
-        samples, read = read_segments(outcome.segments), read_segments(outcome.chunks, CHUNK)
+        samples, read = read_segments(outcome.segments), read_segments(outcome.files["chunks"], CHUNK)
     assert samples["failure"].tolist() == [0] * 20
     assert samples["units"].tolist() == [chunks] * 20
     assert np.bincount(read["index"], weights=read["events"]).tolist() == [chunks] * 20

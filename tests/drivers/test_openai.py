@@ -230,7 +230,7 @@ def test_the_requests_of_a_trial_take_bounded_memory(prompt_len, batch):
     assert made.body_count * prompt_len * batch * 6 <= max(64 << 20, 16 * prompt_len * batch * 6)
     if prompt_len == 4096:
         requests = encode_all(made, made.bodies(8, 1))
-        assert max(len(request.data) for request in requests) < 1.1 * 6 * prompt_len * batch
+        assert max(request.size_bytes for request in requests) < 1.1 * 6 * prompt_len * batch
 
 
 def test_replies_may_differ_in_length():
@@ -319,7 +319,7 @@ def loaded(port: int, folder: Path, **settings: Any) -> tuple[LoadOutcome, Any, 
     )
     outcome = run_load(job, None, folder / "parts")
     samples = np.concatenate([each for path in outcome.segments for each in read_segment(path)])
-    chunks = [each for path in outcome.chunks for each in read_segment(path, form=CHUNK)]
+    chunks = [each for path in outcome.files["chunks"] for each in read_segment(path, form=CHUNK)]
     return outcome, np.sort(samples, order="index"), np.concatenate(chunks) if chunks else np.zeros(0, dtype=CHUNK)
 
 

@@ -10,8 +10,8 @@ import pytest
 from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.errors import UserError
 from seamark.load.driver import Target
+from seamark.load.engine.connection import Outgoing
 from seamark.load.engine.event_loop import encode_all, whole_sessions
-from seamark.load.engine.generator import EncodedRequest
 from seamark.load.engine.mix import mixed
 from seamark.services.ephemeral_server import ephemeral_server
 
@@ -23,7 +23,7 @@ def driver(**settings: Any) -> OpenAi:
 
 def documents(made: Any, count: int = 6, seed: int = 1) -> list[dict[str, Any]]:
     requests = encode_all(made, made.bodies(count, seed))
-    return [json.loads(request.data.partition(b"\r\n\r\n")[2]) for request in requests]
+    return [json.loads(b"".join(request.data).partition(b"\r\n\r\n")[2]) for request in requests]
 
 
 @pytest.mark.covers("E-FR14")
@@ -103,7 +103,7 @@ def test_sessions_that_no_model_can_have_are_said_so(settings: dict[str, Any], s
 
 
 def test_sessions_that_were_cut_for_their_size_are_cut_whole():
-    requests = [EncodedRequest(data=b"x", kind=0)] * 8
+    requests = [Outgoing((b"x",), 1, 0)] * 8
     assert len(whole_sessions(requests, 3)) == 6
     assert len(whole_sessions(requests, 1)) == 8
     with pytest.raises(UserError, match="turns: the 9 requests of one session take more than 256 MiB"):

@@ -17,7 +17,7 @@ def asked_over(delays: list[tuple[int, int]], offset_ns: int, start_ns: int = 10
     for there_ns, back_ns in delays:
         arrived_ns = start_ns + there_ns
         received_ns = arrived_ns + back_ns
-        found.append(Exchange(sent_ns=start_ns, remote_ns=arrived_ns + offset_ns, received_ns=received_ns))
+        found.append((start_ns, arrived_ns + offset_ns, received_ns))
         start_ns = received_ns + 1000
     return found
 

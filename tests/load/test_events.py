@@ -29,7 +29,7 @@ def test_an_event_has_at_most_40_bytes() -> None:
 @pytest.mark.parametrize("more", [{}, {"shards": 2}, {"pattern": "constant", "rate_rps": 100.0}])
 def test_each_stage_of_each_request_is_recorded_once_and_inside_of_it(load: Callable, more: dict) -> None:
     measured = load("staged_driver:Staged", workers="threads", **STAGED | more)
-    samples, events = measured.samples, read_segments(measured.outcome.events, EVENT)
+    samples, events = measured.samples, read_segments(measured.outcome.files["events"], EVENT)
     assert measured.outcome.stages == ("encode", "search")
     assert sorted(events["query"].tolist()) == sorted(4 * samples["index"].tolist())
     for sample in samples:
@@ -48,7 +48,7 @@ def test_each_stage_of_each_request_is_recorded_once_and_inside_of_it(load: Call
 def test_events_are_not_kept_unless_asked_for(load: Callable, tmp_path: Path) -> None:
     measured = load("staged_driver:Staged", workers="threads", **STAGED | {"keep_events": False})
     assert measured.outcome.completed == 60
-    assert (measured.outcome.events, measured.outcome.stages) == ((), ())
+    assert (measured.outcome.files["events"], measured.outcome.stages) == ((), ())
     assert list(tmp_path.rglob("*.events")) == []
 
 

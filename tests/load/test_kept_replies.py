@@ -16,7 +16,7 @@ from seamark.services.ephemeral_server import ephemeral_server
 
 
 def replies_of(measured: SimpleNamespace) -> dict[int, bytes]:
-    pairs = [pair for path in measured.outcome.replies for pair in read_replies(path)]
+    pairs = [pair for path in measured.outcome.files["replies"] for pair in read_replies(path)]
     assert len(dict(pairs)) == len(pairs), "a reply was kept twice"
     return dict(pairs)
 
@@ -60,7 +60,7 @@ def test_the_parts_of_a_stream_are_kept_in_order(load: Callable) -> None:
 
 @pytest.mark.services
 def test_replies_are_not_kept_unless_asked_for(null_server: Callable, load: Callable, tmp_path: Path) -> None:
-    assert load(port=null_server().port, requests=10).outcome.replies == ()
+    assert load(port=null_server().port, requests=10).outcome.files["replies"] == ()
     assert list(tmp_path.rglob("*.replies")) == []
 
 
@@ -83,7 +83,7 @@ def test_a_call_without_first_unit_has_none_and_what_it_offers_is_dropped_unless
     load: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    assert load("odd_drivers:Telling", workers="threads", requests=4, duration_s=9.0).outcome.replies == ()
+    assert load("odd_drivers:Telling", workers="threads", requests=4, duration_s=9.0).outcome.files["replies"] == ()
     plain = load("odd_drivers:Sleeping", workers="threads", requests=4, duration_s=9.0).samples
     assert (plain["first_ns"] == MISSING_NS).all()
 

@@ -22,8 +22,8 @@ from clusters import loads_below
 
 from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.command_launcher import CommandLauncher, Srun, launcher_of
-from seamark.load.coordinator.handle import LoadError
+from seamark.load.coordinator.command_launcher import launcher_of
+from seamark.load.coordinator.handle import LoadError, WorkerLauncher
 from seamark.load.workers.records import segment_state
 from seamark.model.sample import Failure
 from seamark.planning.plan import plan
@@ -44,7 +44,7 @@ OTHER_FILES = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 @pytest.fixture
-def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CommandLauncher]:
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkerLauncher]:
     """Return a carrier over a stand-in for srun; its keywords put a task behind a command, as `t1=[...]`."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -55,9 +55,9 @@ def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Comma
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("FAKE_SRUN_SEEN", str(tmp_path / "seen.json"))
 
-    def carrier(**before: list[str]) -> CommandLauncher:
+    def carrier(**before: list[str]) -> WorkerLauncher:
         monkeypatch.setenv("FAKE_SRUN", json.dumps({name[1:]: command for name, command in before.items()}))
-        return CommandLauncher(Srun())
+        return launcher_of("srun")
 
     return carrier
 

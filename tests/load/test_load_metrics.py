@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from processes import load_worker
 
 from seamark.analysis.metrics.document import DerivedMetrics as Figures
 from seamark.analysis.metrics.document import derive_metrics
-from seamark.load.engine.schedule_share import unsent
+from seamark.load.engine.schedule_share import record_rest
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.load.workers.records import Segment, read_segments
 from seamark.load.workers.segments import gather_samples
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.scenario import Slo
@@ -119,10 +119,10 @@ def test_what_is_unsent_is_the_schedule_without_what_was_taken(tmp_path: Path, p
     share = WorkerAssignment(job=job, worker=1, workers=3, segment=tmp_path)
 
     def rest(taken: int, until_s: float) -> tuple[list[int], list[int]]:
-        blocks = [(np.zeros(0, dtype=int), np.zeros(0, dtype=int))]
-        blocks += unsent(share, taken=taken, until_ns=int(until_s * 1e9))
-        indexes, due_ns = (np.concatenate(column).tolist() for column in zip(*blocks, strict=True))
-        return indexes, due_ns
+        with Segment(tmp_path / "rest") as segment:
+            record_rest(segment, share, [0], taken=taken, until_ns=int(until_s * 1e9))
+        records = read_segments([tmp_path / "rest"])
+        return records["index"].tolist(), records["due_ns"].tolist()
 
     indexes, due_ns = rest(0, 9.0)
     assert indexes == [1 + 3 * number for number in range(len(due_ns))]

@@ -11,8 +11,8 @@ import pytest
 
 from seamark.drivers.null import Null
 from seamark.load.driver import Target
-from seamark.load.engine.connection import Connection
-from seamark.load.engine.generator import NEVER_NS, EncodedRequest, Generator
+from seamark.load.engine.connection import Connection, Outgoing
+from seamark.load.engine.generator import NEVER_NS, Generator
 from seamark.load.engine.loops import (
     LONGEST_EARLY_NS,
     LONGEST_EARLY_OWN_CORE_NS,
@@ -25,6 +25,7 @@ from seamark.load.workers.records import Recorder, Segment
 from seamark.patterns.table import Nanoseconds
 
 HOUR_NS = 3_600_000_000_000
+GET = b"GET / HTTP/1.1\r\n\r\n"
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -55,7 +56,7 @@ def driven(
         with Segment(tmp_path / "samples") as segment:
             generator = Generator(
                 driver=driver,
-                requests=[EncodedRequest(data=b"GET / HTTP/1.1\r\n\r\n", kind=0)],
+                requests=[Outgoing((GET,), len(GET), 0)],
                 recorder=Recorder(segment),
                 chunks=None,
                 worker=0,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seamark.load.coordinator.coordinator import LoadJob, run_load
-from seamark.load.engine.saturation import MOST_POINTS, Saturation, saturation_monitor
+from seamark.load.engine.saturation import MOST_POINTS, Saturation, saturation_of
 from seamark.load.workers.records import read_segments
 from seamark.model.load_profile import LoadProfile
 from seamark.services.ephemeral_server import ephemeral_server
@@ -147,9 +147,9 @@ def test_a_long_load_is_watched_in_constant_memory_and_still_seen_to_overflow():
 
 def test_only_loads_that_ask_for_it_and_have_one_rate_are_watched():
     asked = {"pattern": "poisson", "rate_rps": 10.0, "stop_when_saturated": True}
-    assert saturation_monitor(LoadProfile.of(asked), None) is not None
+    assert saturation_of(LoadProfile.of(asked), None) is not None
     for other in ({"stop_when_saturated": False}, {"pattern": "closed"}, {"pattern": "ramp", "ramp_to_rps": 5.0}):
-        assert saturation_monitor(LoadProfile.of(asked | other), None) is None
+        assert saturation_of(LoadProfile.of(asked | other), None) is None
 
 
 def load(port: int, folder: Path, rate_rps: float, **settings):

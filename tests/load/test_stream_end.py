@@ -47,6 +47,6 @@ def test_a_stream_that_a_close_ends_was_over_with_its_last_content(lingering_ser
         gen_tokens=3,
     )
     assert measured.failures() == {Failure.NONE: 3}
-    chunks = read_segments(measured.outcome.chunks, CHUNK)
+    chunks = read_segments(measured.outcome.files["chunks"], CHUNK)
     last_ns = [chunks["at_ns"][chunks["index"] == index].max() for index in measured.samples["index"]]
     assert np.array_equal(measured.samples["last_ns"], last_ns)

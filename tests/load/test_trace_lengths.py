@@ -16,8 +16,8 @@ from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.driver import Target
 from seamark.load.engine import event_loop
+from seamark.load.engine.connection import Outgoing
 from seamark.load.engine.event_loop import NOT_OURS, encode_all
-from seamark.load.engine.generator import EncodedRequest
 from seamark.load.engine.mix import mixed
 from seamark.load.engine.schedule_share import ran_out
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
@@ -69,11 +69,11 @@ def made(trace: str, driver: Any = OpenAi, **given: Any) -> tuple[Any, RowBodies
     return one, bodies
 
 
-def asked(requests: list[EncodedRequest]) -> list[dict[str, Any]]:
+def asked(requests: list[Outgoing]) -> list[dict[str, Any]]:
     """Return the documents on the wire, after a look at their lengths."""
     documents = []
     for request in requests:
-        head, _, body = b"".join(request.pieces).partition(b"\r\n\r\n")
+        head, _, body = b"".join(request.data).partition(b"\r\n\r\n")
         assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
         documents.append(json.loads(body))
     return documents
@@ -140,8 +140,8 @@ def test_what_requests_share_takes_memory_once() -> None:
     blocks = list(range(40))
     shared = [{"at_s": 0, "prompt_tokens": 20_480 + n, "hash_ids": [*blocks, 100 + n]} for n in range(1, 60)]
     requests = encode_all(*made(written(shared)))
-    pieces = {id(piece): len(piece) for request in requests for piece in request.pieces}
-    assert sum(pieces.values()) < 0.1 * sum(sum(map(len, request.pieces)) for request in requests)
+    pieces = {id(piece): len(piece) for request in requests for piece in request.data}
+    assert sum(pieces.values()) < 0.1 * sum(sum(map(len, request.data)) for request in requests)
 
 
 def test_rows_without_blocks_differ_and_begin_alike_where_that_is_asked_for() -> None:
@@ -164,7 +164,7 @@ def test_workers_make_their_own_rows_alone_and_the_same_ones() -> None:
         for worker in range(3):
             other = parts[worker][index]
             assert (other is NOT_OURS) == (index % 3 != worker)
-            assert other is NOT_OURS or b"".join(other.pieces) == b"".join(request.pieces)
+            assert other is NOT_OURS or b"".join(other.data) == b"".join(request.data)
 
 
 def test_no_more_rows_are_made_than_the_load_sends() -> None:

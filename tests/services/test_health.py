@@ -11,7 +11,7 @@ from answering import answering
 from hostile_server import PLAIN, HostileServer
 
 from seamark.model.service import Health
-from seamark.services.supervisor.health import PROBE_TIMEOUT_S, answers, server_state
+from seamark.services.supervisor.health import PROBE_TIMEOUT_S, Probe
 
 
 @pytest.fixture
@@ -21,9 +21,11 @@ def port() -> Iterator[int]:
 
 
 def probe(health: Health, port: int, tmp_path: Path, *command: str) -> bool:
-    return answers(
-        health, host="127.0.0.1", ports={"main": port}, command=command, environment=os.environ, folder=tmp_path
+    ports = {"main": port}
+    asked = Probe(
+        health=health, host="127.0.0.1", ports=ports, command=command, environment=os.environ, folder=tmp_path
     )
+    return asked.answers()
 
 
 @pytest.mark.covers("E-SVR04")
@@ -56,16 +58,6 @@ def test_a_command_answers_with_its_exit_code(tmp_path: Path, command: tuple[str
 
 
 @pytest.mark.parametrize(("pids", "state"), [(None, "healthy"), ([os.getpid()], "healthy"), ([], "port_taken")])
-def test_a_good_answer_counts_only_from_our_own_process(
-    port: int, tmp_path: Path, pids: list[int] | None, state: str
-):
-    found = server_state(
-        Health(probe="http", path="/200"),
-        host="127.0.0.1",
-        ports={"main": port},
-        command=(),
-        environment=os.environ,
-        folder=tmp_path,
-        pids=pids,
-    )
-    assert found == state
+def test_a_good_answer_counts_only_from_our_own_process(port: int, pids: list[int] | None, state: str):
+    health = Health(probe="http", path="/200")
+    assert Probe(health=health, host="127.0.0.1", ports={"main": port}).state(pids) == state

@@ -136,8 +136,7 @@ def test_a_node_of_the_server_shows_its_share_of_the_deployments_gpus(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     deployment = Deployment(id="d", service="t", settings={}, nodes=nodes, gpus=gpus, cpus_per_task=1, mem_gb=1)
     spec, slot = bench.spec(deployment=deployment), ProcessSlot(node="n1", host="127.0.0.1", ports={"main": 1})
-    assert bench.service.server is not None
-    launch = launch_of(spec, bench.service.server, slot=slot, data=bench.data(), environment=None)
+    launch = launch_of(spec, slot)
     assert launch.environment["CUDA_VISIBLE_DEVICES"] == seen
 
 
@@ -192,10 +191,7 @@ def test_vllm_over_two_nodes_joins_one_ray_and_every_process_gets_the_network(
     ports = {"http": 8000, "ray": 8001}
     head = ProcessSlot(node="n1", host="10.3.0.1", ports=ports, nodes=2, addresses=addresses)
     worker = replace(head, node="n2", host="10.3.0.2")
-    launches = [
-        launch_of(spec, server, slot=slot, part=part, data=bench.data(), environment=None)
-        for slot, part in ((head, None), (worker, server.part("worker")))
-    ]
+    launches = [launch_of(spec, slot, part) for slot, part in ((head, None), (worker, server.part("worker")))]
     for launch in launches:
         shown = launch.environment.get if runtime == "venv" else _given(launch.command).get
         network = {name: shown(name) for name in ("NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")}
@@ -264,7 +260,7 @@ def test_the_components_of_a_milvus_cluster_find_each_other_and_each_runs_in_its
     for part in (None, *server.parts):
         (node,) = placement.of(part) if part else (head,)
         slot = ProcessSlot(node=node.name, host=node.host, ports=ports, nodes=2, addresses=addresses)
-        launch = launch_of(spec, server, slot=slot, part=part, data=bench.data(), environment=None)
+        launch = launch_of(spec, slot, part)
         shown = _given(launch.command) if runtime == "apptainer" else dict(launch.environment)
         launches[part.name if part else "proxy"] = (" ".join(launch.command), shown)
     roles = {"coordinators": "mixture", "query_node": "querynode", "data_node": "datanode", "index_node": "indexnode"}

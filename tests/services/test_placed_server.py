@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from processes import autogroup, environment_of, eventually
@@ -123,19 +122,10 @@ def test_two_placed_servers_run_side_by_side(bench: Bench):
     pids = []
     for number, cpu in enumerate((FIRST, LAST)):
         name = f"tiny-{number}"
-        folder = bench.folder(name)
-        bench.folders.append(folder)
-        endpoint = servers.serve(
-            bench.deployment(name),
-            bench.service,
-            replace(bench.site, telemetry_interval_s=0.5),
-            folder,
-            scenario="study",
-            seed=7,
-            locks=Path(bench.root / "envs"),
-            place=Place(server_cores=(cpu,), niceness=number * 10),
-            evict=False,
-        )
+        bench.folders.append(bench.folder(name))
+        place = Place(server_cores=(cpu,), niceness=number * 10)
+        spec = bench.spec(name, site=replace(bench.site, telemetry_interval_s=0.5), place=place)
+        endpoint = servers.serve(spec, bench.root / "envs", evict=False)
         assert endpoint.server_pid is not None
         pids.append(endpoint.server_pid)
     assert [os.sched_getaffinity(pid) for pid in pids] == [{FIRST}, {LAST}]

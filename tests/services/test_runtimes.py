@@ -75,14 +75,8 @@ def launch(bench: Bench, *, gpus: int = 0, **changes: object) -> Launch:
     image = image_of(bench, Path(container.image)) if container else None
     spec = bench.spec(**{"image": image, **changes})
     deployment = replace(spec.deployment, gpus=gpus, settings={"whom": "world", "on": True, "none": None})
-    assert bench.service.server is not None
-    return launch_of(
-        replace(spec, deployment=deployment),
-        bench.service.server,
-        slot=ProcessSlot(node="here", host="127.0.0.1", ports={"main": 12345}),
-        data=bench.data(),
-        environment=None,
-    )
+    slot = ProcessSlot(node="here", host="127.0.0.1", ports={"main": 12345})
+    return launch_of(replace(spec, deployment=deployment), slot)
 
 
 def test_templates_are_filled_as_a_command_line_wants_them(bench: Bench):
@@ -94,11 +88,12 @@ def test_templates_are_filled_as_a_command_line_wants_them(bench: Bench):
 def test_a_setting_that_is_true_or_false_is_a_switch_and_another_is_none(bench: Bench):
     words = ("{switches[on]}", "{switches[so_called]}")
     settings = {"on": True, "so_called": False, "count": 1}
-    spec = replace(bench.spec(), deployment=replace(bench.deployment(), settings=settings))
+    spec = bench.spec(deployment=replace(bench.deployment(), settings=settings))
     slot = ProcessSlot(node="here", host="127.0.0.1", ports={})
 
     def filled(*words: str) -> tuple[str, ...]:
-        return launch_of(spec, Server(command=words), slot=slot, data=bench.data(), environment=None).command
+        server = Server(command=words)
+        return launch_of(replace(spec, service=replace(spec.service, server=server)), slot).command
 
     assert filled(*words) == ("--on", "--no-so-called")
     with pytest.raises(UserError, match="count"):

@@ -69,25 +69,11 @@ class Bench:
         place: Place | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
-        folder = self.folder(name)
-        self.folders.append(folder)
+        self.folders.append(self.folder(name))
         deployment = replace(self.deployment(name, **settings), gpus=gpus, nodes=nodes)
-        endpoint = servers.serve(
-            deployment,
-            self.service,
-            self.site,
-            folder,
-            scenario="study",
-            seed=7,
-            locks=self.root / "envs",
-            image=image,
-            part_images=part_images,
-            client=client,
-            binds=binds,
-            place=place,
-            study=HERE,
-        )
-        return dict(encode(endpoint))
+        images = {"image": image, "part_images": part_images or {}, "client": client}
+        spec = self.spec(name, deployment=deployment, **images, binds=binds, place=place, study=HERE)
+        return dict(encode(servers.serve(spec, self.root / "envs")))
 
     def spec(self, name: str = "tiny-0001", **changes: Any) -> LaunchSpec:
         """Return what a supervisor would be told."""
@@ -98,7 +84,6 @@ class Bench:
             folder=self.folder(name),
             scenario="study",
             seed=7,
-            environment=None,
         )
         return replace(spec, **changes)
 

@@ -11,6 +11,7 @@ import pytest
 from samples import a_load, a_trial, samples_of
 
 from seamark.load.coordinator.coordinator import EPOCH, LoadJob, LoadOutcome
+from seamark.load.workers.assignment import SEGMENTS
 from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Segment
 from seamark.load.workers.work_list import done_items
 from seamark.model.sample import Failure
@@ -59,15 +60,13 @@ def a_session(folder: TrialFolder, items: Sequence[int], number: int, **facts: o
 
 
 def outcome(folder: Path, items: int = 8) -> LoadOutcome:
-    segments = tuple(sorted(folder.glob("worker-*.samples")))
     return LoadOutcome(
         epoch_ns=0,
         epoch_unix_ns=int((folder / EPOCH).read_text()),
         unit="reply",
         kinds=("get",),
         reports=(),
-        segments=segments,
-        chunks=tuple(sorted(folder.glob("worker-*.chunks"))),
+        files={kind: tuple(sorted(folder.glob(f"worker-*.{kind}"))) for kind in SEGMENTS},
         client_csv=folder / "client.csv",
         sent_until_s=60.0,
         items=items,

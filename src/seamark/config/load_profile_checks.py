@@ -99,7 +99,7 @@ def _check_steps(item: Item, workload: Workload, mistakes: Mistakes) -> None:
         except ValueError as error:
             mistakes.add(at, f"{error}.")
             continue
-        until_s, total_s = _longest_s(item, workload), sum(step.length_s or 0.0 for step in steps)
+        until_s, total_s = _longest_s(item, workload), sum(length_s or 0.0 for _, length_s in steps)
         if until_s is not None and total_s > until_s * (1 + 1e-9):
             mistakes.add(
                 at,

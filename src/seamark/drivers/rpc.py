@@ -1,12 +1,14 @@
-"""gRPC for drivers: a connection for each user, and the category of an error. Independent of any service."""
+"""gRPC for drivers: a driver with a connection for each user, and the category of an error. Independent of any
+service."""
 
 import queue
 import time
-from collections.abc import Callable
+from abc import abstractmethod
 
 import grpc
 
-from seamark.load.driver import Body, Reply
+from seamark.load.driver import Body, Call, Reply, Target
+from seamark.load.engine.http import in_url
 from seamark.model.sample import Failure
 
 CONNECT_S = 10.0
@@ -27,34 +29,54 @@ FAILURES = {
 }
 
 
-Read = Callable[[bytes, int], Reply]
-"""Returns what a reply's bytes are worth, given how many bytes were sent."""
+class RpcCall(Call):
+    """A Call driver of one gRPC `method`, which gets bytes and returns bytes. Replies of more than `most_bytes` are
+    refused."""
+
+    method: str
+    metadata: tuple[tuple[str, str], ...] = ()
+    most_bytes = MAX_REPLY_BYTES
+
+    def __init__(self, target: Target, port: str) -> None:
+        self.address = f"{in_url(target.host)}:{target.ports[port]}"
+        self.timeout_s = target.load.timeout_s
+
+    def session(self) -> "RpcSession":
+        """Return a session with an open connection. Raises ConnectionError."""
+        return RpcSession(self)
+
+    def failure(self, error: Exception) -> Failure:
+        """Return the category of an exception of a connection or a call, by gRPC's own status."""
+        if isinstance(error, ConnectionError):
+            return Failure.CONNECT
+        if not (isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call)):
+            return Failure.DRIVER
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return Failure.CONNECT if "failed to connect" in (error.details() or "") else Failure.RESET
+        if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
+            return Failure.REPLY_TOO_LARGE
+        return FAILURES.get(error.code(), Failure.SERVER_ERROR)
+
+    @abstractmethod
+    def read(self, reply: bytes) -> tuple[int, Failure]:
+        """Return the units of a good reply, and its failure."""
 
 
 class RpcSession:
-    """One user's connection, on which one method is called with bytes and returns bytes."""
+    """One user's connection."""
 
-    def __init__(
-        self,
-        address: str,
-        method: str,
-        read: Read,
-        timeout_s: float,
-        *,
-        metadata: tuple[tuple[str, str], ...] = (),
-        most_bytes: int = MAX_REPLY_BYTES,
-    ) -> None:
+    def __init__(self, driver: RpcCall) -> None:
         """Connect. Raises ConnectionError."""
-        self._read = read
-        self._timeout_s = timeout_s
-        self._metadata = metadata
-        self._channel = connected(address, most_bytes)
-        self._method = self._channel.unary_unary(method)
+        self._read, self._timeout_s, self._metadata = driver.read, driver.timeout_s, driver.metadata
+        self._channel = connected(driver.address, driver.most_bytes)
+        self._method = self._channel.unary_unary(driver.method)
 
     def call(self, body: Body) -> Reply:
         """Send one request and check its reply."""
         sent: bytes = body.content
-        return self._read(self._method(sent, timeout=self._timeout_s, metadata=self._metadata), len(sent))
+        reply = self._method(sent, timeout=self._timeout_s, metadata=self._metadata)
+        units, failure = self._read(reply)
+        return Reply(units=0 if failure else units, bytes_sent=len(sent), bytes_received=len(reply), failure=failure)
 
     def close(self) -> None:
         """Close the connection."""
@@ -82,16 +104,3 @@ def connected(address: str, most_bytes: int = MAX_REPLY_BYTES) -> grpc.Channel:
     finally:
         channel.unsubscribe(states.put)
     return channel
-
-
-def category(error: Exception) -> Failure:
-    """Return the category of an exception of a connection or a call."""
-    if isinstance(error, ConnectionError):
-        return Failure.CONNECT
-    if not (isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call)):
-        return Failure.DRIVER
-    if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return Failure.CONNECT if "failed to connect" in (error.details() or "") else Failure.RESET
-    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
-        return Failure.REPLY_TOO_LARGE
-    return FAILURES.get(error.code(), Failure.SERVER_ERROR)

@@ -8,7 +8,7 @@ import io
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -79,23 +79,21 @@ def endpoint(target: Target, bucket: str = "") -> str:
     return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
 
 
-class Signer:
-    """Signs paths in advance (SigV4 in the query, payload unsigned)."""
+def signer(target: Target, endpoint: str) -> Callable[[str, str], str]:
+    """Return a function that signs a method and a path in advance (SigV4 in the query, payload unsigned); it returns
+    the path with its signature, as in a request line."""
+    from botocore.auth import S3SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
 
-    def __init__(self, target: Target, endpoint: str) -> None:
-        from botocore.auth import S3SigV4QueryAuth
-        from botocore.awsrequest import AWSRequest
+    auth = S3SigV4QueryAuth(credentials(target), "s3", region(), expires=EXPIRES_S)
 
-        self._endpoint = endpoint
-        self._request = AWSRequest
-        self._auth = S3SigV4QueryAuth(credentials(target), "s3", region(), expires=EXPIRES_S)
-
-    def path(self, method: str, path: str) -> str:
-        """Return `path` with its signature, as in a request line."""
-        request = self._request(method=method, url=self._endpoint + path)
-        self._auth.add_auth(request)
+    def signed(method: str, path: str) -> str:
+        request = AWSRequest(method=method, url=endpoint + path)
+        auth.add_auth(request)
         url: str = request.prepare().url
-        return url.removeprefix(self._endpoint)
+        return url.removeprefix(endpoint)
+
+    return signed
 
 
 def client(target: Target) -> Any:
@@ -178,7 +176,7 @@ class S3(Wire):
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request, signed for as long as S3 allows (7 days); every PUT has the same payload behind it."""
         name, key = body.content
-        path = self._signer.path(name.upper(), f"{self._prefix}/{key}")
+        path = self._signed(name.upper(), f"{self._prefix}/{key}")
         if name == GET:
             return http_request("GET", path, host=self._host)
         headers = {"Content-Length": str(self._object_bytes)}
@@ -189,8 +187,8 @@ class S3(Wire):
         return ObjectDecoder(self._object_bytes, may_get=GET in self.kinds, may_put=PUT in self.kinds)
 
     @cached_property
-    def _signer(self) -> Signer:
-        return Signer(self._target, self._endpoint)
+    def _signed(self) -> Callable[[str, str], str]:
+        return signer(self._target, self._endpoint)
 
     @cached_property
     def _payload(self) -> bytes:

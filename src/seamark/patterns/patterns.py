@@ -30,7 +30,7 @@ class Pattern(Protocol):
 
     def expected(self, at_s: float) -> float | None:
         """Return the expected number of arrivals in the first `at_s` seconds; None if only the file knows."""
-        ...
+        return None
 
     def count(self, until_s: float) -> float | None:
         """Return about how many arrivals the first `until_s` seconds hold: a trace counts the rows of its file.
@@ -51,45 +51,43 @@ class Pattern(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constant(Pattern):
-    """Equal gaps of 1/rate_rps seconds; arrival k is k gaps from the start, so errors do not accumulate."""
+class _OneRate(Pattern):
+    """Arrivals at one rate. In gaps of random lengths their count approaches the expected one in long loads."""
 
     rate_rps: float
+
+    def expected(self, at_s: float) -> float:
+        """Return the rate times the time."""
+        return self.rate_rps * at_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(_OneRate):
+    """Equal gaps of 1/rate_rps seconds; arrival k is k gaps from the start, so errors do not accumulate."""
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays; the random source is not used."""
         for k in _numbers():
             yield k / self.rate_rps
 
-    def expected(self, at_s: float) -> float:
-        """Return the rate times the time."""
-        return self.rate_rps * at_s
-
 
 @dataclass(frozen=True, kw_only=True)
-class Poisson(Pattern):
+class Poisson(_OneRate):
     """Independent exponential gaps of mean 1/rate_rps seconds, never clamped."""
-
-    rate_rps: float
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays; gaps by inversion of uniform numbers."""
         return _sums(lambda: _exponential(rng) / self.rate_rps)
 
-    def expected(self, at_s: float) -> float:
-        """Return the rate times the time."""
-        return self.rate_rps * at_s
-
 
 @dataclass(frozen=True, kw_only=True)
-class Gamma(Pattern):
+class Gamma(_OneRate):
     """Independent gamma gaps of mean 1/rate_rps seconds, never clamped.
 
     `burstiness` is their shape, as in vLLM's benchmark: 1 is Poisson, the coefficient of variation is
     1/sqrt(burstiness). The load begins as if a request had just arrived.
     """
 
-    rate_rps: float
     burstiness: float
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
@@ -100,10 +98,6 @@ class Gamma(Pattern):
     def gap_variation(self) -> float:
         """Return 1/sqrt(burstiness)."""
         return float(self.burstiness**-0.5)
-
-    def expected(self, at_s: float) -> float:
-        """Return the rate times the time, which the count approaches in loads of many gaps."""
-        return self.rate_rps * at_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,9 +245,6 @@ class Trace(Pattern):
         while rows := list(islice(arrivals, ROWS)):
             yield np.array(rows) * self.time_scale
 
-    def expected(self, at_s: float) -> None:
-        """Return None: only the file knows the number of arrivals."""
-
     def count(self, until_s: float) -> float:
         """Return the number of rows before `until_s`."""
         return sum(1 for _ in takewhile(lambda at_s: at_s * self.time_scale < until_s, recorded_arrivals(self.path)))
@@ -289,28 +280,21 @@ class Repeated(Pattern):
             gap_s = (last_s - first_s) / max(1, count - 1)
             offset_s += last_s - first_s + (gap_s or ONE_MOMENT_S)
 
-    def expected(self, at_s: float) -> None:
-        """Return None: only the passes tell the number of arrivals."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class RateStep:
-    """A rate for `length_s` seconds; None: for as long as every other step."""
-
-    rate_rps: float
-    length_s: float | None
+RateStep = tuple[float, float | None]
+"""A rate in requests/s, and its length in seconds; None: as long as every other step."""
 
 
 def steps_of(text: str) -> tuple[RateStep, ...]:
     """Return the steps of a `step_rates`. Raises ValueError with the mistake and the correct form."""
     steps = tuple(_step(part.strip()) for part in text.split(","))
-    if len({step.length_s is None for step in steps}) > 1:
+    if len({length_s is None for _, length_s in steps}) > 1:
         raise ValueError("either every step has its seconds ('50:10,200:5') or none has ('50,200')")
     if len(steps) < 2:
         raise ValueError(
             "one rate is not a sequence of steps: write several, such as '50,100,200', or set 'pattern' to constant"
         )
-    if not any(step.rate_rps for step in steps):
+    if not any(rate_rps for rate_rps, _ in steps):
         raise ValueError("a load in which every rate is 0 sends nothing")
     return steps
 
@@ -318,15 +302,15 @@ def steps_of(text: str) -> tuple[RateStep, ...]:
 def _step(part: str) -> RateStep:
     rate, colon, length = part.partition(":")
     try:
-        step = RateStep(rate_rps=float(rate), length_s=float(length) if colon else None)
+        rate_rps, length_s = float(rate), float(length) if colon else None
     except ValueError:
         raise ValueError(f"'{part}' is not a rate: write rates such as '50,100,200' or '50:10,200:5'") from None
-    if not (0 <= step.rate_rps <= HIGHEST_RPS and (step.length_s is None or 0 < step.length_s <= LONGEST_S)):
+    if not (0 <= rate_rps <= HIGHEST_RPS and (length_s is None or 0 < length_s <= LONGEST_S)):
         raise ValueError(
             f"'{part}': a rate is 0 to {HIGHEST_RPS:.0f} requests/s, and its seconds are more than 0 and at most"
             f" {LONGEST_S:.0f}"
         )
-    return step
+    return rate_rps, length_s
 
 
 class _Stairs:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -47,15 +48,10 @@ class PatternKind:
     """Setting -> value that a message proposes if it is missing; 100 for settings not listed here."""
 
 
-RATE = Setting(
-    name="rate_rps",
-    type="float",
-    role="workload",
-    minimum=1e-6,
-    maximum=HIGHEST_RPS,
-    unit="requests/s",
-    help="Mean rate of an open loop; first rate of a ramp; rate outside of bursts.",
-)
+_number_setting = partial(Setting, type="float", role="workload")
+_rate_setting = partial(_number_setting, minimum=1e-6, maximum=HIGHEST_RPS, unit="requests/s")
+_time_setting = partial(_number_setting, maximum=LONGEST_S, unit="s")
+RATE = _rate_setting(name="rate_rps", help="Mean rate of an open loop; first rate of a ramp; rate outside of bursts.")
 SATURATION = ("stop_when_saturated",)
 
 
@@ -65,8 +61,8 @@ def _number(settings: Settings, name: str) -> float:
 
 def _steps(settings: Settings, over_s: float) -> Steps:
     steps = steps_of(str(settings["step_rates"]))
-    lengths_s = tuple(step.length_s or over_s / len(steps) for step in steps)
-    return Steps(rates_rps=tuple(step.rate_rps for step in steps), lengths_s=lengths_s)
+    lengths_s = tuple(length_s or over_s / len(steps) for _, length_s in steps)
+    return Steps(rates_rps=tuple(rate_rps for rate_rps, _ in steps), lengths_s=lengths_s)
 
 
 def _bursts(settings: Settings, over_s: float) -> Bursts:
@@ -110,10 +106,8 @@ PATTERNS: Mapping[str, PatternKind] = {
         reads=SATURATION,
         rate="steady",
         settings=(
-            Setting(
+            _number_setting(
                 name="burstiness",
-                type="float",
-                role="workload",
                 minimum=0.001,
                 maximum=1e6,
                 help="gamma: shape of the gaps' distribution, as vLLM's. 1 is Poisson, smaller is burstier, larger "
@@ -129,14 +123,8 @@ PATTERNS: Mapping[str, PatternKind] = {
         needs=("rate_rps", "ramp_to_rps"),
         rate="changing",
         settings=(
-            Setting(
-                name="ramp_to_rps",
-                type="float",
-                role="workload",
-                minimum=1e-6,
-                maximum=HIGHEST_RPS,
-                unit="requests/s",
-                help="Rate at the end of a ramp, reached linearly over warm-up and duration.",
+            _rate_setting(
+                name="ramp_to_rps", help="Rate at the end of a ramp, reached linearly over warm-up and duration."
             ),
         ),
     ),
@@ -161,31 +149,11 @@ PATTERNS: Mapping[str, PatternKind] = {
         needs=("rate_rps", "burst_rps", "burst_s", "burst_every_s"),
         rate="changing",
         settings=(
-            Setting(
-                name="burst_rps",
-                type="float",
-                role="workload",
-                minimum=1e-6,
-                maximum=HIGHEST_RPS,
-                unit="requests/s",
-                help="bursts: total rate inside a burst.",
-            ),
-            Setting(
-                name="burst_s",
-                type="float",
-                role="workload",
-                minimum=1e-6,
-                maximum=LONGEST_S,
-                unit="s",
-                help="bursts: length of a burst.",
-            ),
-            Setting(
+            _rate_setting(name="burst_rps", help="bursts: total rate inside a burst."),
+            _time_setting(name="burst_s", minimum=1e-6, help="bursts: length of a burst."),
+            _time_setting(
                 name="burst_every_s",
-                type="float",
-                role="workload",
                 minimum=1e-6,
-                maximum=LONGEST_S,
-                unit="s",
                 help="bursts: period between the starts of bursts. Each lies in the middle of its period.",
             ),
         ),
@@ -200,22 +168,14 @@ PATTERNS: Mapping[str, PatternKind] = {
         needs=("rate_rps", "amplitude", "period_s"),
         rate="changing",
         settings=(
-            Setting(
+            _number_setting(
                 name="amplitude",
-                type="float",
-                role="workload",
                 minimum=0.0,
                 maximum=1.0,
                 help="diurnal: amplitude of the rate around `rate_rps`, as a ratio of it.",
             ),
-            Setting(
-                name="period_s",
-                type="float",
-                role="workload",
-                minimum=1e-3,
-                maximum=LONGEST_S,
-                unit="s",
-                help="diurnal: period of the rate. It begins at the mean, rising.",
+            _time_setting(
+                name="period_s", minimum=1e-3, help="diurnal: period of the rate. It begins at the mean, rising."
             ),
         ),
         examples={"amplitude": "0.5", "period_s": "60"},
@@ -250,10 +210,8 @@ PATTERNS: Mapping[str, PatternKind] = {
                 unit="tokens",
                 help="trace: tokens of each block in `hash_ids`. None is 512, as in Mooncake's traces.",
             ),
-            Setting(
+            _number_setting(
                 name="time_scale",
-                type="float",
-                role="workload",
                 minimum=1e-9,
                 maximum=1e6,
                 help="trace: factor on recorded times. 0.5 is twice as fast. None is 1.",
@@ -337,13 +295,17 @@ def pattern_of(load: LoadProfile) -> Pattern | None:
     return kind.make(settings, load.length_s)
 
 
-def runs_out(load: LoadProfile, pattern: Pattern, until_s: float) -> bool:
-    """Return whether a pattern that may end has no arrival left before `until_s` and none after. Raises as its
-    `blocks`."""
+def runs_out(load: LoadProfile, pattern: Pattern, until_s: float, requests: int | None = None) -> bool:
+    """Return whether a pattern that may end has no arrival left before `until_s` and none after; False where it has
+    `requests` of them. Raises as its `blocks`."""
     if not kind_of(load.pattern).may_end:
         return False
+    number = 0
     for block in pattern.blocks(np.random.default_rng(0)):
         inside = int(np.searchsorted(block, until_s, side="left"))
+        number += inside
+        if requests is not None and number >= requests:
+            return False
         if inside < block.size:
             return bool(np.isinf(block[inside]))
     return True

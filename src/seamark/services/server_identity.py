@@ -46,6 +46,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
     address = _address(study, deployment)
     images = StudyImages(study=study)
     image = images.of_server(service, plan.container)
+    lock = client_lock(service, image)
     return ServerIdentity(
         runtime=site.runtime,
         site=study.site_name,
@@ -58,7 +59,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
         driver=known_as(service.driver),
         recipe=_recipe(service, site, plan.container),
         site_settings=_site_settings(site),
-        lock_sha256=_lock(study, client_lock(service, image)),
+        lock_sha256=None if lock is None else _sha256(study.locks / f"{lock}.lock"),
         image_digests=_image_digests(images, service, image),
     )
 
@@ -69,13 +70,7 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerId
     }
     recipes = {
         name: _without_empty(
-            {
-                "service": member.service,
-                "version": member.version,
-                "driver": member.driver,
-                "recipe": member.recipe,
-                "lock_sha256": member.lock_sha256,
-            }
+            {field: getattr(member, field) for field in ("service", "version", "driver", "recipe", "lock_sha256")}
         )
         for name, member in members.items()
     }
@@ -118,10 +113,6 @@ def _request_digest(results: Path, address: str | None) -> str | None:
     if address is None or not address.startswith(PERSISTENT_PREFIX):
         return None
     return _sha256(results / address / "scenario.yaml")
-
-
-def _lock(study: Study, name: str | None) -> str | None:
-    return None if name is None else _sha256(study.locks / f"{name}.lock")
 
 
 def _sha256(path: Path) -> str | None:

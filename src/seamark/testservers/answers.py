@@ -75,14 +75,11 @@ def apart(moments: Sequence[Moment]) -> list[Moment]:
     """Return the moments with one event each, so that each event has its own last piece. Events of one moment have
     equal value."""
     return [
-        Moment(
-            at_ns=moment.at_ns,
+        replace(
+            moment,
             payloads=payloads,
             chunks=moment.chunks // max(len(moment.payloads), 1),
             tokens=moment.tokens // max(len(moment.payloads), 1),
-            answers=moment.answers,
-            early=moment.early,
-            forward=moment.forward,
         )
         for moment in moments
         for payloads in ([[payload] for payload in moment.payloads] or [[]])

@@ -209,7 +209,7 @@ class ReferenceConnection(asyncio.Protocol):
         if due_ns <= read_ns:
             due_ns = self.advance(number, due_ns, monotonic_ns())
         if due_ns:
-            server.deadlines.add(due_ns, number, self)
+            server.deadlines.add(due_ns, number, self.advance)
 
     def _step_due_ns(self) -> int:
         """Return when the next write is due."""

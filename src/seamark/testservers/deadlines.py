@@ -3,10 +3,10 @@ Independent of the protocol."""
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 from itertools import accumulate
 from time import monotonic_ns
-from typing import Protocol
 
 from seamark.platform.timerfd import Timer
 
@@ -19,26 +19,24 @@ MOST_AT_ONCE = 32
 NEVER_NS = 1 << 62
 
 
-class Due(Protocol):
-    """Receiver of deadlines."""
-
-    def advance(self, number: int, due_ns: int, now_ns: int) -> int:
-        """Write what is due of request `number`; return when its next write is due, 0 for none."""
+Advance = Callable[[int, int, int], int]
+"""Writes what is due of a request, by its number, the deadline and the present time; returns when its next write is
+due, 0 for none."""
 
 
 class Deadlines:
-    """Calls `advance` at each deadline. Timers of uvloop tick in milliseconds, the kernel's timerfd does not."""
+    """Calls a function at each deadline. Timers of uvloop tick in milliseconds, the kernel's timerfd does not."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._heap: list[tuple[int, int, Due]] = []
+        self._heap: list[tuple[int, int, Advance]] = []
         self._timer = Timer()
         self._wakes_ns = NEVER_NS
         loop.add_reader(self._timer.fileno(), self._wake)
 
-    def add(self, due_ns: int, number: int, reply: Due) -> None:
+    def add(self, due_ns: int, number: int, advance: Advance) -> None:
         """Schedule `advance` of request `number` at `due_ns` of CLOCK_MONOTONIC."""
-        heappush(self._heap, (due_ns, number, reply))
+        heappush(self._heap, (due_ns, number, advance))
         if due_ns - EARLY_NS >= self._wakes_ns:
             return
         if due_ns - EARLY_NS <= monotonic_ns():
@@ -72,16 +70,16 @@ class Deadlines:
         self._wakes_ns = 0
         while heap:
             now_ns = monotonic_ns()
-            due_ns, number, reply = heap[0]
+            due_ns, number, advance = heap[0]
             wait_ns = due_ns - now_ns
             if wait_ns <= 0:
                 if not left:
                     self._soon()
                     return
                 left -= 1
-                next_ns = reply.advance(number, due_ns, now_ns)
+                next_ns = advance(number, due_ns, now_ns)
                 if next_ns:
-                    heapreplace(heap, (next_ns, number, reply))
+                    heapreplace(heap, (next_ns, number, advance))
                 else:
                     heappop(heap)
             elif wait_ns > EARLY_NS:

@@ -30,30 +30,6 @@ class RefusedRequestError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndpointTimes:
-    """How long each endpoint takes, in ms. A load onto GPUs that hold another model takes `switch_ms`. `estimate_s`
-    is the reply to an estimate, None for one without a time."""
-
-    download_ms: float = 0.0
-    load_ms: float = 0.0
-    switch_ms: float = 0.0
-    serve_ms: float = 0.0
-    call_ms: float = 0.0
-    estimate_s: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Faults:
-    """`refuse`: this endpoint is answered with status 500. Every so many calls one is answered with status 503
-    (`error_every`), or never (`silent_every`); with `silent` this endpoint is never answered."""
-
-    refuse: str | None = None
-    silent: str | None = None
-    error_every: int | None = None
-    silent_every: int | None = None
-
-
 @dataclass(kw_only=True)
 class Models:
     """Which models are downloaded, what each GPU holds, and which instances are served."""
@@ -92,16 +68,16 @@ class Models:
 
 
 class StandaloneServer(ThreadingHTTPServer):
-    """The server: one thread a request, one lock for its state."""
+    """The server: one thread a request, one lock for its state. `options` are those of the command line: how long
+    each endpoint takes, the estimate, and the faults. A load onto GPUs that hold another model takes `switch_ms`."""
 
     daemon_threads = True
 
-    def __init__(
-        self, address: tuple[str, int], models: Models, times: EndpointTimes, faults: Faults, journal: Path | None
-    ) -> None:
-        super().__init__(address, _Request)
-        self._models, self._times, self._faults = models, times, faults
-        self._journal = journal
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Raises OSError where the address cannot be had."""
+        super().__init__((options.host, options.port), _Request)
+        self._options = options
+        self._models = Models(gpus=options.gpus)
         self._lock = threading.Lock()
 
     def answer(self, endpoint: str, instance: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,7 +96,7 @@ class StandaloneServer(ThreadingHTTPServer):
             self._note(endpoint, instance, document, begun_ns)
 
     def _fail(self, endpoint: str) -> None:
-        faults = self._faults
+        faults = self._options
         if faults.refuse == endpoint:
             raise RefusedRequestError(500, f"fault requested by --refuse {endpoint}")
         if faults.silent == endpoint:
@@ -136,7 +112,7 @@ class StandaloneServer(ThreadingHTTPServer):
             raise RefusedRequestError(503, "fault requested by --error-every")
 
     def _reply(self, endpoint: str, instance: str, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], float]:
-        models, times = self._models, self._times
+        models, times = self._models, self._options
         if endpoint == "download":
             models.downloaded.add(_text(document, "model"))
             return {"status": "downloaded"}, times.download_ms
@@ -155,7 +131,8 @@ class StandaloneServer(ThreadingHTTPServer):
         return {"output": f"answer of {models.instances[instance][0]}"}, times.call_ms
 
     def _note(self, endpoint: str, instance: str, document: Mapping[str, Any], begun_ns: int) -> None:
-        if self._journal is None:
+        journal: Path | None = self._options.journal
+        if journal is None:
             return
         line = {
             "endpoint": endpoint,
@@ -164,7 +141,7 @@ class StandaloneServer(ThreadingHTTPServer):
             "begun_ns": begun_ns,
             "ended_ns": time.monotonic_ns(),
         }
-        with self._lock, self._journal.open("a", encoding="utf-8") as file:
+        with self._lock, journal.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
@@ -234,12 +211,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Parse the command line, and serve until SIGTERM or SIGINT."""
     options = _parser()
-    given = vars(options.parse_args(argv))
-    times = EndpointTimes(**{name: given[name] for name in EndpointTimes.__dataclass_fields__})
-    faults = Faults(**{name: given[name] for name in Faults.__dataclass_fields__})
     try:
-        address = (given["host"], given["port"])
-        server = StandaloneServer(address, Models(gpus=given["gpus"]), times, faults, given["journal"])
+        server = StandaloneServer(options.parse_args(argv))
     except OSError as error:
         options.error(str(error))
     for signal_number in (signal.SIGTERM, signal.SIGINT):

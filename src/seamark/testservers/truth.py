@@ -12,6 +12,7 @@ from seamark.model.sample import MISSING_NS
 from seamark.testservers.journal import Outcome
 
 Integers = npt.NDArray[np.int64]
+TIMES = ("read_ns", "due_ns", "first_ns", "answer_ns", "last_ns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,21 +59,13 @@ def read_truth(path: Path) -> Truth:
     rows: list[dict[str, Any]] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     try:
         rows.sort(key=lambda row: int(row["number"]))
-
-        def integers(name: str) -> Integers:
-            return np.array([MISSING_NS if row[name] is None else row[name] for row in rows], dtype=np.int64)
-
         return Truth(
             ids=np.array([str(row["id"]) for row in rows], dtype=np.str_),
-            number=integers("number"),
-            read_ns=integers("read_ns"),
-            due_ns=integers("due_ns"),
-            first_ns=integers("first_ns"),
-            answer_ns=integers("answer_ns"),
-            last_ns=integers("last_ns"),
-            chunks=integers("chunks"),
-            tokens=integers("tokens"),
             outcome=np.array([row["outcome"] for row in rows], dtype=np.str_),
+            **{
+                name: np.array([MISSING_NS if row[name] is None else row[name] for row in rows], dtype=np.int64)
+                for name in ("number", *TIMES, "chunks", "tokens")
+            },
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a truth file of the reference server ({error!r})") from error

@@ -66,7 +66,7 @@ class MeasuredLoad:
         """Return all raw chunks of streamed replies, in the form of `CHUNK`."""
         from seamark.load.workers.records import read_segments
 
-        return read_segments(self.outcome.chunks, CHUNK)
+        return read_segments(self.outcome.files["chunks"], CHUNK)
 
 
 def measure(

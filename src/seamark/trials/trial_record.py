@@ -1,7 +1,7 @@
 """Record of one trial: load.json, samples.parquet, effective_config.yaml and meta.json."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,24 +128,19 @@ def keep_samples(
         gather_samples,
     )
 
-    segments: Sequence[Path | PlacedSegment] = outcome.segments
-    chunks: Sequence[Path | PlacedSegment] = outcome.chunks
-    replies: Sequence[Path | PlacedSegment] = outcome.replies
-    asked: Sequence[Path | PlacedSegment] = outcome.asked
-    events: Sequence[Path | PlacedSegment] = outcome.events
+    files: Mapping[str, Sequence[Path | PlacedSegment]] = outcome.files
     clients = [outcome.client_csv]
     if sessions is not None:
         record = sessions.counted(record, outcome)
         if len(sessions.made) > 1:
-            segments, chunks, clients = sessions.placed("samples"), sessions.placed("chunks"), sessions.clients
-            replies, asked, events = (sessions.placed(kind) for kind in ("replies", "asked", "events"))
+            files, clients = {kind: sessions.placed(kind) for kind in files}, sessions.clients
     names = ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
-    written = gather_samples(segments, folder.samples, {name: encode(getattr(record, name)) for name in names})
-    folder.chunks.unlink(missing_ok=True)
-    folder.replies.unlink(missing_ok=True)
-    folder.events.unlink(missing_ok=True)
-    folder.asked.unlink(missing_ok=True)
-    if contents := gather_asked(asked):
+    written = gather_samples(
+        files["samples"], folder.samples, {name: encode(getattr(record, name)) for name in names}
+    )
+    for path in (folder.chunks, folder.replies, folder.events, folder.asked):
+        path.unlink(missing_ok=True)
+    if contents := gather_asked(files["asked"]):
         documents.write(folder.asked, AskedRecord(epoch_unix_ns=record.epoch_unix_ns, asked=contents))
     if found := [path for path in clients if path.exists()]:
         with folder.client_telemetry.open("wb") as target:
@@ -153,9 +148,9 @@ def keep_samples(
                 target.write(path.read_bytes())
     return replace(
         record,
-        chunks=gather_chunks(chunks, folder.chunks) if chunks else None,
-        replies=gather_replies(replies, folder.replies) if replies else None,
-        events=gather_events(events, folder.events, outcome.stages) if events else None,
+        chunks=gather_chunks(files["chunks"], folder.chunks) if files["chunks"] else None,
+        replies=gather_replies(files["replies"], folder.replies) if files["replies"] else None,
+        events=gather_events(files["events"], folder.events, outcome.stages) if files["events"] else None,
         failures={name: count for name, count in written.failures.items() if count},
         rows=written.rows,
         samples_bytes=folder.samples.stat().st_size,

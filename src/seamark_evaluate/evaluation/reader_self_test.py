@@ -107,7 +107,7 @@ def _asked(service: Service, settings: Mapping[str, Value], folder: Path, port: 
     )
     with tempfile.TemporaryDirectory(dir=folder) as parts:
         outcome = run_load(job, None, Path(parts) / "parts")
-        replies = dict(pair for path in outcome.replies for pair in read_replies(path))
+        replies = dict(pair for path in outcome.files["replies"] for pair in read_replies(path))
     method = read_method(json.loads(str(settings["method"])), "method")
     asked = asked_of(settings)
     texts = [read_kept(replies.get(item, b"")).text for item in range(len(asked))]

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,35 +36,16 @@ TRIED_WORDS = 4096
 FEWEST_WORDS = 8
 
 
-class Prompts(Protocol):
-    """Makes prompts: of given lengths, or out of tokens that are drawn piece by piece."""
-
-    @property
-    def added(self) -> int:
-        """Tokens that the server adds to a prompt; they count for its length."""
-
-    def draw(self, count: int, rng: np.random.Generator) -> Tokens:
-        """Return `count` tokens, as numbers that only `prompt` understands; shape (count,)."""
-
-    def prompt(self, drawn: Tokens) -> Prompt:
-        """Return the prompt of these tokens: `added` more than are given."""
-
-    def check(self, prompt: Prompt, length: int) -> None:
-        """Raise UserError where a tokenizer finds another length in it."""
-
-    def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator) -> list[Prompt]:
-        """Return a prompt of each length in tokens. Their first `shared` tokens are the same."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ids:
-    """Token ids, drawn evenly from `vocabulary`."""
+    """Token ids, drawn evenly from `vocabulary`. `added`: tokens that the server adds to a prompt; they count for its
+    length."""
 
     vocabulary: Tokens
     added: int = 0
 
     def draw(self, count: int, rng: np.random.Generator) -> Tokens:
-        """Return ids, int32."""
+        """Return `count` ids, int32."""
         return self.vocabulary[rng.integers(len(self.vocabulary), size=count)]
 
     def prompt(self, drawn: Tokens) -> Prompt:
@@ -75,7 +56,7 @@ class Ids:
         """Ids are as many as they are."""
 
     def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator) -> list[Prompt]:
-        """Return arrays of int32, shape (length,)."""
+        """Return arrays of int32, shape (length,). Their first `shared` ids are the same."""
         prefix = rng.choice(self.vocabulary, shared)
         drawn = self.vocabulary[rng.integers(len(self.vocabulary), size=sum(lengths))]
         made: list[Prompt] = []
@@ -96,7 +77,8 @@ class Texts:
     count: Callable[[str], int] | None = None
 
     def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator) -> list[Prompt]:
-        """Return texts. Raises UserError for a length that the tokenizer does not find in its text."""
+        """Return texts. Their first `shared` tokens are the same. Raises UserError for a length that the tokenizer
+        does not find in its text."""
         prefix = rng.integers(len(self.words), size=max(0, shared - self.added))
         made: list[Prompt] = []
         for number, length in enumerate(lengths):
@@ -111,7 +93,7 @@ class Texts:
         return made
 
     def draw(self, count: int, rng: np.random.Generator) -> Tokens:
-        """Return the numbers of random words."""
+        """Return the numbers of `count` random words, which only `prompt` understands."""
         return rng.integers(len(self.words), size=count).astype(np.int32)
 
     def prompt(self, drawn: Tokens) -> Prompt:
@@ -125,6 +107,10 @@ class Texts:
                 f"tokenizer: it finds {found} tokens in a text made to have {length}. "
                 "Its tokens cannot be counted word by word: remove 'tokenizer', or set 'prompt_form' to ids."
             )
+
+
+Prompts = Ids | Texts
+"""Makes prompts of given lengths, or out of tokens that are drawn piece by piece."""
 
 
 def read_tokenizer(path: str) -> Any:

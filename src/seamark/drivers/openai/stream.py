@@ -13,7 +13,6 @@ from seamark.drivers.openai.events import (
     MOST_SIZES,
     SEEN,
     Chunk,
-    EventForm,
     Forms,
     Usage,
     read_chunk,
@@ -297,13 +296,14 @@ class EventStreamDecoder(HttpDecoder):
                     found = form.beginning.match(line)
                     if found:
                         self.answered = True
-                        self._begin_as(found.group(), form)
+                        self._expect(found.group()[:-1], form.tail)  # the last byte belongs to the text
                         self._count(1, line)
                         return
             for thought in self._forms.thoughts:
                 if (self.events or not thought.counts) and (found := thought.whole.fullmatch(line)):
                     if "thought" in thought.whole.groupindex:
-                        self._think_as(line, *found.span("thought"))
+                        start, end = found.span("thought")
+                        self._expect(line[:start], line[end:], thinks=True)
                     self._count(1, line)
                     return
             for silence in self._forms.silent:
@@ -316,23 +316,15 @@ class EventStreamDecoder(HttpDecoder):
             return
         self._read(line)
 
-    def _begin_as(self, beginning: bytes, form: EventForm) -> None:
-        """Expect the next events of this reply to begin like this one, whose last byte belongs to the text."""
-        self._begins = beginning[:-1]
-        self._skip = len(self._begins)
+    def _expect(self, begins: bytes, ends: bytes, *, thinks: bool = False) -> None:
+        """Expect the next events of this reply to begin and end so. `thinks`: they are reasoning, with another text
+        between."""
+        self._begins = begins
+        self._skip = len(begins)
         self._after_text = 5 if self._crlf else 4
-        self._ends = form.tail + (b"\r\n\r\n" if self._crlf else b"\n\n")
+        self._ends = ends + (b"\r\n\r\n" if self._crlf else b"\n\n")
         self._ends_chunk = self._ends + b"\r\n"
-        self._thinks = False
-
-    def _think_as(self, line: bytes, start: int, end: int) -> None:
-        """Expect the next events of this reply to be reasoning like this line, but for the text at that place."""
-        self._begins = line[:start]
-        self._skip = start
-        self._after_text = 5 if self._crlf else 4
-        self._ends = line[end:] + (b"\r\n\r\n" if self._crlf else b"\n\n")
-        self._ends_chunk = self._ends + b"\r\n"
-        self._thinks = True
+        self._thinks = thinks
 
     def _has_quote(self, data: bytes, first: int, after: int) -> bool:
         """Whether a supposed reasoning text contains a quote: another text may follow it."""
@@ -359,7 +351,7 @@ class EventStreamDecoder(HttpDecoder):
                 self._count(1, b"")
             form = self._forms.learn(line, chunk)
             if form is not None and (found := form.beginning.match(line)):
-                self._begin_as(found.group(), form)
+                self._expect(found.group()[:-1], form.tail)
 
     def _heed(self, chunk: Chunk, usage: Usage | None, line: bytes) -> None:
         """Apply the meaning of an event besides its text."""

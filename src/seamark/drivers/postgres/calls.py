@@ -72,7 +72,7 @@ class _TransactionSession:
         self._connection = tables.connect(target, target.load.timeout_s)
         self._cursor = self._connection.cursor()
         if requests.operation in PREPARED:
-            self._cursor.execute(PREPARED[requests.operation].text)
+            self._cursor.execute(PREPARED[requests.operation])
         self._run: Run = _tpcb(self._cursor)
         if requests.operation != "tpcb":
             self._run = _statement(self._cursor, requests.rows, counts_bytes=requests.operation == "insert_batch")

@@ -6,6 +6,7 @@ imported where it is used.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from seamark.load.driver import Call, Hooks, Target
 from seamark.model.service import Value
@@ -50,10 +51,8 @@ def _encrypted(target: Target) -> bool:
         connection = connect(target)
     except psycopg2.OperationalError:
         return False  # the load's own connection reports the error
-    try:
+    with closing(connection):
         return bool(connection.info.ssl_in_use)
-    finally:
-        connection.close()
 
 
 HOOKS = Hooks(populate=populate, quality=quality)

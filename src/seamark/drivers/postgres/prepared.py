@@ -39,9 +39,9 @@ class PostgresPrepared(PostgresCalls):
 
     def session(self) -> Session:
         """Connect, and prepare the statement."""
-        changes = PREPARED[self._requests.operation].changes
-        tag = f"{'UPDATE' if changes else 'SELECT'} {self._requests.rows}"
-        return _PreparedSession(_login(self._target, self._requests.operation), ReplyDecoder(tag))
+        operation = self._requests.operation
+        tag = f"{'UPDATE' if operation == 'update' else 'SELECT'} {self._requests.rows}"
+        return _PreparedSession(_login(self._target, operation), ReplyDecoder(tag))
 
     def failure(self, error: Exception) -> Failure:
         """Classify an error of the connection; an error of a statement is in the reply."""
@@ -91,7 +91,7 @@ def _login(target: Target, operation: str) -> socket.socket:
     try:
         connection = tables.connect(target, target.load.timeout_s)
         with connection.cursor() as cursor:
-            cursor.execute(PREPARED[operation].text)
+            cursor.execute(PREPARED[operation])
     except psycopg2.Error as error:
         raise NotConnectedError(str(error).strip()) from error
     return _taken_over(connection)

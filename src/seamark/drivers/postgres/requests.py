@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,21 +15,13 @@ MAX_BODIES_BYTES = 1 << 26
 PAYLOAD = "seamark " * 10
 
 
-class Prepared(NamedTuple):
-    """A statement that the server parses and plans once. `changes`: it changes its rows, else it finds them."""
-
-    text: str
-    changes: bool = False
-
-
-PREPARED: Mapping[str, Prepared] = {
-    "lookup": Prepared("prepare lookup(bigint) as select abalance from pgbench_accounts where aid = $1"),
-    "range": Prepared("prepare range(bigint, bigint) as select * from pgbench_accounts where aid between $1 and $2"),
-    "update": Prepared(
-        "prepare update(bigint) as update pgbench_accounts set filler = 'updated' where aid = $1", changes=True
-    ),
+PREPARED: Mapping[str, str] = {
+    "lookup": "prepare lookup(bigint) as select abalance from pgbench_accounts where aid = $1",
+    "range": "prepare range(bigint, bigint) as select * from pgbench_accounts where aid between $1 and $2",
+    "update": "prepare update(bigint) as update pgbench_accounts set filler = 'updated' where aid = $1",
 }
-"""By operation. An update does not change balances, so TPC-B's sums still hold."""
+"""Statements that the server parses and plans once, by operation. An update does not change balances, so TPC-B's sums
+still hold."""
 
 
 @dataclass(frozen=True, kw_only=True)

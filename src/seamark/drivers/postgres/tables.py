@@ -7,6 +7,7 @@ import io
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 
 import psycopg2
 import psycopg2.extensions
@@ -75,32 +76,28 @@ def make_tables(target: Target) -> Mapping[str, Value]:
     scale = whole(target.settings, "scale")
     started = time.monotonic()
     aid = "bigint" if scale >= BIGINT_FROM_SCALE else "int"
-    connection = connect(target)
-    try:
-        with connection.cursor() as cursor:
-            # COPY FREEZE needs a table of the same transaction
-            cursor.execute("begin")
-            cursor.execute(CREATE.format(schema=SCHEMA, aid=aid))
-            for table, lines in (
-                ("pgbench_branches", (f"{bid}\t0\t\\N\n" for bid in range(1, scale + 1))),
-                ("pgbench_tellers", _rows(scale, TELLERS, "\\N")),
-                ("pgbench_accounts", _rows(scale, ACCOUNTS, "")),
-            ):
-                cursor.copy_expert(f"copy {table} from stdin with (freeze on)", _CopyFile(lines), 1 << 18)
-            cursor.execute("commit")
-            copied = time.monotonic()
-            for table in ("branches", "tellers", "accounts", "history"):
-                cursor.execute(f"vacuum analyze pgbench_{table}")
-            cursor.execute(KEYS)
-            cursor.execute("checkpoint")
-            cursor.execute(
-                "select sum(pg_total_relation_size(c.oid)), version() from pg_class c where relkind = 'r'"
-                " and relnamespace = %s::regnamespace",
-                (SCHEMA,),
-            )
-            size_bytes, version = cursor.fetchone()
-    finally:
-        connection.close()
+    with closing(connect(target)) as connection, connection.cursor() as cursor:
+        # COPY FREEZE needs a table of the same transaction
+        cursor.execute("begin")
+        cursor.execute(CREATE.format(schema=SCHEMA, aid=aid))
+        for table, lines in (
+            ("pgbench_branches", (f"{bid}\t0\t\\N\n" for bid in range(1, scale + 1))),
+            ("pgbench_tellers", _rows(scale, TELLERS, "\\N")),
+            ("pgbench_accounts", _rows(scale, ACCOUNTS, "")),
+        ):
+            cursor.copy_expert(f"copy {table} from stdin with (freeze on)", _CopyFile(lines), 1 << 18)
+        cursor.execute("commit")
+        copied = time.monotonic()
+        for table in ("branches", "tellers", "accounts", "history"):
+            cursor.execute(f"vacuum analyze pgbench_{table}")
+        cursor.execute(KEYS)
+        cursor.execute("checkpoint")
+        cursor.execute(
+            "select sum(pg_total_relation_size(c.oid)), version() from pg_class c where relkind = 'r'"
+            " and relnamespace = %s::regnamespace",
+            (SCHEMA,),
+        )
+        size_bytes, version = cursor.fetchone()
     return {
         "scale": scale,
         "accounts": scale * ACCOUNTS,
@@ -113,14 +110,10 @@ def make_tables(target: Target) -> Mapping[str, Value]:
 
 def sums(target: Target) -> tuple[int, int, int, int, int]:
     """Return the sums of abalance, tbalance, bbalance and history.delta, and the number of rows of history."""
-    connection = connect(target)
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(SUMS)
-            accounts, tellers, branches, history, rows = (int(value) for value in cursor.fetchone())
-            return accounts, tellers, branches, history, rows
-    finally:
-        connection.close()
+    with closing(connect(target)) as connection, connection.cursor() as cursor:
+        cursor.execute(SUMS)
+        accounts, tellers, branches, history, rows = (int(value) for value in cursor.fetchone())
+        return accounts, tellers, branches, history, rows
 
 
 def _rows(scale: int, per_branch: int, filler: str) -> Iterator[str]:

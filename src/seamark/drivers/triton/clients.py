@@ -8,10 +8,10 @@ from math import prod
 from tritonclient.grpc import service_pb2
 from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 
-from seamark.drivers import rpc
+from seamark.drivers.rpc import RpcCall
 from seamark.drivers.triton.models import Array
 from seamark.drivers.triton.requests import HttpReplyCheck, InferenceRequests
-from seamark.load.driver import Body, Call, Reply, Target, Wire
+from seamark.load.driver import Body, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request, in_url
 from seamark.model.sample import Failure
 
@@ -66,20 +66,18 @@ def _inputs(arrays: Mapping[str, Array]) -> list[InferInput]:
     return inputs
 
 
-INFER = "/inference.GRPCInferenceService/ModelInfer"
-
-
-class TritonGrpc(Call):
+class TritonGrpc(RpcCall):
     """Inference requests; a reply is worth its batch when every output is there in the right shape and length."""
 
     unit = "item"
     kinds: Sequence[str] = ("infer",)
+    method = "/inference.GRPCInferenceService/ModelInfer"
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target, "grpc")
         self._requests = InferenceRequests.of(target.settings)
-        self._address = f"{in_url(target.host)}:{target.ports['grpc']}"
-        self._timeout_s = target.load.timeout_s
         self.body_count = self._requests.body_count
+        self.most_bytes = self._requests.most_reply_bytes
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return seeded requests, each the bytes of its message."""
@@ -92,16 +90,8 @@ class TritonGrpc(Call):
             contents.append(Body(content=message.SerializeToString()))
         return contents
 
-    def session(self) -> rpc.RpcSession:
-        """Return a session with an open connection."""
-        most_bytes = self._requests.most_reply_bytes
-        return rpc.RpcSession(self._address, INFER, self._read, self._timeout_s, most_bytes=most_bytes)
-
-    def failure(self, error: Exception) -> Failure:
-        """Return the category of gRPC's own status."""
-        return rpc.category(error)
-
-    def _read(self, reply: bytes, sent: int) -> Reply:
+    def read(self, reply: bytes) -> tuple[int, Failure]:
+        """Return the batch of a reply with the right outputs."""
         message = service_pb2.ModelInferResponse.FromString(reply)
         outputs, tensors = message.outputs, message.raw_output_contents
         right = len(outputs) == len(tensors) == len(self._requests.model.outputs) and all(
@@ -110,6 +100,4 @@ class TritonGrpc(Call):
             and len(tensor) == 4 * prod(output.shape)
             for output, tensor in zip(outputs, tensors, strict=True)
         )
-        failure = Failure.NONE if right else Failure.WRONG_REPLY
-        units = self._requests.batch if right else 0
-        return Reply(units=units, bytes_sent=sent, bytes_received=len(reply), failure=failure)
+        return self._requests.batch, Failure.NONE if right else Failure.WRONG_REPLY

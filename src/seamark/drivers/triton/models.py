@@ -34,11 +34,6 @@ class ModelTensors:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
-    @property
-    def item_bytes(self) -> int:
-        """Input bytes of one item of dynamic size 1."""
-        return sum(4 * int(np.prod(tensor.of(1, 1))) for tensor in self.inputs)
-
 
 MODELS: Mapping[str, ModelTensors] = {
     "addsub": ModelTensors(

@@ -55,7 +55,8 @@ class InferenceRequests:
     @property
     def body_count(self) -> int:
         """Number of distinct requests: at most 1024, fewer if they would not fit."""
-        return max(16, min(1024, KEPT_BYTES // (self.model.item_bytes * self.batch * self.largest)))
+        item_bytes = sum(4 * prod(tensor.of(1, 1)) for tensor in self.model.inputs)  # of dynamic size 1
+        return max(16, min(1024, KEPT_BYTES // (item_bytes * self.batch * self.largest)))
 
     def arrays(self, count: int, seed: int) -> Iterator[Mapping[str, Array]]:
         """Yield the inputs of `count` requests, by name of the tensor."""

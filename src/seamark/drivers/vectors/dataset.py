@@ -105,6 +105,12 @@ def recall_at_k(data: Dataset, found: Ids, k: int) -> float:
     return float(shares.mean())
 
 
+def recall(target: Target, search: Callable[[Vectors, int], Ids]) -> Mapping[str, float]:
+    """Return the recall over all queries of a deployment's data set, searched as this trial's settings say."""
+    k, data = whole(target.settings, "k"), Dataset.load(target.data)
+    return {f"recall_at_{k}": recall_at_k(data, search(data.queries, k), k)}
+
+
 class Collection(Protocol):
     """One set of vectors in one store. Ids are positions in the data set, counted from 0."""
 

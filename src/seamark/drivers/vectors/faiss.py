@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k
+from seamark.drivers.vectors.dataset import Vectors, in_batches, recall
 from seamark.load.driver import Body, Call, Hooks, Target, whole
 from seamark.model.sample import Failure
 from seamark.model.service import Value
@@ -28,15 +28,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the recall over all queries of the data set, searched as this trial's settings say."""
     from seamark.drivers.vectors.faiss_index import INDEX_FILE, FaissIndex
 
-    k = whole(target.settings, "k")
-    data = Dataset.load(target.data)
-    index = FaissIndex.read(target.data / INDEX_FILE, target.settings)
-    return {f"recall_at_{k}": recall_at_k(data, index.search(data.queries, k), k)}
-
-
-def stages_of(settings: Mapping[str, Value]) -> Sequence[str]:
-    """Return the stages of a search: inverted lists are chosen first, and then scanned."""
-    return ("choose lists", "scan lists") if settings["index"] == "ivf" else ("search",)
+    return recall(target, FaissIndex.read(target.data / INDEX_FILE, target.settings).search)
 
 
 class Search(Call):
@@ -52,7 +44,7 @@ class Search(Call):
         self._events = target.events
         self._index = FaissIndex.read(target.data / INDEX_FILE, target.settings).index
         self._queries: Vectors = np.load(target.data / "queries.npy")
-        self.stages = stages_of(target.settings)
+        self.stages = ("choose lists", "scan lists") if target.settings["index"] == "ivf" else ("search",)
         self.body_count = max(len(self._queries), 64)
         """One body for each query, so that every query is sent once before any repeats."""
 

@@ -64,10 +64,6 @@ class FaissIndex:
         ids: Ids = self.index.search(queries, k)[1]
         return ids
 
-    def write(self, path: Path) -> None:
-        """Write the index with its vectors."""
-        faiss.write_index(self.index, str(path))
-
 
 def write_index(target: Target, seed: int) -> Mapping[str, Value]:
     """Generate the data set, build the index, and write both into the deployment's folder."""
@@ -77,7 +73,7 @@ def write_index(target: Target, seed: int) -> Mapping[str, Value]:
     index = FaissIndex.empty(settings)
     facts = fill(index, data)
     path = target.data / INDEX_FILE
-    index.write(path)
+    faiss.write_index(index.index, str(path))
     del index
     return {**facts, "index_bytes": path.stat().st_size, "index_resident_bytes": _resident_bytes_of(path)}
 

@@ -5,8 +5,8 @@ pymilvus exists in the service's environment only, so it is imported where it is
 
 from collections.abc import Mapping
 
-from seamark.drivers.vectors.dataset import Dataset, fill, recall_at_k
-from seamark.load.driver import Call, Hooks, Target, whole
+from seamark.drivers.vectors.dataset import Dataset, fill, recall
+from seamark.load.driver import Call, Hooks, Target
 from seamark.model.digest import seed_for
 from seamark.model.service import Value
 
@@ -43,10 +43,8 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
             return {}
         with client_of(target) as client:
             return {"stored_vectors": float(count_inserted(client, seed_for(seed, "bodies")))}
-    k, data = whole(target.settings, "k"), Dataset.load(target.data)
     with client_of(target) as client:
-        found = MilvusCollection(client, target).search(data.queries, k)
-    return {f"recall_at_{k}": recall_at_k(data, found, k)}
+        return recall(target, MilvusCollection(client, target).search)
 
 
 HOOKS = Hooks(populate=populate, quality=quality)

@@ -4,7 +4,7 @@ import base64
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -45,14 +45,9 @@ def address_of(target: Target) -> str:
     return f"{in_url(target.host)}:{target.ports['main']}"
 
 
-@contextmanager
-def client_of(target: Target) -> Iterator[MilvusClient]:
-    """Yield a client of the target's server."""
-    client = MilvusClient(uri=f"http://{address_of(target)}", token=token())
-    try:
-        yield client
-    finally:
-        client.close()
+def client_of(target: Target) -> "closing[MilvusClient]":
+    """Return a client of the target's server, to be entered."""
+    return closing(MilvusClient(uri=f"http://{address_of(target)}", token=token()))
 
 
 class MilvusCollection:
@@ -90,12 +85,9 @@ class MilvusCollection:
         """Return the ids (q, k), -1 for a missing one, by the same requests as a load's except for their size."""
         searching = Searching.of({**self._settings, "k": k, "consistency": "strong"})
         parts = [queries[start : start + ASKED_QUERIES] for start in range(0, len(queries), ASKED_QUERIES)]
-        channel = rpc.connected(address_of(self._target))
-        try:
+        with rpc.connected(address_of(self._target)) as channel:
             ask = channel.unary_unary(f"{SERVICE}/Search")
             replies = [ask(searching.request(part), timeout=ASK_S, metadata=credentials()) for part in parts]
-        finally:
-            channel.close()
         return np.concatenate([searching.ids(reply) for reply in replies])
 
     def _insert(self, vectors: Vectors) -> None:

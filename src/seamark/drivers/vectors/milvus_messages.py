@@ -70,15 +70,6 @@ def index_of(settings: Mapping[str, Value]) -> dict[str, Any]:
     return {"index_type": KINDS[kind], "metric_type": METRICS[str(settings["metric"])], "params": params[kind]}
 
 
-def require_sense(settings: Mapping[str, Value]) -> None:
-    """Raise UserError for a search that Milvus refuses."""
-    index, k, ef, nprobe, lists = (settings[name] for name in ("index", "k", "ef_search", "nprobe", "lists"))
-    if index == "hnsw" and int(ef or 0) < int(k or 0):
-        raise UserError(f"ef_search: {ef} is less than k, {k}: Milvus refuses that. Set ef_search to {k} or more.")
-    if index == "ivf" and int(nprobe or 0) > int(lists or 0):
-        raise UserError(f"nprobe: {nprobe} is more than lists, {lists}. Set it to {lists} or less.")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Searching:
     """How queries become requests and replies become ids, by a trial's settings."""
@@ -90,7 +81,13 @@ class Searching:
     @staticmethod
     def of(settings: Mapping[str, Value]) -> "Searching":
         """Return it for a trial's settings. Raises UserError for settings that Milvus refuses."""
-        require_sense(settings)
+        index, k, ef, nprobe, lists = (settings[name] for name in ("index", "k", "ef_search", "nprobe", "lists"))
+        if index == "hnsw" and int(ef or 0) < int(k or 0):
+            raise UserError(
+                f"ef_search: {ef} is less than k, {k}: Milvus refuses that. Set ef_search to {k} or more."
+            )
+        if index == "ivf" and int(nprobe or 0) > int(lists or 0):
+            raise UserError(f"nprobe: {nprobe} is more than lists, {lists}. Set it to {lists} or less.")
         return Searching(
             settings=settings, k=whole(settings, "k"), guarantee=GUARANTEES[str(settings["consistency"])]
         )

@@ -6,7 +6,6 @@ import csv
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -45,9 +44,7 @@ class ClientTelemetry:
     def __enter__(self) -> "ClientTelemetry":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def sample_every(self, interval_s: float) -> None:

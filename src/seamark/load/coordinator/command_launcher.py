@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,64 +35,6 @@ END_S = 5.0
 """Time for the command to end after its workers."""
 PACKAGES = {"dask": "distributed", "spark": "pyspark"}
 """Package of the client of each cluster."""
-
-
-class Srun:
-    """Command of workers as tasks of a job step within an allocation; a task's rank is its worker's number."""
-
-    name = "srun"
-    nearby_host: str | None = None  # nodes of an allocation know each other by name
-    spec: Mapping[str, Any] = {}
-
-    def __init__(self, nodes: Sequence[str] = ()) -> None:
-        """Use `nodes` only, if given. Raise SiteError outside of an allocation."""
-        if shutil.which("srun") is None:
-            raise SiteError("carrier srun: there is no srun on PATH. Choose another carrier, or load Slurm's module.")
-        if not allocation():
-            raise SiteError(
-                "carrier srun: no Slurm allocation here (SLURM_JOB_ID is not set). Run within one, "
-                "as `salloc --nodes=2 bench ...`, or choose another carrier."
-            )
-        self._nodes = tuple(nodes)
-
-    def command(self, workers: int, python: Path) -> list[str]:
-        """Return the command that starts `workers` workers with the interpreter `python`."""
-        words = (str(python), ISOLATED_MAIN, WORKER)
-        return dispatcher_here().step(words, tasks=workers, nodes=self._nodes[:workers])
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment of the command, which the workers inherit."""
-        return dispatcher_here().step_environment()
-
-
-class TaskCluster:
-    """Command of workers as tasks of a Dask or Spark cluster at `address`, submitted with the interpreter `python`
-    (None: this one) that has its package."""
-
-    def __init__(self, name: str, address: str, python: Path | None = None) -> None:
-        """Raise SiteError if the package is missing here."""
-        self.name = name
-        self.nearby_host = "localhost" if address.startswith("local") else urlsplit(address).hostname
-        # Spark ends all tasks of a stage with one of them; the other workers must survive
-        self.spec = {"address": address, "parent": os.getpid(), "detached": name == "spark"}
-        self._python = python
-        if python is None and importlib.util.find_spec(PACKAGES[name]) is None:
-            raise SiteError(
-                f"carrier {name}: the package '{PACKAGES[name]}' is not installed here. Install seamark[{name}], or "
-                "name an interpreter that has it in the version of the cluster: carrier_python of the site, "
-                "--carrier-python of bench load."
-            )
-        if python is not None and not python.exists():
-            raise SiteError(f"carrier {name}: there is no interpreter {python}. Correct carrier_python.")
-
-    def command(self, workers: int, python: Path) -> list[str]:
-        """Return the command that submits the tasks."""
-        interpreter = str(self._python or sys.executable)
-        return [interpreter, ISOLATED_MAIN, "seamark.load.coordinator.cluster_tasks", self.name]
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment of the command."""
-        return dict(os.environ)
 
 
 class RemoteWorkerProcess:
@@ -123,14 +66,27 @@ class RemoteWorkerProcess:
 
 
 class CommandLauncher:
-    """Starts workers by a command. They connect to the rendezvous listener with their numbers."""
+    """Starts workers by a command. They connect to the rendezvous listener with their numbers.
+
+    `words` returns the command for a number of workers and their interpreter, `environment` its variables. `spec` is
+    added to the launch spec. `nearby_host` is a host that the workers reach as this one; None: any.
+    """
 
     head_start_s = 0.5
     """Longer than the retransmission of a lost packet."""
 
-    def __init__(self, command: Srun | TaskCluster) -> None:
-        self.name = command.name
-        self._command = command
+    def __init__(
+        self,
+        name: str,
+        words: Callable[[int, Path], Sequence[str]],
+        environment: Callable[[], Mapping[str, str]] = os.environ.copy,
+        *,
+        nearby_host: str | None = None,
+        spec: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.name = name
+        self._words, self._environment = words, environment
+        self._nearby_host, self._spec = nearby_host, spec
         self._listener: RendezvousListener | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._workers: dict[object, tuple[WorkerHandle, RemoteWorkerProcess]] = {}
@@ -149,7 +105,7 @@ class CommandLauncher:
         on_wait: Callable[[], object],
     ) -> Sequence[WorkerHandle]:
         """Open the listener and run the command; the workers connect later."""
-        folder, nearby_host = assignments[0].segment.parent, self._command.nearby_host
+        folder, nearby_host = assignments[0].segment.parent, self._nearby_host
         self._probe = _probe(folder)
         self._log = folder / f"{self.name}.log"
         self._listener = RendezvousListener(
@@ -161,7 +117,7 @@ class CommandLauncher:
             worker = WorkerHandle(elsewhere, process, selector, carrier=self.name)
             self._workers[assignment.worker] = worker, process
         spec = {
-            **self._command.spec,
+            **self._spec,
             "workers": len(assignments),
             "python": str(python),
             "isolated_main": ISOLATED_MAIN,
@@ -170,11 +126,11 @@ class CommandLauncher:
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command.command(len(assignments), python),
+                self._words(len(assignments), python),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**self._command.environment(), LAUNCH_SPEC: json.dumps(spec)},
+                env={**self._environment(), LAUNCH_SPEC: json.dumps(spec)},
             )
         return [worker for worker, _ in self._workers.values()]
 
@@ -250,6 +206,45 @@ def launcher_of(
     if name == "local":
         return LocalLauncher(owner)
     if name == "srun":
-        return CommandLauncher(Srun(nodes))
+        return _srun(tuple(nodes))
     assert address is not None
-    return CommandLauncher(TaskCluster(name, address, python))
+    return _task_cluster(name, address, python)
+
+
+def _srun(nodes: tuple[str, ...]) -> CommandLauncher:
+    """Return the launcher of workers as tasks of a job step within an allocation, whose nodes know each other by
+    name; a task's rank is its worker's number."""
+    if shutil.which("srun") is None:
+        raise SiteError("carrier srun: there is no srun on PATH. Choose another carrier, or load Slurm's module.")
+    if not allocation():
+        raise SiteError(
+            "carrier srun: no Slurm allocation here (SLURM_JOB_ID is not set). Run within one, "
+            "as `salloc --nodes=2 bench ...`, or choose another carrier."
+        )
+    dispatcher = dispatcher_here()
+
+    def words(workers: int, python: Path) -> list[str]:
+        return dispatcher.step((str(python), ISOLATED_MAIN, WORKER), tasks=workers, nodes=nodes[:workers])
+
+    return CommandLauncher("srun", words, dispatcher.step_environment)
+
+
+def _task_cluster(name: str, address: str, python: Path | None) -> CommandLauncher:
+    """Return the launcher of workers as tasks of a Dask or Spark cluster at `address`, submitted with the interpreter
+    `python` (None: this one) that has its package."""
+    if python is None and importlib.util.find_spec(PACKAGES[name]) is None:
+        raise SiteError(
+            f"carrier {name}: the package '{PACKAGES[name]}' is not installed here. Install seamark[{name}], or "
+            "name an interpreter that has it in the version of the cluster: carrier_python of the site, "
+            "--carrier-python of bench load."
+        )
+    if python is not None and not python.exists():
+        raise SiteError(f"carrier {name}: there is no interpreter {python}. Correct carrier_python.")
+    words = [str(python or sys.executable), ISOLATED_MAIN, "seamark.load.coordinator.cluster_tasks", name]
+    return CommandLauncher(
+        name,
+        lambda workers, python: words,
+        nearby_host="localhost" if address.startswith("local") else urlsplit(address).hostname,
+        # Spark ends all tasks of a stage with one of them; the other workers must survive
+        spec={"address": address, "parent": os.getpid(), "detached": name == "spark"},
+    )

@@ -2,16 +2,13 @@
 one thread. Sends no request itself."""
 
 import selectors
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.load.coordinator.handle import LoadError, WorkerLauncher
-from seamark.load.coordinator.local_launcher import LocalLauncher
-from seamark.load.coordinator.one_load import EPOCH, OVERDUE, Coordinator
+from seamark.load.coordinator.one_load import EPOCH, OVERDUE, Coordinator, NamedLoad
 from seamark.load.coordinator.outcome import LoadOutcome
 from seamark.load.workers.assignment import LoadJob
 from seamark.load.workers.hooks import PreparationError, run_preparation
@@ -35,19 +32,6 @@ NO_STREAM_S = 0.01
 """Pause where no stream is open: all workers have hung up, and their ends are about to be noticed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedLoad:
-    """One of several loads at a time: `parts`, `python`, `launcher` and `on_tick` as in `run_load`. A launcher starts
-    the workers of one load only."""
-
-    name: str
-    job: LoadJob
-    parts: Path
-    python: Path | None = None
-    launcher: WorkerLauncher | None = None
-    on_tick: Callable[[], str | None] = lambda: None
-
-
 def run_load(
     job: LoadJob,
     python: Path | None,
@@ -66,7 +50,7 @@ def run_load(
     whatever is raised; to get this for SIGTERM too, turn the signal into an exception.
     """
     alone = NamedLoad(name="", job=job, parts=parts, python=python, launcher=launcher, on_tick=on_tick)
-    [outcome] = _run([alone], owner, in_errors=False)
+    [outcome] = _run([alone], owner)
     return outcome
 
 
@@ -84,28 +68,14 @@ def run_loads(loads: Sequence[NamedLoad], owner: int | None = None) -> Mapping[s
     for what, values in (("name", [load.name for load in loads]), ("folder", [str(load.parts) for load in loads])):
         if twice := {value for value in values if values.count(value) > 1}:
             raise ValueError(f"several loads have the {what} {min(twice)}")
-    outcomes = _run(loads, owner, in_errors=True)
-    return {load.name: outcome for load, outcome in zip(loads, outcomes, strict=True)}
+    return {load.name: outcome for load, outcome in zip(loads, _run(loads, owner), strict=True)}
 
 
-def _run(loads: Sequence[NamedLoad], owner: int | None, *, in_errors: bool) -> list[LoadOutcome]:
-    """Run the loads; return their outcomes in order. `in_errors`: whether a LoadError has the name of its load."""
+def _run(loads: Sequence[NamedLoad], owner: int | None) -> list[LoadOutcome]:
+    """Run the loads; return their outcomes in order."""
     with ExitStack() as held:
         selector = held.enter_context(selectors.DefaultSelector())
-        coordinators = [
-            held.enter_context(
-                Coordinator(
-                    job=load.job,
-                    parts=load.parts,
-                    python=load.python or Path(sys.executable),
-                    launcher=load.launcher or LocalLauncher(owner),
-                    selector=selector,
-                    on_tick=load.on_tick,
-                    name=load.name if in_errors else None,
-                )
-            )
-            for load in loads
-        ]
+        coordinators = [held.enter_context(Coordinator(load, selector, owner)) for load in loads]
         _make_ready(coordinators, selector)
         outcomes = _measure(coordinators, selector)
     return [outcomes[coordinator] for coordinator in coordinators]

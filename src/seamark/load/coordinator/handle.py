@@ -44,17 +44,8 @@ class LoadError(Exception):
         self.category = category
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """One ping: local clock at sending and receiving, remote clock at the answer. In ns."""
-
-    sent_ns: int
-    remote_ns: int
-    received_ns: int
-
-    @property
-    def round_trip_ns(self) -> int:
-        return self.received_ns - self.sent_ns
+Exchange = tuple[int, int, int]
+"""One ping, in ns: local clock at sending, remote clock at the answer, local clock at receiving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +62,9 @@ SAME_CLOCK = Offset(offset_ns=0, error_ns=0)
 def offset_of(exchanges: Sequence[Exchange]) -> Offset:
     """Return the offset by the exchange with the shortest round trip (RFC 5905): the answer lies somewhere within it,
     so its middle is wrong by half of it at most. Raises ValueError without an exchange."""
-    best = min(exchanges, key=lambda exchange: exchange.round_trip_ns)
-    middle_ns = (best.sent_ns + best.received_ns) // 2
-    return Offset(offset_ns=best.remote_ns - middle_ns, error_ns=-(-best.round_trip_ns // 2))
+    sent_ns, remote_ns, received_ns = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
+    middle_ns = (sent_ns + received_ns) // 2
+    return Offset(offset_ns=remote_ns - middle_ns, error_ns=-((sent_ns - received_ns) // 2))
 
 
 class WorkerProcess(Protocol):
@@ -219,7 +210,7 @@ class WorkerHandle:
                 self.on_readable()
             if self._pong is None or self._pong[0] != number:
                 break
-            exchanges.append(Exchange(sent_ns=sent_ns, remote_ns=self._pong[1], received_ns=self._received_ns))
+            exchanges.append((sent_ns, self._pong[1], self._received_ns))
         offset = offset_of(exchanges) if exchanges else None
         if self._before is not None:
             self._after = offset

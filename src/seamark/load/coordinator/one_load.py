@@ -2,17 +2,19 @@
 waits nor sets the clock: coordinator.py does, for all loads that run at a time."""
 
 import selectors
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from seamark.load.coordinator.client_telemetry import ClientTelemetry
 from seamark.load.coordinator.handle import LoadError, WorkerHandle, WorkerLauncher
+from seamark.load.coordinator.local_launcher import LocalLauncher
 from seamark.load.coordinator.outcome import LoadOutcome, category_of, sent_until_s
-from seamark.load.engine.saturation import SaturationMonitor, saturation_monitor
-from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.load.engine.saturation import Saturation, saturation_of
+from seamark.load.workers.assignment import SEGMENTS, LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 
 GRACE_S = 10.0
@@ -24,39 +26,42 @@ EPOCH = "epoch_unix_ns"
 """File with the start of a finite load, for a session that goes on after this one was killed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class NamedLoad:
+    """A load: `job`, `parts`, `python`, `launcher` and `on_tick` as in `run_load`. A launcher starts the workers of
+    one load only. `name` distinguishes several at a time, "" for one alone."""
+
+    name: str
+    job: LoadJob
+    parts: Path
+    python: Path | None = None
+    launcher: WorkerLauncher | None = None
+    on_tick: Callable[[], str | None] = lambda: None
+
+
 class Coordinator:
     """All workers of one load. On exit none of them is alive.
 
     In this order: `start`, `is_ready` until it is, `compare_clocks`, `begin`, `observe`, `step` while `is_running`,
-    `finish`. The files of the workers are registered with `selector`, with the function to call as data. `name` is
-    that of the load in a LoadError, None for none. `has_loaded`: no request is in flight any more.
+    `finish`. The files of the workers are registered with `selector`, with the function to call as data. `owner` as
+    in `run_load`. `has_loaded`: no request is in flight any more.
     """
 
-    def __init__(
-        self,
-        *,
-        job: LoadJob,
-        parts: Path,
-        python: Path,
-        launcher: WorkerLauncher,
-        selector: selectors.BaseSelector,
-        on_tick: Callable[[], str | None],
-        name: str | None = None,
-    ) -> None:
-        self.job = job
-        self.parts = parts
-        self.launcher = launcher
+    def __init__(self, load: NamedLoad, selector: selectors.BaseSelector, owner: int | None) -> None:
+        self.job = load.job
+        self.parts = load.parts
+        self.launcher = load.launcher or LocalLauncher(owner)
         self.workers: Sequence[WorkerHandle] = ()
         self.has_loaded = False
-        self._python = python
+        self._python = load.python or Path(sys.executable)
         self._selector = selector
-        self._on_tick = on_tick
-        self._name = name
+        self._on_tick = load.on_tick
+        self._name = load.name or None
         self._held = ExitStack()
         self._telemetry: ClientTelemetry | None = None
         self._ready_limit_s = 0.0
         self._epoch_ns = self._epoch_unix_ns = self._limit_ns = 0
-        self._saturation: SaturationMonitor | None = None
+        self._saturation: Saturation | None = None
         self._saturated_at_s: float | None = None
         self._aborted: str | None = None
         self._thinner_from_s: float | None = None
@@ -65,9 +70,7 @@ class Coordinator:
     def __enter__(self) -> "Coordinator":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for worker in self.workers:
             worker.close()
         self.launcher.close()
@@ -128,7 +131,7 @@ class Coordinator:
         for worker in self.workers:
             worker.start_load(epoch_ns)
         load = self.job.load
-        self._saturation = saturation_monitor(load, self.job.latency_limit_s)
+        self._saturation = saturation_of(load, self.job.latency_limit_s)
         self._limit_ns = epoch_ns + int((load.length_s + load.late_s + load.timeout_s + GRACE_S) * 1e9)
 
     def observe(self) -> None:
@@ -178,10 +181,10 @@ class Coordinator:
             self._end_of_load()
             self._limit_ns = time.monotonic_ns() + int(self._judging_s() * 1e9)
         if self._saturation is not None and self._aborted is None and self._saturated_at_s is None:
-            self._saturated_at_s = self._saturation.update(worker.progress for worker in self.workers)
+            self._saturated_at_s = self._saturation.update_by(worker.progress for worker in self.workers)
             if self._saturated_at_s is not None:
                 self._end_early(self._saturated_at_s)
-        if self._has_lost_worker():
+        if any(not worker.has_loaded and not worker.alive() for worker in self.workers):
             self._note_thinner(self._since_epoch_s())
             if self.job.load.finite and not self._has_ended_for_loss:
                 # without its users the others would take longer, which no figure could tell
@@ -201,7 +204,7 @@ class Coordinator:
         self._held.close()
         at_ns = time.monotonic_ns() - self._epoch_ns
         reports = tuple(worker.report(at_ns) for worker in self.workers)
-        assignments = [worker.assignment for worker in self.workers]
+        files = [worker.assignment.files for worker in self.workers]
         ready = self.workers[0].ready
         assert ready is not None
         return LoadOutcome(
@@ -210,11 +213,7 @@ class Coordinator:
             unit=ready["unit"],
             kinds=tuple(ready["kinds"]),
             reports=reports,
-            segments=tuple(assignment.segment for assignment in assignments if assignment.segment.exists()),
-            chunks=tuple(assignment.chunks for assignment in assignments if assignment.chunks.exists()),
-            replies=tuple(path for assignment in assignments if (path := assignment.path("replies")).exists()),
-            asked=tuple(path for assignment in assignments if (path := assignment.path("asked")).exists()),
-            events=tuple(path for assignment in assignments if (path := assignment.path("events")).exists()),
+            files={kind: tuple(found[kind] for found in files if kind in found) for kind in SEGMENTS},
             stages=tuple(ready.get("stages", ())),
             client_csv=self._client_csv,
             sent_until_s=sent_until_s(self.job.load, reports, self._thinner_from_s),
@@ -265,9 +264,6 @@ class Coordinator:
         self.workers[0].send("judge")
         for worker in self.workers:
             worker.send("bye")
-
-    def _has_lost_worker(self) -> bool:
-        return any(not worker.has_loaded and not worker.alive() for worker in self.workers)
 
     def _end_early(self, noticed_s: float) -> None:
         """Have the workers end their load now, and limit the time that they may take for it. `noticed_s`: when the

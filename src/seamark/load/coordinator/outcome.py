@@ -19,7 +19,8 @@ class LoadOutcome:
     """Result of a load. `reports` has one WorkerReport per worker, also for lost ones (`ok` false, with a reason);
     `aborted` is the reason that `on_tick` returned, if any. `over_saturated_at_s`: time since the start of load at
     which the server was found permanently over-saturated and the load was ended. `cores` are the CPUs of the workers,
-    () for all. `items` is the number of items of a finite load, `stages` are the names of its events' stages.
+    () for all. `files` are those of the workers by kind, SEGMENTS; `items` is the number of items of a finite load,
+    `stages` are the names of its events' stages.
 
     `sent_until_s` is the time since the start of load until which it was sending as it was meant to: see the function
     of that name.
@@ -30,8 +31,7 @@ class LoadOutcome:
     unit: str
     kinds: tuple[str, ...]
     reports: tuple[WorkerReport, ...]
-    segments: tuple[Path, ...]
-    chunks: tuple[Path, ...]
+    files: Mapping[str, tuple[Path, ...]]
     client_csv: Path
     sent_until_s: float
     quality: Mapping[str, float | None] = field(default_factory=dict)
@@ -41,10 +41,12 @@ class LoadOutcome:
     cores: tuple[int, ...] = ()
     log_tail: tuple[str, ...] = ()
     items: int | None = None
-    replies: tuple[Path, ...] = ()
-    asked: tuple[Path, ...] = ()
-    events: tuple[Path, ...] = ()
     stages: tuple[str, ...] = ()
+
+    @property
+    def segments(self) -> tuple[Path, ...]:
+        """Files with samples."""
+        return self.files["samples"]
 
     @property
     def scheduled(self) -> int:

@@ -13,7 +13,7 @@ from seamark.model.sample import MISSING_NS, Failure
 
 
 class Outgoing(NamedTuple):
-    """One request ready for the wire: whole or in pieces as the owner's `in_pieces` says, its size, kind, and the
+    """One encoded request: its pieces, or the whole where the owner's `in_pieces` says so; its size, kind, and the
     units that its reply has to have, 0 if any."""
 
     data: Any

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic_ns
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Wire
-from seamark.load.engine.generator import EncodedRequest, Generator, LoadLoop
+from seamark.load.engine.connection import Outgoing
+from seamark.load.engine.generator import Generator, LoadLoop
 from seamark.load.engine.loops import ClosedLoop, OpenLoop
 from seamark.load.engine.schedule_share import (
     due_requests_of_lost,
@@ -18,37 +19,38 @@ from seamark.load.engine.schedule_share import (
     record_unsent,
 )
 from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGenerator
-from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
-from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, ReplySegment, Segment
+from seamark.load.workers.assignment import WorkerCounters, WorkerRun
+from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
 from seamark.load.workers.trace_bodies import LARGEST_BYTES, RowBodies
 from seamark.load.workers.work_list import WorkList
 from seamark.platform.connection_limits import ConnectionBudget, connection_budget
 
 LARGEST_BODIES_BYTES = 256 << 20
-NOT_OURS = EncodedRequest(data=b"", kind=0)
+NOT_OURS = Outgoing((b"",), 0, 0)
 """Placeholder for a request that another worker sends."""
 
 
 Bodies = Sequence[Body] | RowBodies | WorkList
 
 
-def encode_all(driver: Wire, bodies: Bodies) -> list[EncodedRequest]:
+def encode_all(driver: Wire, bodies: Bodies) -> list[Outgoing]:
     """Encode bodies in order, up to 256 MiB; where that limit cuts them, requests repeat sooner.
 
     A piece shared by several requests counts once. Rows of a trace and items are never repeated, so UserError is
     raised when they exceed their own limit.
     """
-    requests: list[EncodedRequest] = []
+    requests: list[Outgoing] = []
     seen: set[int] = set()
     total_bytes = 0
     rows = bodies if isinstance(bodies, (RowBodies, WorkList)) else None
     limit_bytes = LARGEST_BODIES_BYTES if rows is None else LARGEST_BYTES
     for body in bodies:
-        data = b"" if body is None else driver.encode(body)
-        request = (
-            NOT_OURS if body is None else EncodedRequest(data=data, kind=body.kind, asked_units=driver.asked_units)
-        )
-        for piece in request.pieces:
+        request = NOT_OURS
+        if body is not None:
+            data = driver.encode(body)
+            pieces = data if isinstance(data, tuple) else (data,)
+            request = Outgoing(pieces, sum(map(len, pieces)), body.kind, driver.asked_units)
+        for piece in request.data:
             total_bytes += 0 if id(piece) in seen else len(piece)
             seen.add(id(piece))
         if requests and total_bytes > limit_bytes:
@@ -59,7 +61,7 @@ def encode_all(driver: Wire, bodies: Bodies) -> list[EncodedRequest]:
     return requests
 
 
-def whole_sessions(requests: list[EncodedRequest], turns: int) -> list[EncodedRequest]:
+def whole_sessions(requests: list[Outgoing], turns: int) -> list[Outgoing]:
     """Return the longest prefix of `requests` that consists of whole sessions. Raises UserError if not even one
     fits."""
     if len(requests) < turns:
@@ -68,20 +70,9 @@ def whole_sessions(requests: list[EncodedRequest], turns: int) -> list[EncodedRe
     return requests[: len(requests) // turns * turns]
 
 
-def run_wire(
-    assignment: WorkerAssignment,
-    driver: Wire,
-    bodies: Bodies,
-    segment: Segment,
-    begin: Callable[[], int],
-    report_progress: Callable[[int, int, int], None] | None = None,
-    replies: ReplySegment | None = None,
-) -> WorkerCounters:
-    """Prepare requests and connections, call `begin` (returns the epoch, CLOCK_MONOTONIC ns), run the load.
-
-    `report_progress` is called at every tick of an open loop with ns since the epoch, requests due, requests
-    completed. `replies` takes the replies themselves, None: they are not kept.
-    """
+def run_wire(run: WorkerRun, driver: Wire, bodies: Bodies) -> WorkerCounters:
+    """Prepare requests and connections, begin, run the load."""
+    assignment = run.assignment
     room = connection_budget(driver.address(), assignment.concurrency)
     requests = encode_all(driver, bodies)
     if not isinstance(bodies, (RowBodies, WorkList)) and len(requests) < len(bodies):
@@ -97,27 +88,18 @@ def run_wire(
         if driver.decoder().streams:
             chunks = ChunkRecorder(held.enter_context(Segment(assignment.chunks, CHUNK_RECORD.size)))
         with runner:
-            return runner.run(
-                _run(assignment, driver, requests, segment, chunks, begin, report_progress, room, replies)
-            )
+            return runner.run(_run(run, driver, requests, chunks, room))
 
 
 async def _run(
-    assignment: WorkerAssignment,
-    driver: Wire,
-    requests: list[EncodedRequest],
-    segment: Segment,
-    chunks: ChunkRecorder | None,
-    begin: Callable[[], int],
-    report_progress: Callable[[int, int, int], None] | None,
-    room: ConnectionBudget,
-    replies: ReplySegment | None,
+    run: WorkerRun, driver: Wire, requests: list[Outgoing], chunks: ChunkRecorder | None, room: ConnectionBudget
 ) -> WorkerCounters:
+    assignment, segment, replies = run.assignment, run.segment, run.replies
     sessions = assignment.load.turns > 1
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
         requests=requests,
-        recorder=Recorder(segment, first=[file for file in (chunks, replies) if file is not None]),
+        recorder=Recorder(segment, first=[file.flush for file in (chunks, replies) if file is not None]),
         chunks=chunks,
         worker=assignment.worker,
         timeout_ns=int(assignment.load.timeout_s * 1e9),
@@ -130,9 +112,9 @@ async def _run(
         flow = (ClosedSessions if sessions else ClosedLoop)(generator, connections, assignment)
     else:
         loop = OpenSessions if sessions else OpenLoop
-        flow = loop(generator, connections, assignment, arrivals, report_progress)
+        flow = loop(generator, connections, assignment, arrivals, run.report_progress)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
-    epoch_ns = begin()
+    epoch_ns = run.begin()
     until_ns = epoch_ns + int(assignment.load.length_s * 1e9)
     fault: BaseException | None = None
     try:

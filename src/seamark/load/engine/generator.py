@@ -8,7 +8,6 @@ import asyncio
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any
 
@@ -47,26 +46,6 @@ LONGEST_PAUSE_S = 0.5
 NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedRequest:
-    """An encoded request: its bytes, whole or in pieces, its kind, and the driver's `asked_units`."""
-
-    data: bytes | tuple[bytes, ...]
-    kind: int
-    asked_units: int = 0
-
-    @property
-    def pieces(self) -> tuple[bytes, ...]:
-        return self.data if isinstance(self.data, tuple) else (self.data,)
-
-    def outgoing(self, *, in_pieces: bool) -> Outgoing:
-        """Return the request in the form that a connection writes."""
-        pieces = self.pieces
-        if len(pieces) > MOST_PIECES:
-            pieces = (b"".join(pieces),)
-        return Outgoing(pieces if in_pieces else pieces[0], sum(map(len, pieces)), self.kind, self.asked_units)
-
-
 class LoadLoop(ABC):
     """Decides which request is sent next, and when: implemented in loops.py and sessions.py.
 
@@ -97,6 +76,9 @@ class LoadLoop(ABC):
     def on_tick(self, now_ns: int) -> None:  # noqa: B027
         """Update the backlog; called at every tick."""
 
+    def on_turn_end(self, index: int, *, good: bool) -> None:  # noqa: B027
+        """Record that request `index` of a session has ended; `free` for its connection follows."""
+
     def scheduled(self, now_ns: int) -> int:
         """Return the number of requests due by `now_ns`."""
         return self.sent
@@ -126,7 +108,7 @@ class Generator:
         self,
         *,
         driver: Wire,
-        requests: Sequence[EncodedRequest],
+        requests: Sequence[Outgoing],
         recorder: Recorder,
         chunks: ChunkRecorder | None,
         worker: int,
@@ -149,8 +131,8 @@ class Generator:
         self._driver = driver
         self._address = driver.address()
         self._tls: ssl.SSLContext | None = driver.tls
-        self.in_pieces = any(isinstance(request.data, tuple) for request in requests)
-        self._requests = [request.outgoing(in_pieces=self.in_pieces) for request in requests]
+        self.in_pieces = any(len(request.data) > 1 for request in requests)
+        self._requests = [self._as_written(request) for request in requests]
         self._bodies = len(requests)
         self._recorder = recorder
         self._free: Callable[[Connection], None]
@@ -164,6 +146,11 @@ class Generator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused_in_a_row = 0
         self._stopped = False
+
+    def _as_written(self, request: Outgoing) -> Outgoing:
+        """Return a request in the form that a connection writes."""
+        pieces = request.data if len(request.data) <= MOST_PIECES else (b"".join(request.data),)
+        return request._replace(data=pieces if self.in_pieces else pieces[0])
 
     async def open(self, count: int, at_once: int = 64) -> list[Connection]:
         """Open `count` connections before the clock starts, `at_once` concurrently, each within the request time-out.

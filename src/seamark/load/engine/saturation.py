@@ -55,6 +55,18 @@ class Saturation:
         self._variance = max(1.0, gap_variation**2)
         self._moments: list[tuple[float, int, int]] = [(0.0, 0, 0)]
         self._every_s = 0.0
+        self._before_ns = -1
+
+    def update_by(self, progress: Iterable[Progress | None]) -> float | None:
+        """Add the progress of all workers of a load; return the time of over-saturation in seconds since the start of
+        load, None while there is none."""
+        latest = [worker for worker in progress if worker is not None]
+        at_ns = max((at for at, _, _ in latest), default=-1)
+        if at_ns <= self._before_ns:
+            return None
+        self._before_ns = at_ns
+        over = self.update(at_ns / 1e9, sum(due for _, due, _ in latest), sum(done for _, _, done in latest))
+        return at_ns / 1e9 if over else None
 
     def update(self, at_s: float, due: int, completed: int) -> bool:
         """Add the counts at a time later than the last and return whether the server is over-saturated."""
@@ -115,29 +127,10 @@ def _even(replies: npt.NDArray[np.float64], rise: float | None) -> bool:
     return bool(late - early <= max(math.sqrt(early + late), STEADY_RISE * early))
 
 
-class SaturationMonitor:
-    """Adds up the progress of all workers of a load for the detector."""
-
-    def __init__(self, saturation: Saturation) -> None:
-        self._saturation = saturation
-        self._before_ns = -1
-
-    def update(self, progress: Iterable[Progress | None]) -> float | None:
-        """Return the time of over-saturation in seconds since the start of load, None while there is none."""
-        latest = [worker for worker in progress if worker is not None]
-        at_ns = max((at for at, _, _ in latest), default=-1)
-        if at_ns <= self._before_ns:
-            return None
-        self._before_ns = at_ns
-        at_s = at_ns / 1e9
-        over = self._saturation.update(at_s, sum(due for _, due, _ in latest), sum(done for _, _, done in latest))
-        return at_s if over else None
-
-
-def saturation_monitor(load: LoadProfile, limit_s: float | None) -> SaturationMonitor | None:
-    """Return the monitor for a load; None if it does not enable it or its rate is not constant."""
+def saturation_of(load: LoadProfile, limit_s: float | None) -> Saturation | None:
+    """Return the detector for a load; None if it does not enable it or its rate is not constant."""
     if not load.stop_when_saturated or not has_rate(load.pattern, "steady"):
         return None
     pattern = pattern_of(load)
     assert pattern is not None
-    return SaturationMonitor(Saturation(warmup_s=load.warmup_s, limit_s=limit_s, gap_variation=pattern.gap_variation))
+    return Saturation(warmup_s=load.warmup_s, limit_s=limit_s, gap_variation=pattern.gap_variation)

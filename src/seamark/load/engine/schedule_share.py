@@ -16,7 +16,7 @@ from seamark.load.workers.records import Segment, read_segment
 from seamark.model.digest import seed_for
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 from seamark.patterns.patterns import Pattern, Repeated
-from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule
+from seamark.patterns.table import Nanoseconds, pattern_of, runs_out, schedule
 from seamark.stats.histogram import Accumulator, Histogram
 
 STALL_NS = 100_000_000
@@ -53,20 +53,10 @@ def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseco
 def ran_out(assignment: WorkerAssignment) -> bool:
     """Return whether a finite pattern has no arrival left before the end of the load; False if its file is gone."""
     load, pattern = assignment.load, arrivals_of(assignment)
-    if pattern is None or not kind_of(load.pattern).may_end:
-        return False
-    number = 0
-    try:
-        for block in pattern.blocks(np.random.default_rng(0)):
-            inside = int(np.searchsorted(block, load.length_s, side="left"))
-            number += inside
-            if load.arrivals is not None and number >= load.arrivals:
-                return False  # the request limit is reported as a separate reason
-            if inside < block.size:
-                return bool(np.isinf(block[inside]))
-    except (OSError, ValueError):
-        return False
-    return True
+    if pattern is not None:
+        with contextlib.suppress(OSError, ValueError):  # the request limit is reported as a separate reason
+            return runs_out(load, pattern, load.length_s, load.arrivals)
+    return False
 
 
 def last_sent_s(segment: Path) -> float:
@@ -93,22 +83,6 @@ class Arrived:
         return self._before + int(np.searchsorted(self._block, at_ns, side="right"))
 
 
-def unsent(assignment: WorkerAssignment, *, taken: int, until_ns: int) -> Iterator[tuple[Nanoseconds, Nanoseconds]]:
-    """Yield blocks of index and due time of arrivals due by `until_ns` since the start of load, except the first
-    `taken` of this worker's schedule. Of sessions, their first turns. Nothing for a closed loop."""
-    arrivals = own_schedule(assignment)
-    number = 0
-    for block in arrivals() if arrivals else ():
-        due_ns = block[: np.searchsorted(block, until_ns, side="right")]
-        first = min(max(0, taken - number), due_ns.size)
-        if first < due_ns.size:
-            numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
-            yield (numbers * assignment.workers + assignment.worker) * assignment.load.turns, due_ns[first:]
-        if due_ns.size < block.size:
-            return
-        number += block.size
-
-
 def record_unsent(
     segment: Segment, worker: int, kinds: Sequence[int], indexes: Nanoseconds, due_ns: Nanoseconds
 ) -> None:
@@ -126,9 +100,19 @@ def record_unsent(
 def record_rest(
     segment: Segment, assignment: WorkerAssignment, kinds: Sequence[int], *, taken: int, until_ns: int
 ) -> None:
-    """Record every request that `unsent` yields."""
-    for indexes, due_ns in unsent(assignment, taken=taken, until_ns=until_ns):
-        record_unsent(segment, assignment.worker, kinds, indexes, due_ns)
+    """Record arrivals due by `until_ns` since the start of load as unsent, except the first `taken` of this worker's
+    schedule. Of sessions, their first turns. Nothing for a closed loop."""
+    arrivals = own_schedule(assignment)
+    number = 0
+    for block in arrivals() if arrivals else ():
+        due_ns = block[: np.searchsorted(block, until_ns, side="right")]
+        first = min(max(0, taken - number), due_ns.size)
+        numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
+        indexes = (numbers * assignment.workers + assignment.worker) * assignment.load.turns
+        record_unsent(segment, assignment.worker, kinds, indexes, due_ns[first:])
+        if due_ns.size < block.size:
+            return
+        number += block.size
 
 
 def due_requests_of_lost(assignment: WorkerAssignment, at_ns: int) -> int | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 from time import monotonic_ns
-from typing import Protocol, cast
 
 import numpy as np
 
@@ -24,20 +23,13 @@ from seamark.model.sample import Failure
 from seamark.patterns.table import Nanoseconds
 
 
-class SessionLoop(Protocol):
-    """A loop that is informed of the end of each turn."""
-
-    def on_turn_end(self, index: int, *, good: bool) -> None:
-        """Record that request `index` has ended; `free` for its connection follows."""
-
-
 class SessionGenerator(Generator):
     """Informs its loop of each finished request before it returns the connection."""
 
     def ended(self, connection: Connection, now_ns: int, units: int, status: int, failure: Failure) -> None:
         """Record a finished request."""
         in_time = now_ns - connection.sent_ns <= self._timeout_ns
-        cast(SessionLoop, self.flow).on_turn_end(connection.index, good=not failure and in_time)
+        self.flow.on_turn_end(connection.index, good=not failure and in_time)
         super().ended(connection, now_ns, units, status, failure)
 
 

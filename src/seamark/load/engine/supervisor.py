@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic_ns
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from seamark.load.driver import Body, Call, Reply, TaskFailure
 from seamark.load.engine.schedule_share import Stalls, record_rest, record_unsent
 from seamark.load.engine.threads import Claim, Load, User
-from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
-from seamark.load.workers.records import ReplySegment, Segment
+from seamark.load.workers.assignment import WorkerCounters, WorkerRun
 from seamark.model.sample import Failure
 
 CHECK_S = 0.02
@@ -25,34 +24,22 @@ SWITCH_S = 0.0005
 """Longest time that a computing thread keeps the interpreter from one whose reply has arrived."""
 
 
-def run_calls(
-    assignment: WorkerAssignment,
-    driver: Call,
-    bodies: Sequence[Body],
-    segment: Segment,
-    begin: Callable[[], int],
-    report_progress: Callable[[int, int, int], None] | None = None,
-    replies: ReplySegment | None = None,
-) -> WorkerCounters:
-    """Open a session for each thread, call `begin` (returns the epoch), run and supervise the load. `report_progress`
-    and `replies` as in `run_wire`."""
-    load = Load(assignment, driver, bodies, segment, replies)
-    users = [User(load, driver.session()) for _ in range(assignment.concurrency)]
+def run_calls(run: WorkerRun, driver: Call, bodies: Sequence[Body]) -> WorkerCounters:
+    """Open a session for each thread, begin, run and supervise the load."""
+    load = Load(run, driver, bodies)
+    users = [User(load, driver.session()) for _ in range(run.assignment.concurrency)]
     for user in users:
         user.start()
     signal.signal(signal.SIGTERM, lambda *_: load.halt())
     sys.setswitchinterval(SWITCH_S)
-    load.start(begin())
-    return Supervisor(load, users, report_progress).supervise()
+    load.start(run.begin())
+    return Supervisor(load, users).supervise()
 
 
 class Supervisor:
     """Ends hanging calls, counts requests in flight at the deadline, detects the end."""
 
-    def __init__(
-        self, load: Load, users: list[User], report_progress: Callable[[int, int, int], None] | None = None
-    ) -> None:
-        self._report_progress = report_progress
+    def __init__(self, load: Load, users: list[User]) -> None:
         self._load = load
         self._users = users
         self._gone: list[User] = []
@@ -93,8 +80,8 @@ class Supervisor:
             if load.dispenser.open:
                 due = load.dispenser.due_by(now_ns - load.epoch_ns)
                 self._backlog_max = max(self._backlog_max, due - self._sent())
-                if self._report_progress is not None:
-                    self._report_progress(now_ns - load.epoch_ns, due, self._completed())
+                if load.report_progress is not None:
+                    load.report_progress(now_ns - load.epoch_ns, due, self._completed())
             if now_ns >= load.deadline_ns:
                 self._survivors = sum(len(user.claims) for user in self._users)
         for user in list(self._users):

@@ -4,12 +4,11 @@ import math
 import signal
 import struct
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns
 
 from seamark.load.driver import Task, TaskFailure
-from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters
+from seamark.load.workers.assignment import FILES, WorkerCounters, WorkerRun
 from seamark.load.workers.events import EventFile, EventTrack
 from seamark.load.workers.records import Recorder, Segment
 from seamark.model.digest import seed_for
@@ -131,26 +130,21 @@ class VirtualClockRecorder(WallClockRecorder):
             self._latest_ns = last_ns
 
 
-def run_task(
-    assignment: WorkerAssignment,
-    driver: Task,
-    segment: Segment,
-    begin: Callable[[], int],
-    events: EventFile | None = None,
-) -> WorkerCounters:
-    """Call `begin` (returns the epoch) and run the Task, until its time limit or SIGTERM at the latest."""
+def run_task(run: WorkerRun, driver: Task) -> WorkerCounters:
+    """Begin, and run the Task until its time limit or SIGTERM at the latest."""
+    assignment, events = run.assignment, run.events
     stop, late = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     make = VirtualClockRecorder if assignment.job.virtual_clock else WallClockRecorder
     recorder = make(
-        segment,
+        run.segment,
         assignment.segment.parent / FILES,
         seed=assignment.job.seed,
         worker=assignment.worker,
         kinds=len(driver.kinds),
         events=events,
     )
-    recorder.epoch_ns = epoch_ns = begin()
+    recorder.epoch_ns = epoch_ns = run.begin()
     if events is not None:
         events.epoch_ns = 0  # a Task gives its times from the start of load
     stop.wait(max(0.0, (epoch_ns - monotonic_ns()) / 1e9))

@@ -23,10 +23,9 @@ import numpy.typing as npt
 
 from seamark.load.driver import Body, Call, NoMoreRequests, Reply, Session, TaskFailure, TracedSession, whole
 from seamark.load.engine.schedule_share import Arrived, own_schedule, wait_until
-from seamark.load.workers.assignment import WorkerAssignment, count_error
+from seamark.load.workers.assignment import WorkerAssignment, WorkerRun, count_error
 from seamark.load.workers.records import ReplySegment, Segment
 from seamark.model.sample import CONFLICTS, MISSING_NS, SAMPLE, Failure
-from seamark.patterns.table import Nanoseconds
 
 MOST = 512
 """Replies buffered before they are written: some tens of microseconds of work, so that no request waits."""
@@ -113,7 +112,8 @@ LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failu
 class RequestDispenser:
     """Hands out requests to threads: at once in a closed loop, by due time in an open one."""
 
-    def __init__(self, assignment: WorkerAssignment, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
+    def __init__(self, assignment: WorkerAssignment) -> None:
+        arrivals = own_schedule(assignment)
         self._worker, self._workers = assignment.worker, assignment.workers
         self.indices = iter(assignment.indexes)
         """Request indexes of a closed loop, shared by all threads; the interpreter lock makes each step atomic."""
@@ -145,23 +145,15 @@ class RequestDispenser:
 class Load:
     """State shared by all threads of a worker."""
 
-    def __init__(
-        self,
-        assignment: WorkerAssignment,
-        driver: Call,
-        bodies: Sequence[Body],
-        segment: Segment,
-        kept: ReplySegment | None = None,
-    ) -> None:
-        self.assignment = assignment
-        self.kept = kept
+    def __init__(self, run: WorkerRun, driver: Call, bodies: Sequence[Body]) -> None:
+        assignment = self.assignment = run.assignment
+        self.segment, self.kept, self.report_progress = run.segment, run.replies, run.report_progress
         self.traced = assignment.load.keep_events
         self.driver = driver
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
-        self.segment = segment
         self.worker = assignment.worker
-        self.dispenser = RequestDispenser(assignment, own_schedule(assignment))
+        self.dispenser = RequestDispenser(assignment)
         self.timeout_ns = int(assignment.load.timeout_s * 1e9)
         self.think_time_s = assignment.load.think_time_s
         self.max_tries = whole(assignment.job.settings, "max_tries", 1)

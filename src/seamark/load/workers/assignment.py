@@ -1,18 +1,22 @@
-"""What passes between coordinator and worker as data: the load, a worker's assignment, its counters. JSON both
-ways."""
+"""What passes between coordinator and worker as data: the load, a worker's assignment, its counters. JSON both ways.
+And what a worker runs its assignment with."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from seamark.load.driver import EventTracks, Target
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.service import LoadKind, Value
 from seamark.storage.redaction import without_sent
+
+if TYPE_CHECKING:
+    from seamark.load.workers.events import EventFile
+    from seamark.load.workers.records import ReplySegment, Segment
 
 PROCESSES_A_CORE = 2
 MOST_ERRORS, MOST_LETTERS = 20, 300
@@ -187,6 +191,23 @@ class WorkerAssignment:
         gpus = None if job.gpus is None else tuple(job.gpus)
         job = replace(job, data=Path(job.data), cores=tuple(job.cores), gpus=gpus)
         return WorkerAssignment(**{**document, "job": job, "segment": Path(document["segment"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRun:
+    """An assignment in its worker, and what it runs with.
+
+    `begin` reports that the worker is ready and returns the epoch, ns of CLOCK_MONOTONIC. `report_progress` is called
+    at every tick of an open loop with ns since the epoch, requests due, requests completed. `replies` takes the
+    replies themselves, `events` the events; None: they are not kept.
+    """
+
+    assignment: WorkerAssignment
+    segment: "Segment"
+    begin: Callable[[], int]
+    report_progress: Callable[[int, int, int], None] | None = None
+    replies: "ReplySegment | None" = None
+    events: "EventFile | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,10 +58,6 @@ class Channel:
         with self._sending:
             self._stream.sendall(f"{line}\n".encode())
 
-    def wait_for_go(self) -> int:
-        """Return the epoch that the coordinator sets."""
-        return int(self.read().removeprefix("go "))
-
     def report_progress(self, at_ns: int, due: int, completed: int) -> None:
         """Send the progress of the load, at most every PROGRESS_INTERVAL_NS."""
         if at_ns >= self._next_progress_ns:

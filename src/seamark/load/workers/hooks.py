@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -35,14 +34,12 @@ def run_preparation(
     seed: int,
     python: Path | None,
     *,
-    on_tick: Callable[[], str | None] = lambda: None,
-    timeout_s: float | None = None,
+    on_tick: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Run `hook` of the driver's module (`module` or `module:Class`) with the interpreter `python` (None: this one).
 
     Returns the facts that the hook returned, {} for a module without that hook. `on_tick` is called about every 0.1
-    s; a string that it returns ends the hook. Raises PreparationError if the hook fails, is ended so, or exceeds
-    `timeout_s`; its process is gone then.
+    s; what it raises ends the hook. Raises PreparationError if the hook fails. Its process is gone then.
     """
     with tempfile.TemporaryDirectory(prefix="seamark-prepare-") as name:
         folder = Path(name)
@@ -53,35 +50,27 @@ def run_preparation(
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
-            reason = _wait(process, on_tick, timeout_s)
+            while _runs(process):
+                on_tick()
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        if reason is None and process.returncode != 0:
+        if process.returncode != 0:
             said = facts.read_text(encoding="utf-8") if facts.exists() else ""
-            reason = f"ended with exit code {process.returncode}{said and ': '}{said}"
-        if reason is not None:
             tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+            reason = f"ended with exit code {process.returncode}{said and ': '}{said}"
             raise PreparationError(f"{hook} of {driver} {reason}", tail)
         result: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8"))
         return result
 
 
-def _wait(
-    process: "subprocess.Popen[bytes]", on_tick: Callable[[], str | None], timeout_s: float | None
-) -> str | None:
-    """Wait for the process; return the reason to end it, None if it ended by itself."""
-    limit_s = None if timeout_s is None else time.monotonic() + timeout_s
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.1)
-            return None
-        reason = on_tick()
-        if reason is not None:
-            return f"was ended: {reason}"
-        if limit_s is not None and time.monotonic() > limit_s:
-            return f"did not end within {timeout_s:g} s"
+def _runs(process: "subprocess.Popen[bytes]") -> bool:
+    """Wait for the end of a process, 0.1 s at most; return whether it still runs."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=0.1)
+        return False
+    return True
 
 
 def hooks_here(driver: str) -> Hooks | None:

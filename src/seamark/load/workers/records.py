@@ -7,10 +7,10 @@ whole records before the cut are valid.
 import contextlib
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -94,22 +94,16 @@ def _sync(fd: int) -> None:
         os.close(fd)
 
 
-class _Syncs(Protocol):
-    def sync(self) -> None: ...
-
-
 @contextlib.contextmanager
-def synced_each_second(*segments: _Syncs) -> Iterator[None]:
-    """Write segments to the disk every second, in a thread, so that a crash of the machine loses little."""
-    if not segments:
-        yield
-        return
+def synced_each_second(*syncs: Callable[[], object]) -> Iterator[None]:
+    """Write segments to the disk every second by their `sync`, in a thread, so that a crash of the machine loses
+    little."""
     ended = Event()
 
     def sync() -> None:
         while not ended.wait(SYNC_S):
-            for segment in segments:
-                segment.sync()
+            for sync_segment in syncs:
+                sync_segment()
 
     thread = Thread(target=sync, daemon=True)
     thread.start()
@@ -193,10 +187,6 @@ def read_replies(path: Path) -> Iterator[tuple[int, bytes]]:
             yield index, reply
 
 
-class _Flushes(Protocol):
-    def flush(self) -> None: ...
-
-
 class RecordBlock:
     """A block of records of one thread or event loop, written when full and by `flush`.
 
@@ -206,25 +196,25 @@ class RecordBlock:
     __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns")
     form: ClassVar[np.dtype[np.void]]
 
-    def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
+    def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._block = bytearray(self.form.itemsize * BLOCK)
         self._view = memoryview(self._block)
         self._records = np.frombuffer(self._block, dtype=self.form)
         self._end = len(self._block)
         self._at = 0
-        self.epoch_ns = epoch_ns
+        self.epoch_ns = 0
 
 
 class Recorder(RecordBlock):
-    """Block of SAMPLE records. What belongs to them (`first`: chunks, kept replies) is written first, so that no
-    sample lacks it."""
+    """Block of SAMPLE records. What belongs to them (chunks, kept replies) is written first, by the functions
+    `first`, so that no sample lacks it."""
 
     __slots__ = ("_first",)
     form = SAMPLE
 
-    def __init__(self, segment: Segment, epoch_ns: int = 0, first: Sequence[_Flushes] = ()) -> None:
-        super().__init__(segment, epoch_ns)
+    def __init__(self, segment: Segment, first: Sequence[Callable[[], object]] = ()) -> None:
+        super().__init__(segment)
         self._first = first
 
     def add(
@@ -272,8 +262,8 @@ class Recorder(RecordBlock):
 
     def flush(self) -> None:
         """Write the buffered records."""
-        for file in self._first:
-            file.flush()
+        for flush in self._first:
+            flush()
         at, self._at = self._at, 0
         if at:
             count = at // RECORD_BYTES

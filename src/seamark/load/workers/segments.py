@@ -1,7 +1,7 @@
 """Raw segments converted to samples.parquet, in constant memory and atomically. Needs pyarrow (base environment)."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,29 +19,9 @@ METADATA_KEY = b"seamark"
 TIMES = ("due_ns", "sent_ns", "first_ns", "answer_ns", "last_ns")
 TIMES_OF_CHUNKS = ("at_ns",)
 TIMES_OF_EVENTS = ("begin_ns", "end_ns")
-RISING = ("index", *TIMES)
 ROWS_IN_GROUP = 1 << 17
 REPLIES = pa.schema([("index", pa.int64()), ("reply", pa.binary())])
 REPLIES_BYTES = 1 << 24
-FORM: Mapping[str, Any] = {
-    "compression": "zstd",
-    "write_page_checksum": True,
-    "use_dictionary": [name for name in SAMPLE.names or () if name not in RISING],
-    "column_encoding": dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
-}
-FORM_OF_CHUNKS: Mapping[str, Any] = {
-    "compression": "zstd",
-    "write_page_checksum": True,
-    "use_dictionary": ["events"],
-    "column_encoding": dict.fromkeys(("index", "at_ns"), "DELTA_BINARY_PACKED"),
-}
-FORM_OF_EVENTS: Mapping[str, Any] = {
-    "compression": "zstd",
-    "write_page_checksum": True,
-    "use_dictionary": ["thread", "visit", "stage", "what", "worker"],
-    "column_encoding": dict.fromkeys(("query", *TIMES_OF_EVENTS), "DELTA_BINARY_PACKED"),
-}
-"""Times increase by little: delta encoding takes a third of the space and a tenth of the time of a dictionary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +71,32 @@ def _records(segment: Path | PlacedSegment, form: np.dtype[np.void] = SAMPLE) ->
     return segment.read(form) if isinstance(segment, PlacedSegment) else read_segment(segment, ROWS_IN_GROUP, form)
 
 
-def sample_schema(metadata: Mapping[str, Any]) -> pa.Schema:
-    """Return the schema of samples.parquet: the columns of SAMPLE, and metadata as JSON under the key `seamark`."""
-    columns = [(name, pa.from_numpy_dtype(SAMPLE[name])) for name in SAMPLE.names or ()]
-    return pa.schema(columns, metadata={METADATA_KEY: json.dumps(dict(metadata)).encode()})
+def _schema(form: np.dtype[np.void], metadata: Mapping[str, Any] | None = None) -> pa.Schema:
+    """Return the schema of records, with metadata as JSON under the key `seamark`."""
+    columns = [(name, pa.from_numpy_dtype(form[name])) for name in form.names or ()]
+    said = None if metadata is None else {METADATA_KEY: json.dumps(dict(metadata)).encode()}
+    return pa.schema(columns, metadata=said)
+
+
+def _write(target: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], rising: Sequence[str] = ()) -> int:
+    """Write batches to a Parquet file, whole or not at all; return the number of rows.
+
+    Values of the columns `rising` increase by little: delta encoding takes a third of the space and a tenth of the
+    time of a dictionary, which the others have.
+    """
+    encoding: dict[str, Any] = {
+        "use_dictionary": [name for name in schema.names if name not in rising] if rising else True,
+        "column_encoding": dict.fromkeys(rising, "DELTA_BINARY_PACKED") or None,
+    }
+    rows = 0
+    with (
+        replacing(target) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True, **encoding) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += len(batch)
+    return rows
 
 
 def gather_samples(segments: Sequence[Path | PlacedSegment], target: Path, metadata: Mapping[str, Any]) -> Gathered:
@@ -103,21 +105,21 @@ def gather_samples(segments: Sequence[Path | PlacedSegment], target: Path, metad
     A missing time becomes null. Of a cut segment, its whole records are taken. Raises OSError (no space) and
     ValueError (a file that is not a segment).
     """
-    schema = sample_schema(metadata)
+    schema = _schema(SAMPLE, metadata)
     failures = np.zeros(len(Failure), dtype=np.int64)
-    rows = unsent = last_ns = 0
-    with (
-        replacing(target) as temporary,
-        pq.ParquetWriter(temporary, schema, **FORM) as writer,
-    ):
+    unsent = last_ns = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal failures, unsent, last_ns
         for segment in segments:
             for records in filter(len, _records(segment)):
-                writer.write_batch(_batch(records, schema))
+                yield _batch(records, schema)
                 sent = records["sent_ns"] != MISSING_NS
-                rows += int(sent.sum())
                 unsent += int((~sent).sum())
                 failures += np.bincount(records["failure"][sent], minlength=len(Failure))
                 last_ns = max(last_ns, int(records["last_ns"].max()))
+
+    rows = _write(target, schema, batches(), ("index", *TIMES)) - unsent
     counts = {failure.name.lower(): int(failures[failure]) for failure in Failure if failures[failure]}
     counts.pop("none", None)
     whole = [segment for segment in segments if isinstance(segment, Path)]
@@ -128,51 +130,28 @@ def gather_samples(segments: Sequence[Path | PlacedSegment], target: Path, metad
 def gather_chunks(segments: Sequence[Path | PlacedSegment], target: Path) -> int:
     """Write the chunks of all segments to `target`, whole or not at all; return their number. Raises as
     `gather_samples`."""
-    schema = pa.schema([(name, pa.from_numpy_dtype(CHUNK[name])) for name in CHUNK.names or ()])
-    rows = 0
-    with (
-        replacing(target) as temporary,
-        pq.ParquetWriter(temporary, schema, **FORM_OF_CHUNKS) as writer,
-    ):
-        for segment in segments:
-            for records in _records(segment, CHUNK):
-                writer.write_batch(_batch(records, schema))
-                rows += len(records)
-    return rows
+    schema = _schema(CHUNK)
+    found = (records for segment in segments for records in filter(len, _records(segment, CHUNK)))
+    return _write(target, schema, (_batch(records, schema) for records in found), ("index", *TIMES_OF_CHUNKS))
 
 
 def gather_events(segments: Sequence[Path | PlacedSegment], target: Path, stages: Sequence[str]) -> int:
     """Write the events of all segments to `target`, whole or not at all; return their number. The names of stages and
     kinds are in its metadata. Raises as `gather_samples`."""
-    names = {"stages": list(stages), "what": [kind.name.lower() for kind in EventKind]}
-    columns = [(name, pa.from_numpy_dtype(EVENT[name])) for name in EVENT.names or ()]
-    schema = pa.schema(columns, metadata={METADATA_KEY: json.dumps(names).encode()})
-    rows = 0
-    with (
-        replacing(target) as temporary,
-        pq.ParquetWriter(temporary, schema, **FORM_OF_EVENTS) as writer,
-    ):
-        for segment in segments:
-            for records in filter(len, _records(segment, EVENT)):
-                writer.write_batch(_batch(records, schema))
-                rows += len(records)
-    return rows
+    schema = _schema(EVENT, {"stages": list(stages), "what": [kind.name.lower() for kind in EventKind]})
+    found = (records for segment in segments for records in filter(len, _records(segment, EVENT)))
+    return _write(target, schema, (_batch(records, schema) for records in found), ("query", *TIMES_OF_EVENTS))
 
 
 def gather_replies(segments: Sequence[Path | PlacedSegment], target: Path) -> int:
     """Write the kept replies of all segments to `target`, whole or not at all: columns `index` and `reply` (bytes).
     Return their number. Raises as `gather_samples`."""
-    rows = 0
-    with (
-        replacing(target) as temporary,
-        pq.ParquetWriter(temporary, REPLIES, compression="zstd", write_page_checksum=True) as writer,
-    ):
+
+    def batches() -> Iterator[pa.RecordBatch]:
         for segment in segments:
-            found = segment.replies() if isinstance(segment, PlacedSegment) else read_replies(segment)
-            for batch in _batches(found):
-                writer.write_batch(batch)
-                rows += len(batch)
-    return rows
+            yield from _batches(segment.replies() if isinstance(segment, PlacedSegment) else read_replies(segment))
+
+    return _write(target, REPLIES, batches())
 
 
 def gather_asked(segments: Sequence[Path | PlacedSegment]) -> Mapping[str, str]:

@@ -29,15 +29,16 @@ class RowBodies:
     repeated: bool = False
 
     def __iter__(self) -> Iterator[Body | None]:
-        for number, row in zip(count(), self._rows(), strict=False):
+        for number, row in zip(count(), self.rows(), strict=False):
             own = self.repeated or number % self.workers == self.worker
             yield self.row_body(number, row, self.seed) if own else None
 
     def whole(self) -> list[Body]:
         """Return the bodies of all rows, those of other workers included."""
-        return [self.row_body(number, row, self.seed) for number, row in enumerate(self._rows())]
+        return [self.row_body(number, row, self.seed) for number, row in enumerate(self.rows())]
 
-    def _rows(self) -> Iterator[TraceRow]:
+    def rows(self) -> Iterator[TraceRow]:
+        """Yield the rows that the load sends."""
         trace, until_s = self.trace, self.load.length_s
         rows = recorded_rows(trace.path, trace.block_tokens)
         rows = takewhile(lambda row: row.at_s * trace.time_scale < until_s, rows)
@@ -45,11 +46,6 @@ class RowBodies:
         if trace.lengths:
             return sent
         return (replace(row, prompt_tokens=None, output_tokens=None, blocks=()) for row in sent)
-
-    @property
-    def describe_requests(self) -> bool:
-        """Whether any row describes its request, not only its time: then the load sends these bodies."""
-        return any(row.has_lengths or row.request_class is not None for row in self._rows())
 
     def too_large(self, rows: int) -> UserError:
         """Return the error for the first `rows` rows exceeding LARGEST_BYTES."""
@@ -77,4 +73,5 @@ def row_bodies(
         workers=workers,
         repeated=repeated,
     )
-    return bodies if bodies.describe_requests else None
+    describe_requests = any(row.has_lengths or row.request_class is not None for row in bodies.rows())
+    return bodies if describe_requests else None

@@ -27,7 +27,7 @@ from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
 from seamark.load.driver import AnyDriver, Body, TaskFailure, make_of
 from seamark.load.engine.schedule_share import last_sent_s, ran_out, schedule_lag
-from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters
+from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters, WorkerRun
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.hooks import call_hook
@@ -213,11 +213,10 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             "stages": [] if events is None else list(driver.stages),
         }
         channel.send("ready", json.dumps(about))
-        epoch_ns = channel.wait_for_go()
+        epoch_ns = int(channel.read().removeprefix("go "))
         began["epoch_ns"], began["cpu_s"] = epoch_ns, time.process_time()
         return epoch_ns
 
-    report_progress = channel.report_progress if job.load.stop_when_saturated else None
     with ExitStack() as held:
         segment = held.enter_context(Segment(assignment.segment))
         if events is not None:
@@ -226,17 +225,25 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         replies = None if assignment.replies is None else held.enter_context(ReplySegment(assignment.replies))
         if job.load.finite:
             kept = (segment, replies, events)
-            held.enter_context(synced_each_second(*(file for file in kept if file is not None)))
+            held.enter_context(synced_each_second(*(file.sync for file in kept if file is not None)))
+        run = WorkerRun(
+            assignment=assignment,
+            segment=segment,
+            begin=begin,
+            report_progress=channel.report_progress if job.load.stop_when_saturated else None,
+            replies=replies,
+            events=events,
+        )
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
                 run_wire,  # imported only where needed, for a fast start
             )
 
-            counters = run_wire(assignment, driver, bodies, segment, begin, report_progress, replies)
+            counters = run_wire(run, driver, bodies)
         elif driver.speaks == "task":
             from seamark.load.engine.task import run_task
 
-            counters = run_task(assignment, driver, segment, begin, events)
+            counters = run_task(run, driver)
         else:
             from seamark.load.engine.supervisor import run_calls
 
@@ -245,7 +252,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
                 raise UserError(text)
             calls = bodies.whole() if isinstance(bodies, RowBodies) else bodies
             calls = calls.bodies if isinstance(calls, WorkList) else calls
-            counters = run_calls(assignment, driver, calls, segment, begin, report_progress, replies)
+            counters = run_calls(run, driver, calls)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
         if driver.ended is not None:
             driver.ended()

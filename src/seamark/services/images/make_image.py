@@ -148,7 +148,7 @@ def _publish(image: Image, site: Site, temporary: Path, *, base: str | None = No
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         made_on=platform.node(),
         machine=platform.machine(),
-        engine=_output([*engine(site, ["--version"])]).strip(),
+        engine=_captured(engine(site, ["--version"])).stdout.strip(),
         base=base,
     )
     write(image.record, record)
@@ -158,7 +158,7 @@ def _publish(image: Image, site: Site, temporary: Path, *, base: str | None = No
 def _python_version(base: Path, site: Site) -> str:
     """Return the version of the base's Python, such as 3.11."""
     words = ["exec", "--containall", str(base), "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    version = _output(engine(site, words)).strip()
+    version = _captured(engine(site, words)).stdout.strip()
     if not version:
         raise SiteError(
             f"{base}: this base image has no python3, which definitions need. Set `images.base` of the site."
@@ -166,10 +166,10 @@ def _python_version(base: Path, site: Site) -> str:
     return version
 
 
-def _output(command: Sequence[str]) -> str:
+def _captured(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    ).stdout
+    )
 
 
 def _download(lock: Path, wheels: Path, version: str, image: Image, *, needed: bool) -> None:
@@ -183,9 +183,7 @@ def _download(lock: Path, wheels: Path, version: str, image: Image, *, needed: b
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--require-hashes", "--no-deps", *lock_directives(lock, PIP_OPTIONS), *wheels_only, *other]
     command += ["-r", str(lock), "--dest", str(wheels)]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
+    done = _captured(command)
     if needed and done.returncode != 0:
         raise SiteError(
             f"{lock}: the packages of the image '{image.name}' cannot be downloaded. Is the network up? Without"

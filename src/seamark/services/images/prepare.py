@@ -135,18 +135,16 @@ def _make(images: StudyImages, image: Image, say: Callable[[str], None]) -> Imag
         say(f"building {image.path.name} on {under.name}")
         build(image, site, images.files_of(image), under)
         return image
-    entry = resolve_address(image.address)
-    if image.digest is not None and entry.digest != image.digest:
-        raise SiteError(
-            f"{image.address}: the registry answers with another digest, {entry.digest}. Nothing was kept."
-        )
+    digest, size_bytes = resolve_address(image.address)
+    if image.digest is not None and digest != image.digest:
+        raise SiteError(f"{image.address}: the registry answers with another digest, {digest}. Nothing was kept.")
     if image.digest is None:
-        image = images.with_digest(image, entry.digest)
+        image = images.with_digest(image, digest)
         _update_lock(images, image)
     if not image.exists():
-        size = f", {entry.size_bytes / 1e9:.2f} GB" if entry.size_bytes else ""
+        size = f", {size_bytes / 1e9:.2f} GB" if size_bytes else ""
         say(f"pulling {image.address}{size}")
-        pull(image, site, entry.size_bytes)
+        pull(image, site, size_bytes)
     return image
 
 
@@ -163,7 +161,7 @@ def _update_lock(images: StudyImages, image: Image) -> None:
 
 def _check_flags(images: StudyImages, image: Image) -> str | None:
     """Check the flags of every recipe served from the image against its engine, once for each recipe and image."""
-    services = [service for service in _planned_services(images.study) if _serves_from(images, service, image)]
+    services = [service for service in images.services if _serves_from(images, service, image)]
     for service in services:
         assert service.container is not None
         made = image.read_record()
@@ -192,11 +190,6 @@ def _serves_from(images: StudyImages, service: Service, image: Image) -> bool:
     return bool(server and server.path == image.path and service.container and service.container.flags)
 
 
-def _planned_services(study: Study) -> Iterator[Service]:
-    for name in dict.fromkeys(deployment.service for deployment in study.plan.deployments):
-        yield study.services[name]
-
-
 def _environments(
     study: Study, *, make: bool, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[PreparationStep]:
@@ -205,7 +198,7 @@ def _environments(
         return
     images = StudyImages(study=study)
     licences: dict[str, str] = {}
-    for service in _planned_services(study):
+    for service in images.services:
         lock = client_lock(service, images.of_server(service, study.plan.container))
         if lock is not None and (study.locks / f"{lock}.lock").is_file():
             licences.setdefault(lock, service.licence)

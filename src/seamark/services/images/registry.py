@@ -24,16 +24,9 @@ DOCKER_HUB = "registry-1.docker.io"
 SCHEMES = ("docker", "oras")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryEntry:
-    """Present image of an address: digest of its manifest, and compressed size of its layers."""
-
-    digest: str
-    size_bytes: int | None
-
-
-def resolve_address(address: str) -> RegistryEntry:
-    """Return the present image of `docker://host/name:tag` (or @digest, or oras://) in its registry.
+def resolve_address(address: str) -> tuple[str, int | None]:
+    """Return the present image of `docker://host/name:tag` (or @digest, or oras://) in its registry: the digest of
+    its manifest, and the compressed size of its layers in bytes.
 
     Credentials are Apptainer's own variables APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD, if set.
     Raises UserError for an address of another kind or one that the registry does not have, SiteError when the
@@ -49,7 +42,7 @@ def resolve_address(address: str) -> RegistryEntry:
     if document.get("mediaType") in INDEXES or "manifests" in document:
         document, _ = registry.manifest(_for_this_machine(document, address))
     layers = document.get("layers")
-    return RegistryEntry(digest=digest, size_bytes=sum(int(layer["size"]) for layer in layers) if layers else None)
+    return digest, sum(int(layer["size"]) for layer in layers) if layers else None
 
 
 def is_plain(address: str) -> bool:

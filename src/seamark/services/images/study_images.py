@@ -53,6 +53,12 @@ class StudyImages:
         """Entries of the lock, read once."""
         return read_lock(self.lock_file)
 
+    @property
+    def services(self) -> list[Service]:
+        """The services of the plan."""
+        names = dict.fromkeys(deployment.service for deployment in self.study.plan.deployments)
+        return [self.study.services[name] for name in names]
+
     def of_server(self, service: Service, named: str | None) -> Image | None:
         """Return the image of a service's server; None outside of containers, or when it has none.
 
@@ -127,8 +133,7 @@ class StudyImages:
 
     def _of_plan(self) -> Iterator[Image]:
         plan = self.study.plan
-        for name in dict.fromkeys(deployment.service for deployment in plan.deployments):
-            service = self.study.services[name]
+        for service in self.services:
             server, parts = self.of_server(service, plan.container), self.of_parts(service).values()
             for image in (server, *parts, self.of_client(service), self.of_job(service)):
                 if image is not None:

@@ -227,13 +227,7 @@ def write_telemetry_summary(telemetry: Path, summary: Path) -> None:
             pq.write_table(readings, table)
             series = {
                 f"{source}.{name}": {
-                    "unit": figures.unit,
-                    "n": figures.n,
-                    "min": figures.min,
-                    "mean": figures.mean,
-                    "max": figures.max,
-                    "p50": figures.p50,
-                    "p95": figures.p95,
+                    figure: getattr(figures, figure) for figure in ("unit", "n", "min", "mean", "max", "p50", "p95")
                 }
                 for (source, name), figures in sorted(summarise_telemetry(table, *span).items())
             }

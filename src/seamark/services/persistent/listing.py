@@ -1,6 +1,5 @@
 """List of the running servers of a study, persistent ones and those of trials; and whether one answers."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from seamark.services.persistent.instance import STANDING, Instance, instances
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import control_files_of, read_heartbeat
 from seamark.services.supervisor.events import FailedError
-from seamark.services.supervisor.health import answers
+from seamark.services.supervisor.health import Probe
 from seamark.storage.documents import read_or_none
 from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder
 
@@ -129,14 +128,7 @@ def is_healthy(endpoint: Endpoint, service: Service, timeout_s: float) -> bool:
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
-            if answers(
-                health,
-                host=endpoint.host or "",
-                ports=endpoint.ports,
-                command=(),
-                environment=os.environ,
-                folder=Path.cwd(),
-            ):
+            if Probe(health=health, host=endpoint.host or "", ports=endpoint.ports).answers():
                 return True
         except FailedError:
             return False

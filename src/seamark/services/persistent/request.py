@@ -99,7 +99,10 @@ def validate_request(root: Path, instance: Instance) -> ValidatedRequest:
     """Validate the stored request of an instance. Its deployment gets the instance's id, so its data is its own."""
     request = read(instance.request, ServerRequest)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
-    service = _without_loads(study.services[request.service])
+    service = study.services[request.service]
+    assert service.server is not None
+    # no load runs there, so that the server uses every node of its job
+    service = replace(service, server=replace(service.server, load_nodes="shared"))
     study = replace(study, services={service.name: service})
     if len(study.plan.deployments) != 1:
         raise UserError(f"{instance.id}: a persistent server has one value for each setting, not a list of levels.")
@@ -113,12 +116,6 @@ def validate_request(root: Path, instance: Instance) -> ValidatedRequest:
     study.require_environments()
     study.require_variables()
     return ValidatedRequest(request=request, study=study, service=service, deployment=deployment)
-
-
-def _without_loads(service: Service) -> Service:
-    """Return a recipe whose server uses every node of its job, since no load runs there."""
-    assert service.server is not None
-    return replace(service, server=replace(service.server, load_nodes="shared"))
 
 
 def new_folder(root: Path, service: str, name: str | None = None) -> Path:

@@ -18,6 +18,7 @@ from seamark.dispatch.job import JobSpec, resources_of
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerRun
 from seamark.model.site import Site
+from seamark.platform.ports import LOCAL_HOSTS
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.persistent.instance import STANDING, Instance
 from seamark.services.persistent.request import ValidatedRequest, validate_request
@@ -26,7 +27,6 @@ from seamark.services.supervisor.events import log_event, log_tail
 from seamark.storage.documents import read_or_none
 
 POLL_S = 1.0
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 END_EARLY_S = 15.0
 """A job ends its server this long before its own time limit, so that the server shuts down in order."""
 
@@ -114,7 +114,7 @@ def serve_until_end(instance: Instance, root: Path) -> int:
         time_s = validated.request.time_s
         ends_s = time.monotonic() + min(time_s, _limit_min(time_s) * 60 - END_EARLY_S)
         site = validated.study.site
-        if site.address in LOOPBACK:
+        if site.address in LOCAL_HOSTS:
             site = replace(site, address=dispatcher_here().address_of(node()))
         why = "sigterm"
         try:

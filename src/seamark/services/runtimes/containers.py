@@ -41,17 +41,18 @@ def container_command(
     command: Sequence[str],
     environment: Mapping[str, str],
     binds: Sequence[str],
-    folder: Path,
     part: Part | None = None,
 ) -> tuple[str, ...]:
     """Return the command line that runs `command` in the image of the service or part, after the site's module lines.
 
     `--nv` is passed only for a deployment with GPUs. The container sees nothing of the host but its binds: the
-    deployment's `folder`, the recipe's and the scenario's, and the study's folder where the recipe names it. It runs
-    as the user on a read-only image. Raises SiteError when image or Apptainer is missing.
+    deployment's data folder, the recipe's and the scenario's, and the study's folder where the recipe names it. It
+    runs as the user on a read-only image. Raises SiteError when image or Apptainer is missing.
     """
-    study = (f"{path}:{path}:ro" for path in spec.shown_study)  # first: the deployment's folder may lie below it
-    mounts = dict.fromkeys((*study, f"{folder}:{folder}", *(expandvars(bind) for bind in (*binds, *spec.binds))))
+    study = (f"{path}:{path}:ro" for path in spec.shown_study)  # first: the data folder may lie below it
+    mounts = dict.fromkeys(
+        (*study, f"{spec.data}:{spec.data}", *(expandvars(bind) for bind in (*binds, *spec.binds)))
+    )
     by_option, by_variable = _split_environment(environment)
     arguments = (
         "exec",
@@ -60,7 +61,7 @@ def container_command(
         *(word for bind in mounts for word in ("-B", bind)),
         *(word for name, value in by_option.items() for word in ("--env", f"{name}={value}")),
         "--pwd",
-        str(folder),
+        str(spec.data),
         str(image_path(spec, part)),
         *command,
     )

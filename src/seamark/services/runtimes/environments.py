@@ -146,7 +146,7 @@ def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                umask=_umask(),
+                umask=0o022 if os.geteuid() == 0 else -1,  # readable to all: root's servers run as another user
                 env={**os.environ, "UV_CACHE_DIR": cache},
             ) as process,
         ):
@@ -163,11 +163,6 @@ def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
             f"environment '{lock.stem}' ({lock}): it cannot be built. {remedy} Log: {log}",
             *(f"    {line}" for line in lines[-TAIL_LINES:]),
         )
-
-
-def _umask() -> int:
-    """Return the umask of a build: one by root is readable to all, since root's servers run as another user."""
-    return 0o022 if os.geteuid() == 0 else -1
 
 
 def lock_directives(lock: Path, prefix: str) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,34 +35,24 @@ DROPPED_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV",
 CONTAINER_PYTHON = "python3"
 
 
-def launch_of(
-    spec: LaunchSpec,
-    server: Server,
-    *,
-    slot: ProcessSlot,
-    data: Path,
-    environment: Path | None,
-    part: Part | None = None,
-) -> Launch:
+def launch_of(spec: LaunchSpec, slot: ProcessSlot, part: Part | None = None) -> Launch:
     """Return how the site's runtime starts the server of a launch spec, or a part of it, in its slot.
 
-    `environment` is the root of the service's Python environment, None for Seamark's own. Raises SiteError when this
-    machine cannot start it (no image), UserError for a wrong template in the recipe.
+    Raises SiteError when this machine cannot start it (no image), UserError for a wrong template in the recipe.
     """
-    runtimes: dict[str, Callable[..., Launch]] = {"venv": _venv, "apptainer": _apptainer}
-    return runtimes[spec.site.runtime](spec, server, part, slot=slot, data=data, environment=environment)
+    assert spec.service.server is not None
+    runtimes = {"venv": _venv, "apptainer": _apptainer}
+    return runtimes[spec.site.runtime](spec, spec.service.server, slot, part)
 
 
-def _venv(
-    spec: LaunchSpec, server: Server, part: Part | None, *, slot: ProcessSlot, data: Path, environment: Path | None
-) -> Launch:
+def _venv(spec: LaunchSpec, server: Server, slot: ProcessSlot, part: Part | None) -> Launch:
     user = user_for(server.refuses_root)
-    python = interpreter(environment)
+    python = interpreter(spec.environment)
     root = python.parent.parent
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     template = CommandTemplate(
         spec.service.name,
-        _common(spec, slot, data, user)
+        _common(spec, slot, user)
         | {
             "env": root,
             "python": python,
@@ -74,14 +64,14 @@ def _venv(
     )
     inherited = {name: value for name, value in os.environ.items() if name not in DROPPED_VARIABLES}
     path = os.pathsep.join([str(root / "bin"), inherited.get("PATH", os.defpath)])
-    home = {"HOME": str(data), "USER": user, "LOGNAME": user} if user else {}
+    home = {"HOME": str(spec.data), "USER": user, "LOGNAME": user} if user else {}
     declared = _declared(spec, server.environment, server, part)
     own = {name: template.fill(value) for name, value in declared.items()}
 
     return Launch(
         command=template.fill_all(part.command if part else server.command),
         setup=() if part else tuple(map(template.fill_all, server.setup)),
-        prefix=as_user(user, (data, root, *PACKAGES, Path(sys.base_prefix), *spec.shown_study)) if user else (),
+        prefix=as_user(user, (spec.data, root, *PACKAGES, Path(sys.base_prefix), *spec.shown_study)) if user else (),
         health_command=template.fill_all(_probe(server, part)),
         environment={
             **inherited,
@@ -96,9 +86,7 @@ def _venv(
     )
 
 
-def _apptainer(
-    spec: LaunchSpec, server: Server, part: Part | None, *, slot: ProcessSlot, data: Path, environment: Path | None
-) -> Launch:
+def _apptainer(spec: LaunchSpec, server: Server, slot: ProcessSlot, part: Part | None) -> Launch:
     """Return the launch of a process in a container.
 
     In a foreign image the recipe's `container.command` replaces `server.command` and its setup; in an image built
@@ -109,7 +97,7 @@ def _apptainer(
     built = own is None and spec.image is not None and spec.image.origin == "definition"
     container = own or (None if built else spec.service.container)
     user = user_for(server.refuses_root)
-    values = _common(spec, slot, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
+    values = _common(spec, slot, user) | (inside() if built else {"python": CONTAINER_PYTHON})
     template = CommandTemplate(spec.service.name, values)
     declared = container.environment if container else server.environment if built else {}
     variables = {
@@ -123,7 +111,7 @@ def _apptainer(
     binds += [f"{package}:{package}:ro" for package in PACKAGES] if built else []
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
-        return container_command(spec, template.fill_all(command), variables, binds, data, part)
+        return container_command(spec, template.fill_all(command), variables, binds, part)
 
     whole = own.command if own and own.command else part.command if part else container.command if container else None
     probe = _probe(server, part)
@@ -163,14 +151,14 @@ def _probe(server: Server, part: Part | None) -> tuple[str, ...]:
     return part.health.command if part.health else ()
 
 
-def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -> dict[str, Any]:
+def _common(spec: LaunchSpec, slot: ProcessSlot, user: str | None) -> dict[str, Any]:
     return {
         "ports": dict(slot.ports),
         "host": slot.host,
         "node": slot.node,
         "nodes": slot.nodes,
         "addresses": dict(slot.addresses),
-        "data": data,
+        "data": spec.data,
         "study": spec.study,
         "user": user or getpass.getuser(),
         "settings": printed(spec.deployment.settings),

@@ -51,59 +51,30 @@ class NodeClock:
 NODE_CLOCK = NodeClock()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ControlFiles:
-    """Control files of one deployment. File names are those of older versions, whose servers must stay stoppable."""
+    """Control files of one deployment in the folder `root`. File names are those of older versions, whose servers
+    must stay stoppable."""
 
-    root: Path
-
-    @property
-    def lock(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.lock = root / "keeper.lock"
         """Locked by the supervisor and its guard while either lives."""
-        return self.root / "keeper.lock"
-
-    @property
-    def serve_lock(self) -> Path:
+        self.serve_lock = root / "serve.lock"
         """Locked while a process starts this deployment."""
-        return self.root / "serve.lock"
-
-    @property
-    def heartbeat(self) -> Path:
+        self.heartbeat = root / "beat.json"
         """Identity of the supervisor and time of its last heartbeat; removed when all its processes have ended."""
-        return self.root / "beat.json"
-
-    @property
-    def lease(self) -> Path:
+        self.lease = root / "lease"
         """Touched by every phase that still needs the server."""
-        return self.root / "lease"
-
-    @property
-    def stop_request(self) -> Path:
-        return self.root / "stop.json"
-
-    @property
-    def exit_record(self) -> Path:
+        self.stop_request = root / "stop.json"
+        self.exit_record = root / "end.json"
         """Why the server ended; written as soon as the reason is known, before cleaning up."""
-        return self.root / "end.json"
-
-    @property
-    def answer(self) -> Path:
+        self.answer = root / "answer.json"
         """Result of the start, which becomes endpoint.json."""
-        return self.root / "answer.json"
-
-    @property
-    def published(self) -> Path:
+        self.published = root / "published"
         """Written with endpoint.json; from then on removing endpoint.json ends the server."""
-        return self.root / "published"
-
-    @property
-    def ports(self) -> Path:
+        self.ports = root / "ports.json"
         """Ports chosen before the server starts."""
-        return self.root / "ports.json"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "keeper.log"
+        self.log = root / "keeper.log"
 
 
 def control_files_of(folder: DeploymentFolder) -> ControlFiles:

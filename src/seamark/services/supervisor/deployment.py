@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
 from seamark.planning.study import Study
 from seamark.platform.pinning import gpu_variables
-from seamark.services.images.images import Image, client_lock
+from seamark.services.images.images import client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import client_environment
 from seamark.services.runtimes.environments import prepare_environment
@@ -57,57 +57,29 @@ STOP_WAIT_S = 30.0
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
-def serve(
-    deployment: Deployment,
-    service: Service,
-    site: Site,
-    folder: DeploymentFolder,
-    *,
-    scenario: str,
-    seed: int,
-    locks: Path,
-    image: Image | None = None,
-    part_images: Mapping[str, Image] | None = None,
-    client: Image | None = None,
-    binds: Sequence[str] = (),
-    shards: int = 1,
-    place: Place | None = None,
-    study: Path = Path(),
-    identity: ServerRecord | None = None,
-    evict: bool = True,
-) -> Endpoint:
-    """Start the deployment's server under a supervisor, wait until it answers or fails, and write endpoint.json.
+def serve(spec: LaunchSpec, locks: Path, *, identity: ServerRecord | None = None, evict: bool = True) -> Endpoint:
+    """Start the server of a launch spec under a supervisor, wait until it answers or fails, and write endpoint.json.
 
     First ends this user's other deployments of the same results on this node (in this batch job), unless `evict` is
-    false: two servers side by side would disturb each other's measurement. `locks` is the folder of lock
-    files; `identity` the server identity for endpoint.json; the other arguments are the fields of LaunchSpec. When
-    the calling process ends before the server answers, the server is ended, with category `interrupted`.
+    false: two servers side by side would disturb each other's measurement. The environment of the spec is made by the
+    lock files in the folder `locks`; `identity` is the server identity for endpoint.json. When the calling process
+    ends before the server answers, the server is ended, with category `interrupted`.
     """
     parent_pid = os.getppid()
-    control = control_files_of(folder)
+    folder, control = spec.folder, control_files_of(spec.folder)
     control.root.mkdir(parents=True, exist_ok=True)
     touch(control.lease)
     try:
-        environment = _environment(service, site, folder, locks, image, client, binds)
+        spec = replace(spec, environment=_environment(spec, locks))
     except UserError as cause:
-        answer = replace(_no_answer(deployment, service, site, str(cause)), server_identity=identity)
+        answer = replace(_no_answer(spec.deployment, spec.service, spec.site, str(cause)), server_identity=identity)
         write(folder.endpoint, answer)
         return answer
-    spec = LaunchSpec(
-        deployment=deployment,
-        service=_with_probe(service, deployment),
-        site=site,
+    spec = replace(
+        spec,
+        service=_with_probe(spec.service, spec.deployment),
         folder=DeploymentFolder(root=folder.root.resolve()),
-        scenario=scenario,
-        seed=seed,
-        environment=environment,
-        image=image,
-        part_images=dict(part_images or {}),
-        client=client,
-        binds=tuple(binds),
-        shards=shards,
-        place=place,
-        study=study.resolve(),
+        study=spec.study.resolve(),
     )
     with acquire_lock(control.serve_lock, wait_s=600.0) or open(os.devnull):
         _make_room(folder, evict)
@@ -136,14 +108,13 @@ def serve_planned(
     Servers of trials and persistent servers start here. `site` may have another address than the study's own.
     """
     plan, service, images = study.plan_of(scenario), study.services[deployment.service], StudyImages(study=study)
-    return serve(
-        deployment,
-        service,
-        site,
-        folder,
+    spec = LaunchSpec(
+        deployment=deployment,
+        service=service,
+        site=site,
+        folder=folder,
         scenario=scenario,
         seed=plan.seed,
-        locks=study.locks,
         image=images.of_server(service, plan.container),
         part_images=images.of_parts(service),
         client=images.of_client(service),
@@ -151,9 +122,8 @@ def serve_planned(
         shards=shards,
         place=place,
         study=study.root,
-        identity=identity,
-        evict=evict,
     )
+    return serve(spec, study.locks, identity=identity, evict=evict)
 
 
 def _with_probe(service: Service, deployment: Deployment) -> Service:
@@ -165,23 +135,12 @@ def _with_probe(service: Service, deployment: Deployment) -> Service:
     return replace(service, server=replace(service.server, health=health))
 
 
-def _environment(
-    service: Service,
-    site: Site,
-    folder: DeploymentFolder,
-    locks: Path,
-    image: Image | None,
-    client: Image | None,
-    binds: Sequence[str],
-) -> Path | None:
-    if client is not None:
-        return client_environment(
-            client, site, binds, folder.results, control_files_of(folder).root.resolve() / "client"
-        )
-    lock = client_lock(service, image)
-    if lock is None:
-        return None
-    return prepare_environment(lock, locks, expanded(site.paths.environments))
+def _environment(spec: LaunchSpec, locks: Path) -> Path | None:
+    if spec.client is not None:
+        folder = control_files_of(spec.folder).root.resolve() / "client"
+        return client_environment(spec.client, spec.site, spec.binds, spec.folder.results, folder)
+    lock = client_lock(spec.service, spec.image)
+    return None if lock is None else prepare_environment(lock, locks, expanded(spec.site.paths.environments))
 
 
 def _forget_earlier(control: ControlFiles) -> None:
@@ -223,13 +182,13 @@ def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
     return ServerEnd(why="crash", reason=lost)
 
 
-def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
-    """End the server and wait until all its processes are gone. Returns False if one remains after `wait_s`."""
+def stop(folder: DeploymentFolder, why: str = "stop") -> bool:
+    """End the server and wait until all its processes are gone. Returns False if one remains after STOP_WAIT_S."""
     control = control_files_of(folder)
     if not control.root.exists():
         return True
     request_stop(control, why)
-    return wait_until_gone(control, wait_s)
+    return wait_until_gone(control, STOP_WAIT_S)
 
 
 def teardown(
@@ -262,11 +221,11 @@ def teardown(
     return record
 
 
-def stop_all(results_root: Path, why: str = "stop") -> int:
+def stop_all(results_root: Path) -> int:
     """End every server whose results lie below `results_root`; return how many ran."""
     running = [control for control in supervisors_below(results_root) if is_alive(control)]
     for control in running:
-        request_stop(control, why)
+        request_stop(control, "stop")
     for control in running:
         wait_until_gone(control, STOP_WAIT_S)
     return len(running)

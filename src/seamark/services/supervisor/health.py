@@ -4,7 +4,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,8 @@ PROBE_TIMEOUT_S = 2.0
 """Total time-out of an HTTP or TCP probe; a command may take twice as long."""
 ServerState = Literal["waiting", "healthy", "port_taken"]
 GOOD, ANSWERED = range(200, 300), range(200, 500)
-"""HTTP statuses of a probe that succeeded, and of a server that answers, if only that it has no such path."""
+"""HTTP statuses of a probe that succeeded, and of a server that answers, if only that it has no such path, as
+another program with the same API may."""
 
 
 def probe_from_outside(health: Health, ports: Mapping[str, int]) -> Health:
@@ -28,67 +29,53 @@ def probe_from_outside(health: Health, ports: Mapping[str, int]) -> Health:
     return health if health.probe != "command" and port == health.port else replace(health, probe="tcp", port=port)
 
 
-def server_state(
-    health: Health,
-    *,
-    host: str,
-    ports: Mapping[str, int],
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    pids: Sequence[int] | None,
-    tls: ssl.SSLContext | None = None,
-    refusals: bool = False,
-) -> ServerState:
-    """Return the state of a server whose processes are `pids`.
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A health probe of a server on `host`.
 
-    'port_taken' when a socket of any other process listens on one of its ports, whatever the probe returns;
-    'healthy' when the probe succeeds and the socket on the probed port belongs to the server. With `pids` None, for a
-    server that Seamark did not start, the probe alone decides; with `refusals` an HTTP status 3xx or 4xx is an answer
-    too: another program with the same API may have no such path. `command` is health.command with its templates
-    filled. `tls` is None for plain HTTP. Raises FailedError for a certificate that fails verification.
+    `command` is health.command with its templates filled, run in `folder` with `environment`. `tls` is None for plain
+    HTTP; `statuses` are those of HTTP that are an answer.
     """
-    if pids is not None:
-        before = owners(ports, pids)
-        if "foreign" in before.values():
-            return "port_taken"
-        if ports and before[health.port] == "nobody":
+
+    health: Health
+    host: str
+    ports: Mapping[str, int]
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = Path()
+    tls: ssl.SSLContext | None = None
+    statuses: Collection[int] = GOOD
+
+    def state(self, pids: Sequence[int] | None) -> ServerState:
+        """Return the state of a server whose processes are `pids`.
+
+        'port_taken' when a socket of any other process listens on one of its ports, whatever the probe returns;
+        'healthy' when the probe succeeds and the socket on the probed port belongs to the server. With None, for a
+        server that Seamark did not start, the probe alone decides. Raises FailedError for a certificate that fails
+        verification.
+        """
+        if pids is not None:
+            before = owners(self.ports, pids)
+            if "foreign" in before.values():
+                return "port_taken"
+            if self.ports and before[self.health.port] == "nobody":
+                return "waiting"
+        if not self.answers():
             return "waiting"
-    statuses = ANSWERED if refusals else GOOD
-    if not answers(
-        health,
-        host=host,
-        ports=ports,
-        command=command,
-        environment=environment,
-        folder=folder,
-        tls=tls,
-        statuses=statuses,
-    ):
-        return "waiting"
-    if pids is None or not ports:
-        return "healthy"
-    after = owners(ports, pids)
-    return "port_taken" if "foreign" in after.values() else "healthy" if after[health.port] == "ours" else "waiting"
+        if pids is None or not self.ports:
+            return "healthy"
+        after = owners(self.ports, pids)
+        if "foreign" in after.values():
+            return "port_taken"
+        return "healthy" if after[self.health.port] == "ours" else "waiting"
 
-
-def answers(
-    health: Health,
-    *,
-    host: str,
-    ports: Mapping[str, int],
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    tls: ssl.SSLContext | None = None,
-    statuses: Collection[int] = GOOD,
-) -> bool:
-    """Return whether one probe succeeds: one of `statuses`, a TCP connection, or a command that exits with 0."""
-    if health.probe == "http":
-        return _http(host, ports[health.port], health.path, tls, statuses)
-    if health.probe == "tcp":
-        return accepts(host, ports[health.port])
-    return _command(command, environment, folder)
+    def answers(self) -> bool:
+        """Return whether it succeeds: one of `statuses`, a TCP connection, or a command that exits with 0."""
+        if self.health.probe == "http":
+            return _http(self.host, self.ports[self.health.port], self.health.path, self.tls, self.statuses)
+        if self.health.probe == "tcp":
+            return accepts(self.host, self.ports[self.health.port])
+        return _command(self.command, self.environment, self.folder)
 
 
 def accepts(host: str, port: int) -> bool:

@@ -34,7 +34,7 @@ class LaunchSpec:
     folder: DeploymentFolder
     scenario: str
     seed: int
-    environment: Path | None
+    environment: Path | None = None
     image: Image | None = None
     part_images: Mapping[str, Image] = field(default_factory=dict)
     client: Image | None = None

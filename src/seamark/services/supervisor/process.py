@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from seamark.config.recipe_checks import MAIN
 from seamark.errors import UserError
@@ -19,7 +18,7 @@ from seamark.platform.process_tree import alive_below, lower_session_priority, s
 from seamark.platform.tls import tls_context
 from seamark.services.runtimes.runtimes import launch_of
 from seamark.services.supervisor.events import FailedError, log_event
-from seamark.services.supervisor.health import ServerState, server_state
+from seamark.services.supervisor.health import Probe, ServerState
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot
 from seamark.telemetry.energy import Rapl
 from seamark.telemetry.gpu import Gpus
@@ -34,41 +33,6 @@ class ProcessCommands:
 
     command: tuple[str, ...]
     setup: tuple[tuple[str, ...], ...] = ()
-
-
-class ProcessHandle(Protocol):
-    """One process of a deployment, on this node or another."""
-
-    @property
-    def pid(self) -> int | None:
-        """Process id on its node, None before it starts."""
-
-    def choose_ports(self, host: str, taken: Collection[int]) -> dict[str, int]:
-        """Return free ports by name, none of them in `taken`."""
-
-    def make(self, slot: ProcessSlot) -> ProcessCommands:
-        """Resolve what to execute in a slot."""
-
-    def set_up(self, number: int) -> None:
-        """Start a set-up command."""
-
-    def set_up_code(self) -> int | None:
-        """Return the exit code of the set-up command, None while it runs."""
-
-    def start(self) -> int:
-        """Start the process; return its process id."""
-
-    def probe(self) -> ServerState:
-        """Return the state that its health probe finds."""
-
-    def foreign_ports(self) -> list[str]:
-        """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""
-
-    def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
-
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
 
 
 class ServerProcess:
@@ -119,14 +83,7 @@ class ServerProcess:
     def make(self, slot: ProcessSlot) -> ProcessCommands:
         """Resolve what to execute in a slot."""
         self.slot = slot
-        self.launch = launch_of(
-            self.spec,
-            self.server,
-            slot=slot,
-            data=self.spec.data,
-            environment=self.spec.environment,
-            part=self.part,
-        )
+        self.launch = launch_of(self.spec, slot, self.part)
         if self.launch.user:
             give_to(self.launch.user, self.spec.data)
         return ProcessCommands(command=self.launch.command, setup=self.launch.setup)
@@ -153,21 +110,20 @@ class ServerProcess:
         return self.process.pid
 
     def probe(self) -> ServerState:
-        """Return the state that its health probe finds. Raises FailedError as health.server_state does."""
+        """Return the state that its health probe finds. Raises FailedError as Probe.state does."""
         assert self.launch is not None
         assert self.slot is not None
         if self.health is None:
             return "healthy" if self.poll() is None else "waiting"
-        return server_state(
-            self.health,
+        return Probe(
+            health=self.health,
             host=self.slot.host,
             ports=self.ports,
             command=self.launch.health_command,
             environment=self.launch.environment,
             folder=self.spec.data,
-            pids=alive_below(os.getpid()),
             tls=probe_tls(self.spec),
-        )
+        ).state(alive_below(os.getpid()))
 
     def foreign_ports(self) -> list[str]:
         """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""

@@ -21,13 +21,7 @@ from seamark.platform.process_tree import alive_below, lower_sessions
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event
 from seamark.services.supervisor.health import ServerState, accepts
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
-from seamark.services.supervisor.process import (
-    ProcessCommands,
-    ProcessHandle,
-    ServerProcess,
-    node_monitors,
-    process_log,
-)
+from seamark.services.supervisor.process import ProcessCommands, ServerProcess, node_monitors, process_log
 from seamark.services.supervisor.remote_node import RemoteNodes, RemoteProcess
 from seamark.telemetry.sampler import Monitor, Reading
 
@@ -105,7 +99,7 @@ class Member:
 
     name: str
     node: Node
-    handle: ProcessHandle
+    handle: ServerProcess | RemoteProcess
     health: Health | None
     ports: Mapping[str, int]
     commands: ProcessCommands | None = None
@@ -267,7 +261,7 @@ class ProcessGroup:
             self.members.append(Member(name=name, node=node, handle=handle, health=health, ports=ports))
         return shared_ports
 
-    def _handle(self, name: str, node: Node) -> ProcessHandle:
+    def _handle(self, name: str, node: Node) -> ServerProcess | RemoteProcess:
         if not node.here:
             assert self._remote is not None
             return RemoteProcess(self._remote.connected[node.name], name)

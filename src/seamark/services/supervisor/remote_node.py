@@ -105,7 +105,7 @@ class RemoteNode:
 
 
 class RemoteProcess:
-    """Handle of a process of a deployment on a remote node."""
+    """Process of a deployment on a remote node, with the methods of a ServerProcess."""
 
     def __init__(self, node: RemoteNode, name: str) -> None:
         self.name = name

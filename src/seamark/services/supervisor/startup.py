@@ -20,7 +20,7 @@ from seamark.platform.pinning import Split, cores_here, pin, placed_split, split
 from seamark.services.runtimes.runtimes import copy_secrets, external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_control_file
 from seamark.services.supervisor.events import EndedError, FailedError, log_event, timestamp
-from seamark.services.supervisor.health import probe_from_outside, server_state
+from seamark.services.supervisor.health import ANSWERED, GOOD, Probe, probe_from_outside
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.process import node_monitors, probe_tls
@@ -177,23 +177,14 @@ class Startup:
             time.sleep(health.interval_s)
 
     def _wait_for_external(self, server: Server) -> None:
-        health, refusals = probe_from_outside(server.health, self.ports), self.spec.service.setting("health") is None
+        health = probe_from_outside(server.health, self.ports)
+        statuses = ANSWERED if self.spec.service.setting("health") is None else GOOD
         wait_s = min(health.timeout_s, EXTERNAL_WAIT_S)
         deadline_s = time.monotonic() + wait_s
         while True:
             self.liveness.tick()
-            state = server_state(
-                health,
-                host=self.host,
-                ports=self.ports,
-                command=(),
-                environment=os.environ,
-                folder=self.spec.data,
-                pids=None,
-                tls=probe_tls(self.spec),
-                refusals=refusals,
-            )
-            if state == "healthy":
+            tls = probe_tls(self.spec)
+            if Probe(health=health, host=self.host, ports=self.ports, tls=tls, statuses=statuses).answers():
                 return
             if time.monotonic() >= deadline_s:
                 at = f"{self.host}:{self.ports[health.port]}{health.path if health.probe == 'http' else ''}"
