@@ -14,7 +14,8 @@ from seamark.load.coordinator.coordinator import OVERDUE, LoadError, LoadJob, Lo
 from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.load.coordinator.outcome import category_of
 from seamark.model.failure_categories import INTERRUPTED
-from seamark.model.results.load_record import EnergyRecord
+from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.sample import CHUNK, Failure
 from seamark.telemetry.energy import after_load, before_load
 from seamark.telemetry.provenance import now
@@ -41,6 +42,11 @@ class LoadFailure:
     category: str
     reason: str
     log_tail: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, failed: Endpoint | LoadRecord) -> "LoadFailure":
+        """Return why a server did not come up, or why another load failed."""
+        return cls(category=str(failed.category), reason=str(failed.reason), log_tail=failed.log_tail)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from seamark.trials.search.observation import ends_search, observation_of, value
 from seamark.trials.search.record import SearchWriter, folder_name, probe_trial
 from seamark.trials.search.steps import LevelVerdict, Probe, SearchResult, Verdict
 from seamark.trials.trial_files import put_aside, samples_complete
-from seamark.trials.trial_record import record_of, served_by, write_config, write_meta
+from seamark.trials.trial_record import publish, record_of, served_by, write_config, write_meta
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
@@ -44,15 +44,12 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, 
             raise SystemExit(why)
         put_aside(folder, probes=True)
     folder.own_parts.mkdir(parents=True)
-    write_config(folder, trial, context)
+    write_config(context, trial)
     load = _search(context, trial, folder, parent_pid, max_retries)
     load = replace(load, started_at=load.started_at or started_at)
     shutil.rmtree(folder.parts, ignore_errors=True)
-    write_meta(context, trial, folder, before)
-    documents.append_log(folder.log, trial.trial_id, "search ended", status=load.status, reason=load.reason)
-    if load.ok:
-        documents.write(folder.record, load)
-    documents.write(folder.load, load)
+    write_meta(context, trial, before)
+    publish(context, trial, load, "search")
 
 
 def _search(
@@ -101,8 +98,7 @@ class _Probes:
             timed_load.measure_trial(context, its, self._parent_pid, max_retries=self._max_retries)
             load = read(own.load, LoadRecord)
             if ends_search(load):
-                failure = LoadFailure(category=str(load.category), reason=str(load.reason), log_tail=load.log_tail)
-                raise _BrokenOffError(record_of(context, trial, failure))
+                raise _BrokenOffError(record_of(context, trial, LoadFailure.of(load)))
         load, metrics = read(own.load, LoadRecord), _metrics(context, its, own)
         seen = observation_of(metrics, load, values_of(trial.slos, own, metrics))
         took_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0) if known else time.monotonic() - began_s
