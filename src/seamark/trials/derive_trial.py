@@ -19,7 +19,7 @@ from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder
 from seamark.telemetry.cut import Beside, cut_telemetry
 from seamark.trials.calibration import ceiling_of
-from seamark.trials.search.record import found_trial
+from seamark.trials.search.probe_trial import found_trial
 from seamark.trials.trial_files import commit_mark
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from seamark.model.results.search_record import Probe
 from seamark.model.scenario import Search
-from seamark.trials.search.largest_load import Limit, MeasuredProbe, ProbeObservation, Values, largest_load
-from seamark.trials.search.steps import Probe
+from seamark.trials.search.largest_load import Limit, ProbeObservation, Values, largest_load
 from seamark_simulate.config.price_file import Prices
 from seamark_simulate.fit.odds import Judged, fewest_replicas, judge
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
@@ -173,7 +173,7 @@ def largest_simulated(
         confirm=0,
     )
 
-    def measure(probe: Probe) -> MeasuredProbe:
+    def measure(probe: Probe) -> ProbeObservation:
         at = replace(load, rate_rps=float(probe.level), duration_s=load.duration_s * probe.times)
         trial = service.trial(at, replicas, probe.look, seed, FIXED)
         values: dict[Limit, Values] = {}
@@ -184,7 +184,7 @@ def largest_simulated(
                 values[_limit(objective)] = times_s
             elif objective.value_s(times_s) > objective.limit_s:
                 against.append(f"{objective.name} is missed: {objective.value_s(times_s):.4g}")
-        return MeasuredProbe(observation=ProbeObservation(against=tuple(against), values=values), took_s=0.0)
+        return ProbeObservation(against=tuple(against), values=values)
 
     result = largest_load(search, load.duration_s, measure, lambda probe, verdict, why: None)
     low, high = result.bracket

@@ -151,7 +151,9 @@ class ProbeRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome:
-    """The result of a search. `bracket` holds the highest level that passed and the lowest one that failed."""
+    """The result of a search. `found`: the largest level that met the objectives by all of its probes; `confirmed`:
+    it is decided to pass, by at least 1 + confirm probes. `bracket`: the largest level decided to pass and the smallest
+    decided to fail, at `confidence`; None where there is none."""
 
     setting: Word = None
     outcome: Word = None
