@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import median
 
 from seamark.model.failure_categories import INTERRUPTED
-from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
+from seamark.model.results.load_record import LoadRecord, SamplesRecord
 from seamark.model.results.search_record import SearchRecord
 from seamark.model.server_identity import ServerIdentity, belongs, same_server
 from seamark.model.trial import Plan, Trial
@@ -22,13 +22,14 @@ def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdenti
     return mark is not None and complete(folder, mark, config_hash, server)
 
 
-def commit_mark(folder: TrialFolder) -> CommitMark | None:
+def commit_mark(folder: TrialFolder) -> SamplesRecord | None:
     """Return the commit mark of a finished measurement, None without a readable one."""
-    record = read_or_none(folder.record, SamplesRecord)
-    return record.mark if record else None
+    return read_or_none(folder.record, SamplesRecord)
 
 
-def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:
+def complete(
+    folder: TrialFolder, mark: SamplesRecord, config_hash: str, server: ServerIdentity | None = None
+) -> bool:
     """Return whether a commit mark is of this configuration and server, and its samples are complete or pruned. The
     samples of a trial with parties are theirs."""
     if mark.parties:
@@ -45,7 +46,7 @@ def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: Se
     return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
 
 
-def stands(folder: TrialFolder, load: LoadRecord, mark: CommitMark | None) -> bool:
+def stands(folder: TrialFolder, load: LoadRecord, mark: SamplesRecord | None) -> bool:
     """Return whether a load.json is a result: the trial was tried and not interrupted, and the samples of a good one,
     by its commit mark, are complete or pruned."""
     if load.category in (NOT_TRIED, INTERRUPTED):
