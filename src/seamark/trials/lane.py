@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,17 +45,6 @@ LANE_DIED = LoadFailure(
     category="lane_died",
     reason="two lanes were killed while they held this deployment, so it was not begun a third time",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnitRun:
-    """One unit as a lane ran it: when it was claimed, its device, and the time in which it held that."""
-
-    unit: str
-    slot: DeviceSlot
-    claimed_unix_s: float
-    began_unix_s: float
-    ended_unix_s: float
 
 
 def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
@@ -162,12 +151,10 @@ def work_off(
     results: ScenarioFolder,
     run_unit: Callable[[Unit, DeviceSlot], None],
     on_wait: Callable[[], object] = lambda: None,
-) -> list[UnitRun]:
+) -> None:
     """Claim units and run each on a device until all units of the list are done, those of other lanes too: a lane may
-    be killed, and its unit returns. Return the units that ran here."""
-    made = []
+    be killed, and its unit returns."""
     while not claims.ended():
-        claimed_unix_s = time.time()
         claim = claims.claim(policy)
         if claim is None:
             on_wait()
@@ -178,21 +165,11 @@ def work_off(
         with pool.taken(own, on_wait, partial(write_waiting, deployment.waiting)) as slot:
             deployment.waiting.unlink(missing_ok=True)
             print(f"{claim.unit.id}: on {slot.device}, slot {slot.number}", flush=True)
-            began_unix_s = time.time()
+            began_s = time.time()
             run_unit(claim.unit, slot)
-            ended_unix_s = time.time()
+            took_s = time.time() - began_s
         claims.finish(claim)
-        print(f"{claim.unit.id}: ended after {ended_unix_s - began_unix_s:.1f} s", flush=True)
-        made.append(
-            UnitRun(
-                unit=claim.unit.id,
-                slot=slot,
-                claimed_unix_s=claimed_unix_s,
-                began_unix_s=began_unix_s,
-                ended_unix_s=ended_unix_s,
-            )
-        )
-    return made
+        print(f"{claim.unit.id}: ended after {took_s:.1f} s", flush=True)
 
 
 def publish_load(results: ScenarioFolder, run: str, trial: str) -> bool:
