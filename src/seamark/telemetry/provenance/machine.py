@@ -62,8 +62,8 @@ def _pids(root: Path) -> list[str]:
 
 
 def _hidden(root: Path) -> bool:
-    options = next((mount.options for mount in reversed(mount_table(root)) if str(mount.point) == "/proc"), "")
-    set_to = [word.partition("=")[2] for word in options.split(",") if word.startswith("hidepid=")]
+    options = next((mount.options for mount in reversed(mount_table(root)) if mount.mount == "/proc"), None)
+    set_to = [word.partition("=")[2] for word in (options or "").split(",") if word.startswith("hidepid=")]
     return any(value not in ("0", "off") for value in set_to)
 
 
