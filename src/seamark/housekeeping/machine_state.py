@@ -12,8 +12,8 @@ import psutil
 
 from seamark.platform.process_tree import descendants
 from seamark.report.numbers import percent
+from seamark.telemetry.kernel_files import ROOT, read_text
 from seamark.telemetry.provenance import hardware
-from seamark.telemetry.provenance.kernel_files import ROOT, read_text
 
 Level = Literal["ok", "warning", "problem"]
 BUSY, BUSY_PROCESS = 0.15, 0.05

@@ -25,7 +25,7 @@ from seamark.model.results.trial_meta import (
     NumaNode,
     Processors,
 )
-from seamark.telemetry.provenance.kernel_files import (
+from seamark.telemetry.kernel_files import (
     ROOT,
     common_value,
     numbered_entries,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from seamark.dispatch.identity import node
 from seamark.model.results.trial_meta import Machine, NodeReport, NodeState, OtherUsers
+from seamark.telemetry.kernel_files import ROOT, read_number, read_text
 from seamark.telemetry.provenance.hardware import clock, gpus, meminfo, memory, network, processors
-from seamark.telemetry.provenance.kernel_files import ROOT, read_number, read_text
 from seamark.telemetry.provenance.mounts import mount_table, mounts
 from seamark.telemetry.provenance.software import os_name
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seamark.model.results.trial_meta import FileSystem, Stripes
-from seamark.telemetry.provenance.kernel_files import ROOT, read_text
+from seamark.telemetry.kernel_files import ROOT, read_text
 
 WAIT_S = 5.0
 
