@@ -89,7 +89,7 @@ def _can_be_newer(folder: TrialFolder) -> bool:
 
 def _is_of_another_key(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether kept replies of a trial were scored against other references than those of today."""
-    from seamark.trials.answer_key import key_has_changed  # imports pyarrow, which a first run does not need
+    from seamark.trials.judge import key_has_changed  # imports pyarrow, which a first run does not need
 
     record = read_or_none(folder.answers_record, AnswersRecord) if folder.replies.exists() else None
     return record is not None and key_has_changed(trial.settings, folder, record)
