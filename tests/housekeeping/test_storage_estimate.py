@@ -18,7 +18,7 @@ from seamark.housekeeping.storage_estimate import estimate, quota_left, require_
 from seamark.model.site import Retention
 from seamark.planning.study import Study
 from seamark.storage.paths import TrialFolder
-from seamark.trials.trial_files import samples_complete
+from seamark.trials.trial_files import commit_mark, complete
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 DAY_S = 86400.0
@@ -191,8 +191,8 @@ def test_samples_go_only_when_that_is_asked_for_and_the_trial_stays_measured(res
     remove(found, NOW)
     assert not trial.samples.exists()
     assert unmeasured.exists()
-    assert samples_complete(trial, "c")
-    assert not samples_complete(trial, "another")
+    assert complete(trial, commit_mark(trial), "c")
+    assert not complete(trial, commit_mark(trial), "another")
 
 
 @pytest.mark.covers("E-MLX06")

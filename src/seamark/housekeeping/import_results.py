@@ -29,7 +29,6 @@ from seamark.trials.trial_files import (
     complete,
     put_aside,
     republished,
-    samples_complete,
     settled,
 )
 
@@ -182,7 +181,7 @@ def merge(
 
 def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | None:
     """Return the outcome of a trial in a folder; None if unknown or incomplete."""
-    if samples_complete(folder, trial.config_hash):
+    if complete(folder, commit_mark(folder), trial.config_hash):
         return "ok" if _readable(folder) else None
     return "failed" if settled(folder, trial) else None
 

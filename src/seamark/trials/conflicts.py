@@ -61,9 +61,7 @@ class CommitMarks:
 
     def measured(self, trial: Trial) -> bool:
         """Return whether a trial was measured as planned, and its samples are complete or pruned."""
-        mark = self.of(trial)
-        own = self._folder.trial(trial.id)
-        return mark is not None and complete(own, mark, trial.config_hash, self.server(trial))
+        return complete(self._folder.trial(trial.id), self.of(trial), trial.config_hash, self.server(trial))
 
 
 def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | None = None) -> tuple[Conflict, ...]:

@@ -119,17 +119,6 @@ def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, fai
     return False
 
 
-def serve(study: Study, scenario: str, deployment_id: str) -> None:
-    """Start a deployment's server under its supervisor."""
-    server_start.serve(DeploymentContext.of(study, scenario, deployment_id))
-
-
-def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) -> None:
-    """Send a deployment its first requests: a short load like that of its first trial."""
-    first = study.trials_of(scenario, deployment_id)[0]
-    server_start.warm_up(DeploymentContext.of(study, scenario, deployment_id), first, parent_pid)
-
-
 def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
     """Measure one trial by its kind, unless its samples are complete; load.json has the outcome. Those of a virtual
     clock may run side by side."""

@@ -76,9 +76,9 @@ def leave_out(context: DeploymentContext, category: str, reason: str) -> None:
     )
 
 
-def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
-    """Send a server its first requests, a load like that of `trial`; warmup.json counts them, without times. Members
-    get theirs one after another, each like its own first trial."""
+def warm_up(context: DeploymentContext, parent_pid: int) -> None:
+    """Send a server its first requests, a load like that of its first trial; warmup.json counts them, without times.
+    Members get theirs one after another, each like its own first trial."""
     with exclusive_load(context, parent_pid):
         for member in context.members:
             first = next(iter(context.study.whole.trials_of(context.scenario, member.deployment.id)), None)
@@ -87,7 +87,8 @@ def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
         if context.members:
             write_whole_warm_up(context)
         else:
-            write(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
+            first = context.study.trials_of(context.scenario, context.deployment.id)[0]
+            write(context.folder.warmup, _send_first_requests(context, first, parent_pid))
 
 
 def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[Endpoint, str | None]:

@@ -67,19 +67,21 @@ def deployment(scenario_file: str, site: str, scenario: str, deployment_id: str)
 
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Start a deployment's server under its supervisor."""
-    from seamark.trials.run_deployment import serve
+    from seamark.trials.deployment_context import DeploymentContext
+    from seamark.trials.server_start import serve
 
     _require_current_epoch()
-    serve(_study(scenario_file, site), scenario, deployment_id)
+    serve(DeploymentContext.of(_study(scenario_file, site), scenario, deployment_id))
 
 
 def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Send a deployment its first requests."""
     parent_pid = os.getppid()
-    from seamark.trials.run_deployment import warm_up
+    from seamark.trials.deployment_context import DeploymentContext
+    from seamark.trials.server_start import warm_up
 
     _require_current_epoch()
-    warm_up(_study(scenario_file, site), scenario, deployment_id, parent_pid)
+    warm_up(DeploymentContext.of(_study(scenario_file, site), scenario, deployment_id), parent_pid)
 
 
 def load(

@@ -29,7 +29,7 @@ from seamark.trials.search.largest_load import ProbeObservation, largest_load
 from seamark.trials.search.observation import ends_search, observation_of, values_of
 from seamark.trials.search.probe_trial import folder_name, probe_trial
 from seamark.trials.search.steps import Verdict
-from seamark.trials.trial_files import put_aside, samples_complete
+from seamark.trials.trial_files import commit_mark, complete, put_aside
 from seamark.trials.trial_record import publish, record_of, served_by, write_config, write_meta
 
 
@@ -191,7 +191,7 @@ def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     except (OSError, ValueError):
         return False
     if load.ok:
-        return samples_complete(folder, trial.config_hash, server)
+        return complete(folder, commit_mark(folder), trial.config_hash, server)
     return load.config_hash is not None and belongs(load, trial.config_hash, server) and not ends_search(load)
 
 
