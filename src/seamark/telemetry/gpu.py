@@ -62,14 +62,9 @@ class Gpus:
 
             pynvml.nvmlInit()
             self._nvml = pynvml
-            self._handles = list(self._visible(count))
+            self._handles = [(f"gpu{k}", _handle_of(pynvml, gpu)) for k, gpu in enumerate(chosen_gpus(count))]
         except Exception as cause:
             say("no-gpu-telemetry", reason=f"{type(cause).__name__}: {cause}")
-
-    def _visible(self, count: int) -> Iterator[tuple[str, Any]]:
-        """Yield name and handle of each GPU of the deployment."""
-        for position, word in enumerate(chosen_gpus(count)):
-            yield f"gpu{position}", _handle_of(self._nvml, word)
 
     def read(self) -> Iterator[Reading]:
         """Yield the metrics of each GPU, without those that a model lacks."""

@@ -48,11 +48,6 @@ class Wildcards(Protocol):
     repetition: str
 
 
-def _of_trial(w: Wildcards) -> bool:
-    """Return whether a job is one of a trial, not of a deployment."""
-    return hasattr(w, "workload")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Dag:
     """Inputs, parameters and resources of the rules, for one study."""
@@ -252,7 +247,7 @@ class Dag:
 
     def deployment(self, w: Wildcards) -> Deployment:
         """Return the deployment a job belongs to: the start that a trial is measured on."""
-        return self.study.deployment(w.scenario, self.trial(w).deployment if _of_trial(w) else w.deployment)
+        return self.study.deployment(w.scenario, self.trial(w).deployment if hasattr(w, "workload") else w.deployment)
 
     def trial(self, w: Wildcards) -> Trial:
         """Return the trial a job belongs to."""

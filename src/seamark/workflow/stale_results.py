@@ -40,15 +40,9 @@ def sweep(study: Study, marks: CommitMarks) -> None:
         _sweep_folder(own.root)
         _sweep_damaged(own.record, DeploymentRecord)
     _sweep_damaged(folder.summary, Summary)
-    _sweep_plan(study)  # last, because foreign files in place of a trial's folder are gone now
-
-
-def _sweep_plan(study: Study) -> None:
-    """Rewrite a plan.json of another plan, as `bench plan` or an older run leaves it, and each missing trial.json.
-
-    Removing it instead would make Snakemake publish every trial again.
-    """
-    if study.folder(study.scenario.name).plan.exists():
+    # a plan.json of another plan, as `bench plan` or an older run leaves it, is written again: without one Snakemake
+    # would publish every trial again; last, because foreign files in place of a trial's folder are gone now
+    if folder.plan.exists():
         study.refresh_plan(study.scenario.name)
 
 

@@ -209,7 +209,9 @@ def _lines(name: str, facts: SiteFacts, on: str) -> Iterator[str]:
     yield from _needs(facts)
     whole = [partition for partition in facts.partitions if partition.whole_nodes]
     if whole:
-        yield "\n# A job gets whole nodes" + _which(whole, facts) + ": resources are what a deployment uses."
+        names = ", ".join(partition.name for partition in whole)
+        where = "" if len(whole) == len(facts.partitions) else f" in {names}"
+        yield f"\n# A job gets whole nodes{where}: resources are what a deployment uses."
         if shared := [partition.name for partition in whole if partition.own_jobs_share]:
             yield f"# In {', '.join(shared)} jobs of your own may share one, and would measure each other."
         yield "whole_nodes: true"
@@ -251,10 +253,6 @@ def _needs(facts: SiteFacts) -> Iterator[str]:
     else:
         yield "\n# Accounting names no account of yours."
         yield "needs: [partition]"
-
-
-def _which(whole: list[PartitionFacts], facts: SiteFacts) -> str:
-    return "" if len(whole) == len(facts.partitions) else f" in {', '.join(partition.name for partition in whole)}"
 
 
 def _partition(partition: PartitionFacts) -> dict[str, Any]:

@@ -73,15 +73,10 @@ def _run(context: DeploymentContext, trial: Trial, folder: TrialFolder, endpoint
     finish(context, trial, load, before, endpoint, "simulation")
 
 
-def _virtual_s(folder: TrialFolder) -> float:
-    """Return the virtual time of the last sample."""
-    from seamark.analysis.metrics.samples import open_samples
-
-    return (open_samples(folder.samples).latest_ns or 0) / 1e9
-
-
 def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> LoadRecord:
     """Keep samples, events, executions and files. Its time axis has no place in real time, and so no telemetry."""
+    from seamark.analysis.metrics.samples import open_samples
+
     executions = TrialFolder(root=folder.own_parts / FILES).executions
     if executions.exists():
         load = replace(load, executions_bytes=executions.stat().st_size)
@@ -92,7 +87,7 @@ def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> Load
         shutil.move(files, folder.files)
     measured.outcome.client_csv.unlink(missing_ok=True)
     load = keep_samples(folder, measured.outcome, replace(load, epoch_unix_ns=None))
-    load = replace(load, duration_s=_virtual_s(folder))
+    load = replace(load, duration_s=(open_samples(folder.samples).latest_ns or 0) / 1e9)
     if load.ok and not load.rows:
         return replace(load, status="failed", category="no_samples", reason="the simulation recorded no sample")
     return load

@@ -42,6 +42,11 @@ class Limit:
     probability: float = 0.0
     of: str = "latency"
 
+    @property
+    def most(self) -> float:
+        """The largest mean, or the largest ratio of requests beyond the limit."""
+        return self.limit if self.statistic == "mean" else 1 - self.probability
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeObservation:
@@ -75,7 +80,7 @@ def judged(seen: Sequence[ProbeObservation]) -> tuple[Verdict, str]:
     missed = [_text(limit, chance) for limit, chance in odds.items() if chance.above <= LOOK_ERROR / len(odds)]
     if missed:
         return "fail", "; ".join(missed)
-    above = [_text(limit, chance) for limit, chance in odds.items() if _likely_missed(limit, chance)]
+    above = [_text(limit, chance) for limit, chance in odds.items() if not chance.estimate <= limit.most]
     if above:
         return "likely_fail", f"not decided: {'; '.join(above)}"
     bounded = [limit.name for limit in odds if any(limit in probe.bounded for probe in told)]
@@ -90,11 +95,6 @@ def _odds(limit: Limit, pieces: Sequence[Values]) -> Odds:
     if limit.statistic == "mean":
         return mean_odds(pieces, limit.limit)
     return quantile_odds(pieces, limit.probability, limit.limit, LOOK_ERROR)
-
-
-def _likely_missed(limit: Limit, odds: Odds) -> bool:
-    bound = limit.limit if limit.statistic == "mean" else 1 - limit.probability
-    return not odds.estimate <= bound
 
 
 def _text(limit: Limit, odds: Odds) -> str:
@@ -118,7 +118,9 @@ def largest_load(
     while isinstance(step := next_step(search, answers), Probe):
         if spent_s >= search.budget_s:
             return spent(search, answers)
-        step = replace(step, times=_fitting(step.times, duration_s, search.budget_s - spent_s - warmup_s))
+        left_s = search.budget_s - spent_s - warmup_s
+        times = max(fit for fit in TIMES if fit == 1 or (fit <= step.times and fit * duration_s <= left_s))
+        step = replace(step, times=times)
         observed = measure(step)
         spent_s = round(spent_s + observed.took_s, 3)
         of_level = seen.setdefault(step.level, [])
@@ -127,7 +129,3 @@ def largest_load(
         answers.append(LevelVerdict(probe=step, verdict=verdict))
         note(step, verdict, why)
     return step
-
-
-def _fitting(times: int, duration_s: float, left_s: float) -> int:
-    return max(fit for fit in TIMES if fit == 1 or (fit <= times and fit * duration_s <= left_s))

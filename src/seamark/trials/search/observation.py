@@ -66,7 +66,8 @@ def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limi
     codes = [code for code in SERVER_FAULTS if code in reasons.keys() - allowed]
     against = (*missed, *(reasons[code] for code in codes))
     ours = [reasons[code] for code in CLIENT_FAULTS if code in reasons]
-    if "schedule_lag" in reasons and not _starved(load):
+    # where requests waited because every connection was busy, the server delayed them
+    if "schedule_lag" in reasons and not any((worker.backlog_max or 0) > 0 for worker in load.workers):
         ours.append(reasons["schedule_lag"])
     late, _ = _objectives([slo for slo in metrics.slos if _named(slo) in by_values], metrics)
     late = late or [
@@ -92,9 +93,7 @@ def _late(limit: Limit, values: Values) -> bool:
     """Whether the values of a probe themselves miss a limit, sure or not."""
     if not len(values):
         return False
-    if limit.statistic == "mean":
-        return float(values.mean()) > limit.limit
-    return float(np.mean(values > limit.limit)) > 1 - limit.probability
+    return float(values.mean() if limit.statistic == "mean" else np.mean(values > limit.limit)) > limit.most
 
 
 def _named(slo: ObjectiveResult | Slo) -> str:
@@ -107,12 +106,13 @@ def _objectives(slos: Sequence[ObjectiveResult], metrics: TrialMetrics) -> tuple
     A percentile with too few samples is met if the slowest request meets its limit.
     """
     missed, unknown = [], []
+    remedy = "Raise timeout_s" if metrics.counts.timeouts else "Raise duration_s"
     for slo in slos:
         said = _named(slo)
         if slo.met is False:
             missed.append(f"{said} is missed" + (f": {slo.known.text}" if slo.known else ""))
         elif slo.met is None and not _slowest_meets(slo, metrics) and slo.known is not None:
-            unknown.append(f"{said} is not known: it is {slo.known.text}. {_remedy(metrics)}")
+            unknown.append(f"{said} is not known: it is {slo.known.text}. {remedy}")
         elif slo.met is None and not _slowest_meets(slo, metrics):
             unknown.append(f"{said} is not known: {metrics.counts.ok} replies are too few. Raise duration_s")
     return missed, unknown
@@ -123,18 +123,6 @@ def _slowest_meets(slo: ObjectiveResult, metrics: TrialMetrics) -> bool:
     time = name.removesuffix("_s") if name in REQUEST_OBJECTIVES else name.removesuffix("_s").rpartition("_")[0]
     slowest = value_of(f"{time}_max_s", metrics)
     return slo.op == "<=" and slowest is not None and slowest.meets(slo.op, slo.limit) is True
-
-
-def _remedy(metrics: TrialMetrics) -> str:
-    """Return what makes a range of a probe narrower: by what made it one."""
-    if metrics.counts.timeouts:
-        return "Raise timeout_s"
-    return "Raise duration_s"
-
-
-def _starved(load: LoadRecord) -> bool:
-    """Whether requests waited because every connection was busy: then the server delayed them."""
-    return any((worker.backlog_max or 0) > 0 for worker in load.workers)
 
 
 def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
