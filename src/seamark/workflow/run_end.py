@@ -1,5 +1,5 @@
-"""Early end of a run: Snakemake, its jobs and their servers are ended, and what is left is reported. What a killed run
-has left is ended before the next measures."""
+"""Early end of a run: Snakemake, its jobs and their servers are ended, and what is left is reported. Orphans of a
+killed run are ended before the next measures."""
 
 import re
 import signal

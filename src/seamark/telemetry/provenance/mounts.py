@@ -2,14 +2,12 @@
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from seamark.model.results.trial_meta import FileSystem, Stripes
-from seamark.telemetry.kernel_files import ROOT, read_text
+from seamark.telemetry.kernel_files import ROOT, output_of, read_text
 
 WAIT_S = 5.0
 
@@ -65,23 +63,11 @@ def stripes(path: Path) -> Stripes | None:
 
     Of a layout with several components, those of the first; `components` is their number.
     """
-    if shutil.which("lfs") is None:
+    output = output_of("lfs", "getstripe", "-d", path, within_s=WAIT_S) or ""
+    counts, sizes = _figures("stripe_count", output), _figures("stripe_size", output)
+    if not counts:
         return None
-    try:
-        result = subprocess.run(
-            ["lfs", "getstripe", "-d", str(path)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=WAIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    counts, sizes = _figures("stripe_count", result.stdout), _figures("stripe_size", result.stdout)
-    if result.returncode != 0 or not counts:
-        return None
-    pool = re.search(r"pool:\s*(\S+)", result.stdout)
+    pool = re.search(r"pool:\s*(\S+)", output)
     return Stripes(
         count=counts[0],
         size_bytes=sizes[0] if sizes else None,
