@@ -191,11 +191,11 @@ def largest_simulated(
     ends = [rate for rate in (result.found, high) if rate is not None]
     outside = any(service.outside(replace(load, rate_rps=float(rate)), replicas) for rate in ends)
     return LargestLoad(
-        outcome=result.outcome,
+        outcome=str(result.outcome),
         found_rps=result.found,
         low_rps=low,
         high_rps=high,
-        confidence=result.confidence,
+        confidence=result.confidence or 0.0,
         suspect=EXTRAPOLATED if outside else None,
     )
 
