@@ -164,6 +164,10 @@ class ScenarioFolder:
         folder = DeploymentFolder(root=self.root / "deployments" / whole)
         return folder.member(member) if mark else folder
 
+    def lane(self, run: str) -> "LaneFolder":
+        """Return the files of the lanes of a run."""
+        return LaneFolder(root=self.lanes / run)
+
     def deaths(self, service: str) -> Path:
         """Return the count of a service's deaths in the latest run."""
         return self.root / ".deaths" / f"{service}.json"

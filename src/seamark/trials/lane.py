@@ -117,7 +117,7 @@ def require_plan_fits_lanes(study: Study) -> None:
 def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequence[str]) -> None:
     """Run units of a scenario until all are done. `arguments` come before each phase script's own."""
     results, parent_pid = study.folder(scenario), os.getppid()
-    folder = LaneFolder(root=results.lanes / run)
+    folder = results.lane(run)
     _remove_others(folder.root)
     claims = ClaimList.make(folder.claims, lambda: units_of(study, scenario))
     pool = pool_here(study.site)
@@ -172,17 +172,8 @@ def work_off(
         print(f"{claim.unit.id}: ended after {took_s:.1f} s", flush=True)
 
 
-def publish_load(results: ScenarioFolder, run: str, trial: str) -> bool:
-    """Write the load.json that a lane of this run kept of a trial; return whether there is one."""
-    return _publish(LaneFolder(root=results.lanes / run).load(trial), results.trial(trial).load)
-
-
-def publish_deployment(results: ScenarioFolder, run: str, deployment: str) -> bool:
-    """Write the deployment.json that a lane of this run kept; return whether there is one."""
-    return _publish(LaneFolder(root=results.lanes / run).record(deployment), results.deployment(deployment).record)
-
-
-def _publish(kept: Path, target: Path) -> bool:
+def publish(kept: Path, target: Path) -> bool:
+    """Write a record that a lane of this run kept; return whether there is one."""
     try:
         write_text(target, kept.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -193,8 +184,8 @@ def _publish(kept: Path, target: Path) -> bool:
 def _keep_records(study: Study, scenario: str, deployment: str, folder: LaneFolder) -> None:
     results = study.folder(scenario)
     for trial in study.trials_of(scenario, deployment):
-        _publish(results.trial(trial.id).load, folder.load(trial.id))
-    _publish(results.deployment(deployment).record, folder.record(deployment))
+        publish(results.trial(trial.id).load, folder.load(trial.id))
+    publish(results.deployment(deployment).record, folder.record(deployment))
 
 
 def _remove_others(own: Path) -> None:

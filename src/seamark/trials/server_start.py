@@ -28,7 +28,7 @@ def serve(context: DeploymentContext) -> None:
     if context.deployment.members:
         for member in context.members:
             serve(member)
-        write_whole_endpoint(context, context.server.record())
+        write_whole_endpoint(context)
         return
     run = run_of(os.environ)
     counted = counted_of(context.service.name, context.deployment.settings)
@@ -69,7 +69,7 @@ def leave_out(context: DeploymentContext, category: str, reason: str) -> None:
     if context.deployment.members:
         for member in context.members:
             leave_out(member, category, reason)
-        write_whole_endpoint(context, context.server.record())
+        write_whole_endpoint(context)
         return
     servers.leave_out(
         context.deployment, context.service, context.site, context.folder, category=category, reason=reason
