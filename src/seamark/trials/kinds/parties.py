@@ -5,7 +5,7 @@ was sending, after the warm-ups. A party that fails ends no other.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,8 +78,9 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
     window_s, early = _window(parties)
     records = [_kept(party, parties, window_s, early, attempt, started_at) for party in parties]
     shutil.rmtree(folder.parts, ignore_errors=True)
-    whole = _record_of_whole(context, trial, parties, records, window_s, early)
-    return publish(context, trial, replace(whole, attempt=attempt, started_at=started_at))
+    whole = _record_of_whole(context, trial, parties, records)
+    whole = replace(whole, attempt=attempt, started_at=started_at, window_s=window_s, ended_early=early)
+    return publish(context, trial, whole)
 
 
 def _begun(context: DeploymentContext, trial: Trial) -> _Party:
@@ -192,23 +193,15 @@ def _kept(
 
 
 def _record_of_whole(
-    context: DeploymentContext,
-    trial: Trial,
-    parties: Sequence[_Party],
-    records: Sequence[LoadRecord],
-    window_s: tuple[float, float] | None,
-    early: str | None,
+    context: DeploymentContext, trial: Trial, parties: Sequence[_Party], records: Sequence[LoadRecord]
 ) -> LoadRecord:
     """Return the record of the whole: it failed if a party did, with the cause of the first."""
-    failed: Mapping[str, LoadRecord] = {
-        party.name: load for party, load in zip(parties, records, strict=True) if not load.ok
-    }
+    failed = {party.name: load for party, load in zip(parties, records, strict=True) if not load.ok}
     causes = {name: load for name, load in failed.items() if load.category != PARTY_FAILED} or failed
     failure = None
     if failed:
-        name, load = next(iter(causes.items()))
         reasons = "; ".join(f"{party}: {cause.reason}" for party, cause in causes.items())
-        failure = LoadFailure(category=str(load.category), reason=reasons, log_tail=causes[name].log_tail)
+        failure = replace(LoadFailure.of(next(iter(causes.values()))), reason=reasons)
     begun = [party.measured for party in parties if party.measured]
     record = record_of(context, trial, failure)
     return replace(
@@ -220,6 +213,4 @@ def _record_of_whole(
         completed=sum(load.completed or 0 for load in records),
         samples_bytes=sum(load.samples_bytes or 0 for load in records),
         parties=tuple(party.name for party in parties),
-        window_s=window_s,
-        ended_early=early,
     )
