@@ -125,11 +125,6 @@ def _slowest_meets(slo: ObjectiveResult, metrics: TrialMetrics) -> bool:
     return slo.op == "<=" and slowest is not None and slowest.meets(slo.op, slo.limit) is True
 
 
-def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
-    """Return the objectives that are decided by single requests: upper limits on quantiles and means of times."""
-    return tuple(limit for slo in slos if (limit := _limit(slo)) is not None)
-
-
 def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -> dict[Limit, Values]:
     """Return the values of all requests due in a probe's window, in seconds, in the order of due times.
 
@@ -137,7 +132,8 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -
     time that it waited, which is less than its truth, and one that failed otherwise has none. Empty if a probe has no
     metrics or no readable samples.
     """
-    limits, start_s, end_s = limits_of(slos), metrics.window.start_s, metrics.window.end_s
+    limits = [limit for slo in slos if (limit := _limit(slo)) is not None]
+    start_s, end_s = metrics.window.start_s, metrics.window.end_s
     if not metrics.ok or not limits or start_s is None or end_s is None:
         return {}
     start_ns, end_ns = round(start_s * 1e9), round(end_s * 1e9)
@@ -160,6 +156,8 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -
 
 
 def _limit(slo: Slo) -> Limit | None:
+    """Return an objective that is decided by single requests: an upper limit on a quantile or mean of a time; else
+    None."""
     written = _named(slo)
     if slo.op != "<=":
         return None
