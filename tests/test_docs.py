@@ -1,7 +1,6 @@
 """The docs say what is: derived pages are current, commands, links, examples and names in them are real."""
 
 import ast
-import dataclasses
 import re
 import shlex
 import shutil
@@ -283,10 +282,8 @@ def test_every_file_of_a_trial_a_deployment_and_a_scenario_stands_in_the_flow_of
     page = text_of("architecture.md")
     for form in (paths.TrialFolder, paths.DeploymentFolder, paths.ScenarioFolder):
         folder = form(root=Path("x"))
-        fields = {field.name for field in dataclasses.fields(form)}
-        names = [name for name, value in vars(form).items() if isinstance(value, property) and name not in fields]
-        # a folder in `.parts`, named by its process; the root of all results
-        names = [name for name in names if name not in ("own_parts", "results")]
+        names = [name for name, value in vars(form).items() if isinstance(value, paths.Entry)]
+        assert names
         for name in names:
             assert f"`{getattr(folder, name).name}`" in page, f"{form.__name__}.{name}"
 

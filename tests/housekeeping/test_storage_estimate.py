@@ -18,7 +18,7 @@ from seamark.housekeeping.storage_estimate import estimate, quota_left, require_
 from seamark.model.site import Retention
 from seamark.planning.study import Study
 from seamark.storage.paths import TrialFolder
-from seamark.trials.trial_files import samples_complete
+from seamark.trials.trial_files import commit_mark, complete
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 DAY_S = 86400.0
@@ -48,14 +48,14 @@ def study(tmp_path: Path) -> Callable[..., Study]:
 
 @pytest.mark.covers("E-MLX06")
 def test_what_a_run_will_write_grows_with_its_requests_and_what_is_measured_is_not_counted(study: Callable) -> None:
-    slow, fast = estimate(study(rate_rps=100)), estimate(study(rate_rps=1000))
-    assert fast.least_bytes == 10 * slow.least_bytes
-    assert fast.least_bytes <= 2 * 10_000 * 6 <= fast.most_bytes  # two trials; 6 bytes a row were measured
+    (slow, _), (fast, most) = estimate(study(rate_rps=100)), estimate(study(rate_rps=1000))
+    assert fast == 10 * slow
+    assert fast <= 2 * 10_000 * 6 <= most  # two trials; 6 bytes a row were measured
     measured = study(rate_rps=1000)
     folder = measured.folder("try").trial(measured.plan.trials[0].id)
     folder.root.mkdir(parents=True)
     folder.load.write_text('{"status": "ok"}')
-    assert estimate(measured).least_bytes == fast.least_bytes / 2
+    assert estimate(measured)[0] == fast / 2
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_samples_go_only_when_that_is_asked_for_and_the_trial_stays_measured(res
     remove(found, NOW)
     assert not trial.samples.exists()
     assert unmeasured.exists()
-    assert samples_complete(trial, "c")
-    assert not samples_complete(trial, "another")
+    assert complete(trial, commit_mark(trial), "c")
+    assert not complete(trial, commit_mark(trial), "another")
 
 
 @pytest.mark.covers("E-MLX06")

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from seamark.dispatch.claim_list import ClaimList
-from seamark.dispatch.claim_policies import Unit, claim_policy
+from seamark.dispatch.claim_list import Claim, ClaimList
+from seamark.dispatch.claim_policies import ClaimPolicy, Unit, claim_policy
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot, SlotHolder
 from seamark.storage.paths import ScenarioFolder
 from seamark.trials.lane import work_off
@@ -25,24 +25,37 @@ print(json.dumps({"cpus": sorted(os.sched_getaffinity(0)), **{name: os.environ.g
 """
 
 
+class TimedClaims(ClaimList):
+    """A list that knows when it was last asked for a unit."""
+
+    asked_unix_s = 0.0
+
+    def claim(self, policy: ClaimPolicy) -> Claim | None:
+        self.asked_unix_s = time.time()
+        return super().claim(policy)
+
+
 def main() -> None:
     root, policy, words, per_device, run = sys.argv[1:]
     kind, _, ids = words.partition("=")
     devices = [Device(kind="gpu" if kind == "gpu" else "cpu", id=each) for each in ids.split(",")]
     pool = DevicePool(devices, int(per_device))
-    claims = ClaimList.open(Path(root))
+    claims = TimedClaims(Path(root), ClaimList.open(Path(root)).units())
+    made: list[dict[str, object]] = []
     print("ready", flush=True)
     sys.stdin.readline()
 
     def run_unit(unit: Unit, slot: DeviceSlot) -> None:
+        times = {"claimed_unix_s": claims.asked_unix_s, "began_unix_s": time.time()}
         began_s = time.monotonic()
         with kept_to(slot, pool):
             child = subprocess.Popen([sys.executable, "-S", "-c", CHILD], stdout=subprocess.PIPE, text=True)
             sees, _ = child.communicate()
         print(json.dumps({"unit": unit.id, "device": str(slot.device), "sees": json.loads(sees)}), flush=True)
         time.sleep(max(0.0, unit.estimated_s - (time.monotonic() - began_s)))
+        made.append({"unit": unit.id, "device": str(slot.device), **times, "ended_unix_s": time.time()})
 
-    made = work_off(
+    work_off(
         claims,
         claim_policy(policy),
         pool,
@@ -51,8 +64,7 @@ def main() -> None:
         run_unit,
     )
     for each in made:
-        times = {name: value for name, value in vars(each).items() if name.endswith("_unix_s")}
-        print(json.dumps({"unit": each.unit, "device": str(each.slot.device), **times}), flush=True)
+        print(json.dumps(each), flush=True)
 
 
 if __name__ == "__main__":

@@ -59,11 +59,11 @@ def test_gpu_lanes_have_cores_of_their_own_and_share_them_where_there_are_too_fe
     pool = pool_of("gpu", "6,7", 2)
     slots = [DeviceSlot(device=device, number=number) for device in pool.devices for number in range(2)]
     shares = [share_of(slot, pool, CORES) for slot in slots]
-    assert [share.cpus for share in shares] == [(0, 8, 1, 9), (2, 10, 3, 11), (4, 12, 5, 13), (6, 14, 7, 15)]
-    assert [share.variables["CUDA_VISIBLE_DEVICES"] for share in shares] == ["6", "6", "7", "7"]
-    assert {share.variables["OMP_NUM_THREADS"] for share in shares} == {"2"}
-    few = share_of(slots[0], pool, CORES[:3])
-    assert (few.cpus, few.variables["OMP_NUM_THREADS"]) == ((), "1")
+    assert [cpus for _, cpus in shares] == [(0, 8, 1, 9), (2, 10, 3, 11), (4, 12, 5, 13), (6, 14, 7, 15)]
+    assert [variables["CUDA_VISIBLE_DEVICES"] for variables, _ in shares] == ["6", "6", "7", "7"]
+    assert {variables["OMP_NUM_THREADS"] for variables, _ in shares} == {"2"}
+    few, cpus = share_of(slots[0], pool, CORES[:3])
+    assert (cpus, few["OMP_NUM_THREADS"]) == ((), "1")
 
 
 @pytest.mark.slow

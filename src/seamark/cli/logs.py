@@ -51,24 +51,24 @@ def get(
       bench logs get quickstart --component server --component load --since 2h
       bench logs get postgres-1 --until 2026-01-31T12:00 -o postgres.tar.gz
     """
-    from seamark.housekeeping.logs import LogFilter, check_components, collect
+    from seamark.housekeeping.logs import check_components, collect
 
     [name] = names
     results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
     sources = _sources(results, name)
     check_components(components, sources)
-    chosen = LogFilter(components=components, since=moment("--since", since), until=moment("--until", until))
+    begin, end = moment("--since", since), moment("--until", until)
     short = name.removeprefix("standing/")
     archive = output_file(
         output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(source.path for source in sources)
     )
-    done = collect(sources, chosen, archive, short)
+    lines = collect(sources, archive, short, components=components, since=begin, until=end)
     if as_json:
-        print_json(archive=str(done.path), lines=done.lines)
+        print_json(archive=str(archive), lines=lines)
     else:
-        counts = ", ".join(f"{component} {count:,}" for component, count in sorted(done.lines.items()))
-        click.echo(f"{done.path}: {counts or 'no line'}")
-    return 0 if done.lines else 1
+        counts = ", ".join(f"{component} {count:,}" for component, count in sorted(lines.items()))
+        click.echo(f"{archive}: {counts or 'no line'}")
+    return 0 if lines else 1
 
 
 def _sources(results: Path, name: str) -> "list[LogFile]":

@@ -46,8 +46,7 @@ from seamark.trials.time_left import time_left
 from seamark.workflow.inside_snakemake import was_interrupted
 from seamark.workflow.lanes import lanes_at_once, require_lanes
 from seamark.workflow.notify import notify
-from seamark.workflow.orphan_jobs import end_jobs_left
-from seamark.workflow.run_end import EndSignals, end_run
+from seamark.workflow.run_end import EndSignals, end_jobs_left, end_run
 from seamark.workflow.run_log import broken_jobs
 from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
 

@@ -37,11 +37,9 @@ CHANGED = ("comparison", "metric", "id", "cluster", "base_score", "new_score", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedResults:
+class ComparedResults(Source):
     """Results of one scenario: their name on the command line, their plan and their folder."""
 
-    name: str
-    plan: Plan
     folder: ScenarioFolder
     qualities: Mapping[str, Quality] = field(default_factory=dict)
 
@@ -221,7 +219,7 @@ def compare_results(
 
     How far results differ by themselves is known from the results folder `history`, else assumed.
     """
-    pairs = matched(Source(name=base.name, plan=base.plan), Source(name=new.name, plan=new.plan))
+    pairs = matched(base, new)
     factors = {name for side in (base, new) for levels in levels_of(side.plan).values() for name in levels}
     comparing = replace(comparing, family=tuple(name for name in comparing.family if name not in factors))
     seen = {f"base: {name}": observations for name, observations in _observations(base, comparing, "base").items()}
@@ -231,13 +229,13 @@ def compare_results(
     with open_index(history) if history is not None and history.is_dir() else nullcontext() as index:
         if index is not None and history is not None:
             index.update({"present": history})
-        earlier = _Earlier(index=index, base=base, new=new, machines=frozenset().union(*machines))
+        earlier = partial(_earlier_values, index, base, new, frozenset().union(*machines))
         question = Question(
             contrasts=pairs.contrasts,
             comparing=comparing,
             primaries=of_workloads,
             apart=TwoResults(
-                between=lambda record, path: spread_of(earlier.values(record, path), assumed_sd),
+                between=lambda record, path: spread_of(earlier(record, path), assumed_sd),
                 can_alternate=machines[0] == machines[1],
             ),
             qualities={**new.declared, **base.declared},
@@ -259,32 +257,30 @@ def compare_results(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Earlier:
-    """Results of the history beside the new one."""
-
-    index: Index | None
-    base: ComparedResults
-    new: ComparedResults
-    machines: frozenset[str]
-
-    def values(self, record: Compared, path: str) -> list[float]:
-        """Return the value of each earlier result on the machine of both; where they have several, that of each
-        machine of the history. Nothing where there are too few."""
-        sides = ((self.base.plan.scenario, record.base.treatment), (self.new.plan.scenario, record.new.treatment))
-        judged = self.new.folder.root.resolve()
-        for scenario, treatment in dict.fromkeys(sides):
-            by_machine: dict[str, list[float]] = {}
-            for series in () if self.index is None else series_of(self.index, (path,), scenario):
-                runs = [run for run in series.runs if not run.lower_bound and Path(run.folder).resolve() != judged]
-                if series.treatment == treatment:
-                    by_machine[series.machine] = [run.value for run in runs]
-            values = [median(figures) for figures in by_machine.values() if figures]
-            if len(self.machines) == 1:
-                values = by_machine.get(next(iter(self.machines)), [])
-            if len(values) >= FEWEST_RESULTS:
-                return values
-        return []
+def _earlier_values(
+    index: Index | None,
+    base: ComparedResults,
+    new: ComparedResults,
+    machines: frozenset[str],
+    record: Compared,
+    path: str,
+) -> list[float]:
+    """Return the value of each result in the history beside the new one, on the machine of both; where they have
+    several, that of each machine of the history. Nothing where there are too few."""
+    sides = ((base.plan.scenario, record.base.treatment), (new.plan.scenario, record.new.treatment))
+    judged = new.folder.root.resolve()
+    for scenario, treatment in dict.fromkeys(sides):
+        by_machine: dict[str, list[float]] = {}
+        for series in () if index is None else series_of(index, (path,), scenario):
+            runs = [run for run in series.runs if not run.lower_bound and Path(run.folder).resolve() != judged]
+            if series.treatment == treatment:
+                by_machine[series.machine] = [run.value for run in runs]
+        values = [median(figures) for figures in by_machine.values() if figures]
+        if len(machines) == 1:
+            values = by_machine.get(next(iter(machines)), [])
+        if len(values) >= FEWEST_RESULTS:
+            return values
+    return []
 
 
 def _machines(results: ComparedResults) -> frozenset[str]:

@@ -29,7 +29,6 @@ from seamark.trials.trial_files import (
     complete,
     put_aside,
     republished,
-    samples_complete,
     settled,
 )
 
@@ -182,7 +181,7 @@ def merge(
 
 def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | None:
     """Return the outcome of a trial in a folder; None if unknown or incomplete."""
-    if samples_complete(folder, trial.config_hash):
+    if complete(folder, commit_mark(folder), trial.config_hash):
         return "ok" if _readable(folder) else None
     return "failed" if settled(folder, trial) else None
 
@@ -205,25 +204,20 @@ def _place(folder: TrialFolder) -> str:
 
 
 def _readable(folder: TrialFolder) -> bool:
-    """Return whether samples are complete and of the configuration in their record."""
+    """Return whether samples are complete and of the configuration in their record: of a search that of its best
+    probe."""
+    record = read(folder.record, SamplesRecord)
     try:
-        open_samples(folder.samples, _measured_as(folder))
+        open_samples(folder.samples, record.config_hash if record.probe is None else record.probe.config_hash)
     except DamagedError:
         return False
     return True
 
 
-def _measured_as(folder: TrialFolder) -> str:
-    """Return the configuration of a trial's samples: of a search that of its best probe."""
-    record = read(folder.record, SamplesRecord)
-    return record.config_hash if record.probe is None else record.probe.config_hash
-
-
 def _same(ours: TrialFolder, theirs: TrialFolder) -> bool:
     """Return whether two finished trials are the same measurement."""
-    if ours.samples.samefile(theirs.samples):
-        return True
-    return filecmp.cmp(ours.samples, theirs.samples, shallow=False)
+    one, other = ours.samples, theirs.samples
+    return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
 
 
 def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, source: str) -> Iterable[str]:

@@ -4,9 +4,10 @@ import json
 import re
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,27 +35,6 @@ class LogFile:
     scenario: str
     deployment: str | None = None
     trial: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogFilter:
-    """Selects lines by component (none: all) and by time (UTC)."""
-
-    components: Sequence[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def includes(self, at: datetime) -> bool:
-        """Return whether a line of that time is selected."""
-        return (self.since is None or at >= self.since) and (self.until is None or at <= self.until)
-
-
-@dataclass
-class Collected:
-    """Content of an archive: number of lines by component."""
-
-    path: Path
-    lines: dict[str, int] = field(default_factory=dict)
 
 
 def sources(folder: Path, scenario: str) -> list[LogFile]:
@@ -110,34 +90,42 @@ def check_components(components: Sequence[str], logs: Sequence[LogFile]) -> None
             )
 
 
-def collect(logs: Sequence[LogFile], chosen: LogFilter, target: Path, name: str) -> Collected:
-    """Write a .tar.gz with one file of JSON lines per component; return its content.
+def collect(
+    logs: Sequence[LogFile],
+    target: Path,
+    name: str,
+    *,
+    components: Sequence[str],
+    since: datetime | None,
+    until: datetime | None,
+) -> dict[str, int]:
+    """Write a .tar.gz with one file of JSON lines per component (none: of all); return their numbers of lines.
 
-    For the filter, a line without timestamp has that of the last line above with one; lines above the first
-    timestamp have the first; a file without any has its modification time. Such a line has `at` null.
+    For `since` and `until` (UTC), a line without timestamp has that of the last line above with one; lines above the
+    first timestamp have the first; a file without any has its modification time. Such a line has `at` null.
     """
-    done = Collected(path=target)
+    counts: dict[str, int] = Counter()
     with tempfile.TemporaryDirectory() as place:
         files: dict[str, TextIO] = {}
         try:
             for source in logs:
-                if chosen.components and source.component not in chosen.components:
+                if components and source.component not in components:
                     continue
-                for line in _lines(source, chosen):
+                for line in _lines(source, since, until):
                     if source.component not in files:
                         files[source.component] = (Path(place) / source.component).open("w", encoding="utf-8")
                     files[source.component].write(json.dumps(line, ensure_ascii=False) + "\n")
-                    done.lines[source.component] = done.lines.get(source.component, 0) + 1
+                    counts[source.component] += 1
         finally:
             for file in files.values():
                 file.close()
         with replacing(target) as temporary, tarfile.open(temporary, "w:gz") as archive:
             for component in sorted(files):
                 archive.add(Path(place) / component, f"{name}/{component}.jsonl")
-    return done
+    return counts
 
 
-def _lines(source: LogFile, chosen: LogFilter) -> Iterator[Mapping[str, Any]]:
+def _lines(source: LogFile, since: datetime | None, until: datetime | None) -> Iterator[Mapping[str, Any]]:
     facts = {
         "component": source.component,
         "scenario": source.scenario,
@@ -155,7 +143,7 @@ def _lines(source: LogFile, chosen: LogFilter) -> Iterator[Mapping[str, Any]]:
                 content = _content(text)
                 at = _time_of(content)
                 last = at or last
-                if chosen.includes(last):
+                if (since is None or last >= since) and (until is None or last <= until):
                     stamp = at.isoformat(timespec="milliseconds") if at else None
                     kept = {key: value for key, value in content.items() if key != "at"}
                     yield {"at": stamp, **facts, **redacted(kept)}

@@ -12,8 +12,9 @@ import psutil
 
 from seamark.platform.process_tree import descendants
 from seamark.report.numbers import percent
+from seamark.telemetry.host import spent_s
+from seamark.telemetry.kernel_files import ROOT, read_text
 from seamark.telemetry.provenance import hardware
-from seamark.telemetry.provenance.kernel_files import ROOT, read_text
 
 Level = Literal["ok", "warning", "problem"]
 BUSY, BUSY_PROCESS = 0.15, 0.05
@@ -168,9 +169,7 @@ def _used(interval_s: float, own: Collection[int | None]) -> tuple[float | None,
     before, times, began_s = _cpu_s_by_process(), psutil.cpu_times(), time.monotonic()
     time.sleep(interval_s)
     now, after, took_s = _cpu_s_by_process(), psutil.cpu_times(), time.monotonic() - began_s
-    spent = {name: max(0.0, getattr(after, name) - getattr(times, name)) for name in after._fields}
-    spent.pop("guest", None)
-    spent.pop("guest_nice", None)  # both are in user and nice already
+    spent = spent_s(times, after)
     total_s = sum(spent.values())
     if total_s <= 0:
         return None, None, {}

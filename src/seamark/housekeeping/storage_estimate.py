@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-from dataclasses import dataclass
 from os.path import expandvars
 
 from seamark.errors import SiteError
@@ -37,24 +36,8 @@ QUOTA_ROW = re.compile(r"(?:^|\s)/\S*\s+(\d+)\*?\s+(\d+)\s+(\d+)")
 """`lfs quota` and `quota`: a file system, then kB in use, soft limit, hard limit; 0 is no limit."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FreeSpace:
-    """Free bytes of a file system or quota, named by `of`."""
-
-    of: str
-    free_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """Bytes that the missing trials of a run will write, at least and at most."""
-
-    least_bytes: int
-    most_bytes: int
-
-
-def estimate(study: Study) -> Estimate:
-    """Return the estimate for the missing trials.
+def estimate(study: Study) -> tuple[int, int]:
+    """Return the bytes that the missing trials of a run will write, at least and at most.
 
     A trial of a treatment with a measured repetition is expected to write as much as that one.
     """
@@ -78,7 +61,7 @@ def estimate(study: Study) -> Estimate:
                 chunks = float(party.settings.get("gen_tokens") or 0) if party.settings.get("stream") else 0.0
                 most += int(greatest * (MOST_ROW_BYTES + chunks * CHUNK_BYTES))
             most += fixed
-    return Estimate(least_bytes=least, most_bytes=most)
+    return least, most
 
 
 def rows(trial: Trial) -> tuple[float, float]:
@@ -103,11 +86,11 @@ def _arrivals(load: LoadProfile) -> float | None:
         return None
 
 
-def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
-    """Return the free space for the results, and notes on a quota that could not be read."""
+def rooms(study: Study) -> tuple[dict[str, int], list[str]]:
+    """Return the free bytes for the results by file system or quota, and notes on a quota that could not be read."""
     place = next(path for path in (study.results.absolute(), *study.results.absolute().parents) if path.exists())
     disk = os.statvfs(place)
-    spaces = [FreeSpace(of=f"the file system of {study.results}", free_bytes=disk.f_bavail * disk.f_frsize)]
+    spaces = {f"the file system of {study.results}": disk.f_bavail * disk.f_frsize}
     if study.site.quota_command is None:
         return spaces, []
     try:
@@ -122,7 +105,7 @@ def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
         free = quota_left(said.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as cause:
         return spaces, [f"the site's quota_command printed no quota ({cause}): the quota is not known."]
-    return [*spaces, *([FreeSpace(of="your quota", free_bytes=free)] if free is not None else [])], []
+    return spaces if free is None else {**spaces, "your quota": free}, []
 
 
 def quota_left(text: str) -> int | None:
@@ -143,20 +126,15 @@ def quota_left(text: str) -> int | None:
 
 def require_room(study: Study) -> list[str]:
     """Raise SiteError if the lower estimate exceeds the free space; return notes if the upper one does."""
-    wanted = estimate(study)
+    least, most = estimate(study)
     spaces, notes = rooms(study)
     remedy = "Free some (`bench prune` shows what can go), or measure fewer or shorter trials."
-    for room in spaces:
-        if wanted.least_bytes > room.free_bytes:
-            raise SiteError(
-                f"{study.scenario_path}: its results need {shown_bytes(wanted.least_bytes)} or more, but {room.of}"
-                f" has {shown_bytes(room.free_bytes)} left. {remedy}"
-            )
-        if wanted.most_bytes > room.free_bytes:
-            notes.append(
-                f"the results may take up to {shown_bytes(wanted.most_bytes)}; {room.of} has"
-                f" {shown_bytes(room.free_bytes)} left. {remedy}"
-            )
+    for room, free in spaces.items():
+        left = f"{room} has {shown_bytes(free)} left. {remedy}"
+        if least > free:
+            raise SiteError(f"{study.scenario_path}: its results need {shown_bytes(least)} or more, but {left}")
+        if most > free:
+            notes.append(f"the results may take up to {shown_bytes(most)}; {left}")
     return notes
 
 

@@ -4,7 +4,6 @@ import random
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,15 +13,6 @@ LISTEN = "0A"
 LOWEST = 10240
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 Owner = Literal["nobody", "ours", "foreign"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listener:
-    """A listening socket: address as the kernel prints it, and inode, which identifies its owner."""
-
-    address: str
-    port: int
-    inode: int
 
 
 def choose_ports(names: Sequence[str], host: str, rng: random.Random) -> dict[str, int]:
@@ -59,17 +49,16 @@ def _ephemeral_start() -> int:
     return 32768
 
 
-def listeners(port: int) -> list[Listener]:
-    """Return every TCP socket of this machine that listens on `port`, IPv4 and IPv6."""
-    sockets = []
+def listeners(port: int) -> set[int]:
+    """Return the inodes of the TCP sockets of this machine that listen on `port`, IPv4 and IPv6."""
+    inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 fields = line.split()
-                address, _, hexadecimal = fields[1].rpartition(":")
-                if fields[3] == LISTEN and int(hexadecimal, 16) == port:
-                    sockets.append(Listener(address=address, port=port, inode=int(fields[9])))
-    return sockets
+                if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.add(int(fields[9]))
+    return inodes
 
 
 def sockets_of(pids: Iterable[int]) -> set[int]:
@@ -90,13 +79,10 @@ def owners(ports: Mapping[str, int], pids: Sequence[int]) -> dict[str, Owner]:
     (foreign)."""
     listening = {name: listeners(port) for name, port in ports.items()}
     ours = sockets_of(pids) if any(listening.values()) else set()
-    return {name: _owner(sockets, ours) for name, sockets in listening.items()}
-
-
-def _owner(sockets: list[Listener], ours: set[int]) -> Owner:
-    if not sockets:
-        return "nobody"
-    return "ours" if all(listener.inode in ours for listener in sockets) else "foreign"
+    return {
+        name: "nobody" if not sockets else "ours" if sockets <= ours else "foreign"
+        for name, sockets in listening.items()
+    }
 
 
 def reachable_by(nearby_host: str | None) -> list[str]:

@@ -84,10 +84,7 @@ def connections(port: int, *, local: bool) -> Iterator[tuple[bytes, bytes, tuple
     ports = PORTS.pack(port, 0) if local else PORTS.pack(0, port)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         for family in (socket.AF_INET, socket.AF_INET6):
-            request = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), CONNECTED)
-            body = request + ports + ANY_ADDRESS_AND_COOKIE
-            kernel.send(HEAD.pack(HEAD.size + len(body), SOCK_DIAG_BY_FAMILY, REQUEST_AND_DUMP, 0, 0) + body)
-            for message in _messages(kernel):
+            for message in _messages(kernel, family, 1 << (INET_DIAG_INFO - 1), CONNECTED, ports):
                 moved = _moved(message)
                 if moved is not None:
                     four = message[HEAD.size] == socket.AF_INET
@@ -99,17 +96,18 @@ def listen_backlog(port: int) -> int | None:
     one. Raises OSError where the kernel refuses."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         for family in (socket.AF_INET, socket.AF_INET6):
-            request = REQUEST.pack(family, socket.IPPROTO_TCP, 0, LISTENING)
-            body = request + PORTS.pack(port, 0) + ANY_ADDRESS_AND_COOKIE
-            kernel.send(HEAD.pack(HEAD.size + len(body), SOCK_DIAG_BY_FAMILY, REQUEST_AND_DUMP, 0, 0) + body)
-            backlogs: list[int] = [BACKLOG.unpack_from(message, BACKLOG_AT)[0] for message in _messages(kernel)]
+            found = _messages(kernel, family, 0, LISTENING, PORTS.pack(port, 0))
+            backlogs: list[int] = [BACKLOG.unpack_from(message, BACKLOG_AT)[0] for message in found]
             if backlogs:
                 return min(backlogs)
     return None
 
 
-def _messages(kernel: socket.socket) -> Iterator[bytes]:
-    """Yield the messages of one answer. Raises OSError if the kernel refuses."""
+def _messages(kernel: socket.socket, family: int, extensions: int, states: int, ports: bytes) -> Iterator[bytes]:
+    """Ask for sockets of a family in some states; yield the messages of the answer. Raises OSError if the kernel
+    refuses."""
+    body = REQUEST.pack(family, socket.IPPROTO_TCP, extensions, states) + ports + ANY_ADDRESS_AND_COOKIE
+    kernel.send(HEAD.pack(HEAD.size + len(body), SOCK_DIAG_BY_FAMILY, REQUEST_AND_DUMP, 0, 0) + body)
     while True:
         data = kernel.recv(1 << 16)
         while data:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from os.path import expandvars
 from pathlib import Path
+from typing import Any
 
 from seamark.model.trial import PARTY, Trial, party_of, whole_of
 
@@ -23,125 +24,66 @@ def expanded(path: str, root: Path | None = None) -> Path:
     return (Path.cwd() if root is None else root) / Path(expandvars(path)).expanduser()
 
 
+class Entry:
+    """A file or folder of a fixed name in one of the folders below."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: Any, kind: type) -> Path:
+        path: Path = folder.root / self._name
+        return path
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialFolder:
     """The files of one trial."""
 
     root: Path
 
-    @property
-    def config(self) -> Path:
-        return self.root / "effective_config.yaml"
-
-    @property
-    def planned(self) -> Path:
-        """Trial and deployment as planned, which the trial's jobs read instead of planning again."""
-        return self.root / "trial.json"
-
-    @property
-    def load(self) -> Path:
-        return self.root / "load.json"
-
-    @property
-    def samples(self) -> Path:
-        return self.root / "samples.parquet"
-
-    @property
-    def chunks(self) -> Path:
-        """Arrival times of the parts of streamed replies; absent if replies are whole."""
-        return self.root / "chunks.parquet"
-
-    @property
-    def replies(self) -> Path:
-        """The replies themselves; absent unless `keep_replies` is set."""
-        return self.root / "replies.parquet"
-
-    @property
-    def events(self) -> Path:
-        """The stages that each request went through; absent unless `keep_events` is set."""
-        return self.root / "events.parquet"
-
-    @property
-    def answers(self) -> Path:
-        """The kept replies with their scores; absent unless the service has a `judge`."""
-        return self.root / "answers.parquet"
-
-    @property
-    def asked(self) -> Path:
-        """Which question each scored item was; absent unless the service's `judge` knows it."""
-        return self.root / "asked.json"
-
-    @property
-    def answers_record(self) -> Path:
-        """How the replies were scored."""
-        return self.root / "answers.json"
-
-    @property
-    def executions(self) -> Path:
-        """The node executions of simulated workflows; absent for everything else."""
-        return self.root / "executions.parquet"
-
-    @property
-    def files(self) -> Path:
-        """Files that a program keeps, such as its output."""
-        return self.root / "files"
-
-    @property
-    def record(self) -> Path:
-        """Commit record of a finished measurement, written after its samples: it confirms that they are complete."""
-        return self.root / "samples.json"
-
-    @property
-    def telemetry(self) -> Path:
-        return self.root / "telemetry.parquet"
-
-    @property
-    def telemetry_csv(self) -> Path:
-        return self.root / "telemetry.csv"
-
-    @property
-    def client_telemetry(self) -> Path:
-        """Telemetry of the load's own processes; same columns as a deployment's telemetry."""
-        return self.root / "client.csv"
-
-    @property
-    def series(self) -> Path:
-        return self.root / "series.csv"
-
-    @property
-    def histogram(self) -> Path:
-        return self.root / "histogram.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.root / "metrics.json"
-
-    @property
-    def metrics_csv(self) -> Path:
-        return self.root / "metrics.csv"
-
-    @property
-    def meta(self) -> Path:
-        return self.root / "meta.json"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "log.jsonl"
-
-    @property
-    def attempts(self) -> Path:
-        """Samples and records of earlier attempts, kept by `bench retry`."""
-        return self.root / "attempts"
-
-    @property
-    def search(self) -> Path:
-        """Probes and result of a search, written again after each probe."""
-        return self.root / "search.json"
-
-    @property
-    def probes(self) -> Path:
-        """Loads of a search, each in a folder like a trial's."""
-        return self.root / PROBES
+    config = Entry("effective_config.yaml")
+    planned = Entry("trial.json")
+    """Trial and deployment as planned, which the trial's jobs read instead of planning again."""
+    load = Entry("load.json")
+    samples = Entry("samples.parquet")
+    chunks = Entry("chunks.parquet")
+    """Arrival times of the parts of streamed replies; absent if replies are whole."""
+    replies = Entry("replies.parquet")
+    """The replies themselves; absent unless `keep_replies` is set."""
+    events = Entry("events.parquet")
+    """The stages that each request went through; absent unless `keep_events` is set."""
+    answers = Entry("answers.parquet")
+    """The kept replies with their scores; absent unless the service has a `judge`."""
+    asked = Entry("asked.json")
+    """Which question each scored item was; absent unless the service's `judge` knows it."""
+    answers_record = Entry("answers.json")
+    """How the replies were scored."""
+    executions = Entry("executions.parquet")
+    """The node executions of simulated workflows; absent for everything else."""
+    files = Entry("files")
+    """Files that a program keeps, such as its output."""
+    record = Entry("samples.json")
+    """Commit record of a finished measurement, written after its samples: it confirms that they are complete."""
+    telemetry = Entry("telemetry.parquet")
+    telemetry_csv = Entry("telemetry.csv")
+    client_telemetry = Entry("client.csv")
+    """Telemetry of the load's own processes; same columns as a deployment's telemetry."""
+    series = Entry("series.csv")
+    histogram = Entry("histogram.json")
+    metrics = Entry("metrics.json")
+    metrics_csv = Entry("metrics.csv")
+    meta = Entry("meta.json")
+    log = Entry("log.jsonl")
+    attempts = Entry("attempts")
+    """Samples and records of earlier attempts, kept by `bench retry`."""
+    search = Entry("search.json")
+    """Probes and result of a search, written again after each probe."""
+    probes = Entry(PROBES)
+    """Loads of a search, each in a folder like a trial's."""
+    parts = Entry(".parts")
+    """Output of running loads, each in a folder named by its process; removed once its samples are complete."""
+    sessions = Entry(".sessions")
+    """Sessions of a finite load that has not ended, each in a folder of its number; a later one goes on."""
 
     def party(self, name: str) -> "TrialFolder":
         """Return the folder of one party, which is like a trial's."""
@@ -150,16 +92,6 @@ class TrialFolder:
     def measured(self, trial: Trial) -> "list[tuple[TrialFolder, Trial]]":
         """Return those that have figures of the trial of this folder, itself or its parties, each with its folder."""
         return [(self if part is trial else self.party(str(part.party)), part) for part in trial.measured]
-
-    @property
-    def parts(self) -> Path:
-        """Output of running loads, each in a folder named by its process; removed once its samples are complete."""
-        return self.root / ".parts"
-
-    @property
-    def sessions(self) -> Path:
-        """Sessions of a finite load that has not ended, each in a folder of its number; a later one goes on."""
-        return self.root / ".sessions"
 
     @property
     def own_parts(self) -> Path:
@@ -173,43 +105,21 @@ class DeploymentFolder:
 
     root: Path
 
-    @property
-    def endpoint(self) -> Path:
-        return self.root / "endpoint.json"
-
-    @property
-    def together(self) -> Path:
-        return self.root / "together"
-
-    @property
-    def warmup(self) -> Path:
-        return self.root / "warmup.json"
-
-    @property
-    def record(self) -> Path:
-        return self.root / "deployment.json"
-
-    @property
-    def server_log(self) -> Path:
-        return self.root / "server.log"
-
-    @property
-    def waiting(self) -> Path:
-        """Exists, with a recent time, while a load of the deployment waits for another one on its node."""
-        return self.root / "waiting.json"
+    endpoint = Entry("endpoint.json")
+    together = Entry("together")
+    warmup = Entry("warmup.json")
+    record = Entry("deployment.json")
+    server_log = Entry("server.log")
+    waiting = Entry("waiting.json")
+    """Exists, with a recent time, while a load of the deployment waits for another one on its node."""
+    telemetry = Entry("telemetry.csv")
+    members = Entry(MEMBERS)
+    """Members of a deployment with several servers, each in a folder like a deployment's."""
+    runtime = Entry(".keeper")
 
     def part_log(self, part: str, node: str) -> Path:
         """The log of a part of a server on one node; the server's own process writes `server_log`."""
         return self.root / f"server-{part}-{node}.log"
-
-    @property
-    def telemetry(self) -> Path:
-        return self.root / "telemetry.csv"
-
-    @property
-    def members(self) -> Path:
-        """Members of a deployment with several servers, each in a folder like a deployment's."""
-        return self.root / MEMBERS
 
     def member(self, name: str) -> "DeploymentFolder":
         """Return the folder of one member."""
@@ -221,16 +131,21 @@ class DeploymentFolder:
         above = self.root.resolve().parents
         return above[4] if above[0].name == MEMBERS else above[2]
 
-    @property
-    def runtime(self) -> Path:
-        return self.root / ".keeper"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioFolder:
     """The files of one scenario below the root of results."""
 
     root: Path
+
+    plan = Entry("plan.json")
+    scenario = Entry("scenario.yaml")
+    """The scenario's file at the time of the plan."""
+    summary = Entry("summary.json")
+    run_note = Entry("run.json")
+    """Name and commit of a run that was set aside; absent in the folder that `bench submit` fills."""
+    lanes = Entry(".lanes")
+    """List, claims and outcomes of the lanes of the present run, in a folder of its name; removed at its end."""
 
     def trial(self, trial_id: str) -> TrialFolder:
         """Return the folder of one trial; that of a party lies in the whole trial's."""
@@ -249,32 +164,13 @@ class ScenarioFolder:
         folder = DeploymentFolder(root=self.root / "deployments" / whole)
         return folder.member(member) if mark else folder
 
-    @property
-    def lanes(self) -> Path:
-        """List, claims and outcomes of the lanes of the present run, in a folder of its name; removed at its end."""
-        return self.root / ".lanes"
+    def lane(self, run: str) -> "LaneFolder":
+        """Return the files of the lanes of a run."""
+        return LaneFolder(root=self.lanes / run)
 
     def deaths(self, service: str) -> Path:
         """Return the count of a service's deaths in the latest run."""
         return self.root / ".deaths" / f"{service}.json"
-
-    @property
-    def plan(self) -> Path:
-        return self.root / "plan.json"
-
-    @property
-    def scenario(self) -> Path:
-        """The scenario's file at the time of the plan."""
-        return self.root / "scenario.yaml"
-
-    @property
-    def summary(self) -> Path:
-        return self.root / "summary.json"
-
-    @property
-    def run_note(self) -> Path:
-        """Name and commit of a run that was set aside; absent in the folder that `bench submit` fills."""
-        return self.root / "run.json"
 
     def inputs(self) -> tuple[Path, ...]:
         """What verbs read of a scenario's results: its files, and its folders of trials and deployments."""
@@ -298,10 +194,8 @@ class LaneFolder:
 
     root: Path
 
-    @property
-    def claims(self) -> Path:
-        """The list of units, with a file for each in its present state."""
-        return self.root / "units"
+    claims = Entry("units")
+    """The list of units, with a file for each in its present state."""
 
     def outcome(self, number: str) -> Path:
         """Return the file that a lane writes when it has ended."""

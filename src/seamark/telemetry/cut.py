@@ -6,12 +6,12 @@ Memory holds the rows of the trial only, however long its deployment has run.
 import contextlib
 import csv
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from io import SEEK_END, BytesIO
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -37,16 +37,6 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """Telemetry of another party on the same machine. Its processes' use of CPUs joins the trial's telemetry, as the
-    sources `NAME.server` and `NAME.client`."""
-
-    name: str
-    deployment_csv: Path
-    client_csv: Path | None = None
-
-
 def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
     """Return the rows of all `files` from 0 to `end_s` seconds after `epoch_unix_s`, in order of time.
 
@@ -57,12 +47,11 @@ def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
 
 
-def _of_other(other: Beside, epoch_unix_s: float, end_s: float) -> pa.Table:
-    """Return the use of CPUs by another party's processes."""
-    files = [other.deployment_csv, *([other.client_csv] if other.client_csv else [])]
+def _of_other(name: str, files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
+    """Return the use of CPUs by another party's processes, as the sources `NAME.server` and `NAME.client`."""
     table = cut(files, epoch_unix_s, end_s)
     rows = [row for row in table.to_pylist() if row["source"] in OF_PROCESSES and row["name"] == "cpu_ratio"]
-    return pa.Table.from_pylist([row | {"source": f"{other.name}.{row['source']}"} for row in rows], SCHEMA)
+    return pa.Table.from_pylist([row | {"source": f"{name}.{row['source']}"} for row in rows], SCHEMA)
 
 
 def _moved(table: pa.Table, offset_s: float) -> pa.Table:
@@ -139,14 +128,19 @@ def load_windows(load: LoadRecord) -> list[tuple[float, float, float]]:
 
 
 def cut_telemetry(
-    deployment_csv: Path, client_csv: Path, load: LoadRecord, folder: TrialFolder, beside: Sequence[Beside] = ()
+    deployment_csv: Path,
+    client_csv: Path,
+    load: LoadRecord,
+    folder: TrialFolder,
+    beside: Mapping[str, Sequence[Path]] = MappingProxyType({}),
 ) -> pa.Table:
-    """Write telemetry.parquet and telemetry.csv of a trial; return the table."""
+    """Write telemetry.parquet and telemetry.csv of a trial; return the table. The use of CPUs by the processes of
+    other parties on the same machine joins it, from the files `beside`, by party."""
     tables = [
         (cut([deployment_csv, client_csv], epoch_s, length_s), offset_s)
         for epoch_s, length_s, offset_s in load_windows(load)
     ]
-    tables += [(_of_other(other, *load_window(load)), 0.0) for other in beside]
+    tables += [(_of_other(name, files, *load_window(load)), 0.0) for name, files in beside.items()]
     table = pa.concat_tables([_moved(part, offset_s) for part, offset_s in tables])
     with replacing(folder.telemetry) as temporary:
         pq.write_table(table, temporary, compression="zstd")

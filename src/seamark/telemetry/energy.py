@@ -11,9 +11,9 @@ from pathlib import Path
 from seamark.dispatch.identity import job_step
 from seamark.dispatch.slurm.commands import query
 from seamark.model.results.load_record import EnergyRecord, NodeEnergy, PackageCounters
+from seamark.telemetry.kernel_files import ROOT, read_number, read_text
 from seamark.telemetry.sampler import Reading
 
-ROOT = Path("/")
 CLASS = "sys/class/powercap"
 MOST_W = 1000.0
 """No package draws more: a counter that may have wrapped around twice since the last read has no value."""
@@ -37,13 +37,13 @@ def domains(root: Path = ROOT) -> list[Domain]:
     """
     rapl_domains = []
     for zone in sorted((root / CLASS).glob("intel-rapl:*")):
-        name = _read_name(zone)
+        name = read_text(zone / "name") or ""
         if name == "dram":
             above = zone.with_name(zone.name.rpartition(":")[0])
-            name = "dram" + _read_name(above).removeprefix("package")
+            name = "dram" + (read_text(above / "name") or "").removeprefix("package")
         elif not name.startswith("package"):
             continue
-        range_uj = _read_number(zone / "max_energy_range_uj")
+        range_uj = read_number(zone / "max_energy_range_uj")
         if range_uj:
             plain = re.sub(r"[^a-z0-9]", "", name)
             rapl_domains.append(Domain(name=plain, file=zone / "energy_uj", range_j=range_uj / 1e6))
@@ -104,20 +104,6 @@ class Rapl:
             yield Reading(source=domain.name, name="energy_j", value=total_j, unit="J")
 
 
-def _read_name(zone: Path) -> str:
-    try:
-        return (zone / "name").read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _read_number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 WAIT_S = 10.0
 LEAST_LOOKS = 4
 FIELDS = "ConsumedEnergyRaw"
@@ -137,7 +123,7 @@ class Consumed:
     reason: str | None = None
 
 
-def consumed(environment: Mapping[str, str]) -> Consumed:
+def consumed(environment: Mapping[str, str] = os.environ) -> Consumed:
     """Return the energy used by this step (ConsumedEnergyRaw, joules), by sstat, else by sacct. Runs no command
     outside of a job."""
     at_s = time.monotonic()
@@ -190,23 +176,15 @@ def _of_step(output: str, step: str) -> float | None:
     return None
 
 
-def before_load() -> Consumed:
-    """Return the reading before a load."""
-    return consumed(os.environ)
-
-
-def after_load(before: Consumed, root: Path = ROOT, idle_w: Mapping[str, float] | None = None) -> EnergyRecord:
+def after_load(before: Consumed, root: Path = ROOT) -> EnergyRecord:
     """Return the entry `energy` of load.json: RAPL counters in telemetry, and the energy of the node by Slurm.
 
     A scope without data has a `reason`.
     """
     reason = why_unreadable(root)
-    counters = [] if reason else [domain.name for domain in domains(root)]
-    return EnergyRecord(
-        package=PackageCounters(counters=tuple(counters), reason=reason),
-        node=spent(before, consumed(os.environ)),
-        idle_w=idle_w or {},
-    )
+    counters = () if reason else tuple(domain.name for domain in domains(root))
+    package = PackageCounters(counters=counters, reason=reason)
+    return EnergyRecord(package=package, node=spent(before, consumed()))
 
 
 def idle_power_w(telemetry: Path, between_unix_s: Sequence[float] | None) -> dict[str, float]:

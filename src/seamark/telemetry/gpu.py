@@ -25,12 +25,16 @@ def visible_gpus() -> tuple[str, ...]:
     if listed is not None:
         return tuple(word.strip() for word in listed.split(",") if word.strip())
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return tuple(map(str, range(pynvml.nvmlDeviceGetCount())))
+        return tuple(map(str, range(_nvml().nvmlDeviceGetCount())))
     except Exception:  # no library, no driver or no GPU: each has an exception of its own
         return ()
+
+
+def _nvml() -> Any:
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml
 
 
 def _handle_of(nvml: Any, gpu: str) -> Any:
@@ -42,11 +46,8 @@ def computing_on(gpu: str) -> frozenset[int] | None:
     """Return the ids of processes that hold memory of a GPU, by index or UUID; None where NVML cannot tell. They are
     ids of the host, which a container may not know."""
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        listed = pynvml.nvmlDeviceGetComputeRunningProcesses(_handle_of(pynvml, gpu))
-        return frozenset(process.pid for process in listed)
+        nvml = _nvml()
+        return frozenset(process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(_handle_of(nvml, gpu)))
     except Exception:  # no library, no driver or no such GPU: each has an exception of its own
         return None
 
@@ -58,18 +59,10 @@ class Gpus:
         self._nvml: Any = None
         self._handles: list[tuple[str, Any]] = []
         try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            self._nvml = pynvml
-            self._handles = list(self._visible(count))
+            self._nvml = _nvml()
+            self._handles = [(f"gpu{k}", _handle_of(self._nvml, gpu)) for k, gpu in enumerate(chosen_gpus(count))]
         except Exception as cause:
             say("no-gpu-telemetry", reason=f"{type(cause).__name__}: {cause}")
-
-    def _visible(self, count: int) -> Iterator[tuple[str, Any]]:
-        """Yield name and handle of each GPU of the deployment."""
-        for position, word in enumerate(chosen_gpus(count)):
-            yield f"gpu{position}", _handle_of(self._nvml, word)
 
     def read(self) -> Iterator[Reading]:
         """Yield the metrics of each GPU, without those that a model lacks."""

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -29,11 +30,8 @@ class Host:
         """Yield cpu_ratio, and of it cpu_steal_ratio and cpu_irq_ratio (interrupts, soft ones too); cpu_iowait_ratio,
         processors, load_average, *_pressure_ratio, ram_used_bytes, read_bytes, write_bytes, net_*_bytes. A pressure
         is the share of time in which some task waited for the resource."""
-        now, before = psutil.cpu_times(), self._before
-        self._before = now
-        spent = {name: max(0.0, getattr(now, name) - getattr(before, name)) for name in now._fields}
-        spent.pop("guest", None)
-        spent.pop("guest_nice", None)  # both are in user and nice already
+        before, self._before = self._before, psutil.cpu_times()
+        spent = spent_s(before, self._before)
         total_s = sum(spent.values())
         if total_s > 0:
             iowait_s = spent.get("iowait", 0.0)
@@ -69,6 +67,13 @@ class Host:
                 some = (self._proc / "pressure" / name).read_text().splitlines()[0]
                 stalled_s[name] = int(some.rpartition("total=")[2]) / 1e6
         return stalled_s
+
+
+def spent_s(before: Any, now: Any) -> dict[str, float]:
+    """Return the seconds that processors have spent in each state between two `psutil.cpu_times()`; those of guests
+    are in user and nice already."""
+    names = (name for name in now._fields if not name.startswith("guest"))
+    return {name: max(0.0, getattr(now, name) - getattr(before, name)) for name in names}
 
 
 def _reading(name: str, value: float, unit: str) -> Reading:

@@ -4,12 +4,14 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from seamark.platform.ports import LOCAL_HOSTS
 from seamark.platform.process_tree import descendants, status
 from seamark.platform.socket_stats import Traffic
+from seamark.telemetry.host import spent_s
 from seamark.telemetry.sampler import Reading
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -39,7 +41,9 @@ class ProcessTree:
         before_s, self._at_s = self._at_s, time.monotonic()
         cpu_s = {process.pid: process.cpu_s for process in processes}
         if before_s is not None and self._at_s > before_s:
-            yield self._reading("cpu_ratio", self._spent_s(cpu_s) / (self._at_s - before_s) / self._cores, "ratio")
+            # the time of an ended child moves to its parent, which is no gain
+            gained_s = max(0.0, sum(cpu_s.values()) - sum(self._cpu_s.values()))
+            yield self._reading("cpu_ratio", gained_s / (self._at_s - before_s) / self._cores, "ratio")
         self._cpu_s = cpu_s
         yield self._reading("rss_bytes", sum(process.rss_bytes for process in processes), "bytes")
         yield self._reading("threads", sum(process.threads for process in processes), "threads")
@@ -50,15 +54,8 @@ class ProcessTree:
         if group := own_cgroup(self._pid):
             yield from self._cgroup(group)
 
-    def _spent_s(self, cpu_s: dict[int, float]) -> float:
-        """Return CPU seconds since the last read. The time of an ended child moves to its parent, which is no
-        gain."""
-        gained = sum(cpu_s.values()) - sum(self._cpu_s.values())
-        return max(0.0, gained)
-
     def _cgroup(self, group: Path) -> Iterator[Reading]:
-        for file, name, unit in (("memory.current", "cgroup_ram_bytes", "bytes"),):
-            yield self._reading(name, float((group / file).read_text()), unit)
+        yield self._reading("cgroup_ram_bytes", float((group / "memory.current").read_text()), "bytes")
         usage = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
         yield self._reading("cgroup_cpu_s", float(usage["usage_usec"]) / 1e6, "s")
 
@@ -92,15 +89,15 @@ def used_by_others(interval_s: float, own: Collection[int | None]) -> float | No
     """Watch this machine for a while; return the ratio of its processors that others than the processes of `own`, and
     all below them, used. None where it cannot be told."""
 
-    def read() -> tuple[dict[str, float], float]:
+    def read() -> tuple[Any, float]:
         trees = {pid for root in own if root is not None for pid in (root, *descendants(root))}
         its_s = sum(process.cpu_s for pid in trees if (process := status(pid)))
-        return psutil.cpu_times()._asdict(), its_s
+        return psutil.cpu_times(), its_s
 
     before, own_before_s = read()
     time.sleep(interval_s)
     after, own_after_s = read()
-    spent = {name: max(0.0, after[name] - before[name]) for name in after if not name.startswith("guest")}
+    spent = spent_s(before, after)
     total_s = sum(spent.values())
     if total_s <= 0:
         return None

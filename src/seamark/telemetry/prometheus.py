@@ -65,7 +65,7 @@ class Prometheus:
         seen = 0
         for name, value in parse(text):
             seen += 1
-            kind = buckets if _is_bucket(name) else series
+            kind = buckets if "_bucket" in name.partition("{")[0] else series
             if len(kind) < MOST_SERIES:
                 kind.append((name, value))
         if seen > MOST_SERIES and not self._dropped_said:
@@ -90,10 +90,6 @@ class Prometheus:
         except OSError:
             return None
         return reply.body.decode("utf-8", errors="replace") if reply.status == 200 else None
-
-
-def _is_bucket(name: str) -> bool:
-    return "_bucket" in name.partition("{")[0]
 
 
 def parse(text: str) -> Iterator[tuple[str, float]]:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Protocol
 
@@ -47,13 +48,13 @@ class Telemetry:
 
     def append(self, at_unix_s: float, readings: Iterable[Reading]) -> None:
         """Write one row per reading, in one write."""
-        lines = _Lines()
+        lines = StringIO()
         writer = csv.writer(lines, lineterminator="\n")
         at = f"{at_unix_s:.6f}"
         writer.writerows(
             (at, reading.source, reading.name, shown(reading.value), reading.unit) for reading in readings
         )
-        self._file.write("".join(lines.parts).encode())
+        self._file.write(lines.getvalue().encode())
         self._file.flush()
 
     def close(self) -> None:
@@ -64,14 +65,6 @@ class Telemetry:
 def shown(value: float) -> str:
     """Return a number as text: whole ones with every digit, as counters are subtracted later."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e18 else f"{value:.10g}"
-
-
-class _Lines:
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
-    def write(self, line: str) -> None:
-        self.parts.append(line)
 
 
 class Sampler:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seamark.config.yaml_source import value_of
 from seamark.errors import UserError
 from seamark.model.plurals import counted
-from seamark.model.results.load_record import CommitMark, Measurement
+from seamark.model.results.load_record import Measurement, SamplesRecord
 from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, belongs, differences, same_server
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
@@ -47,9 +47,9 @@ class CommitMarks:
     def __init__(self, study: Study, scenario: str) -> None:
         self._folder = study.folder(scenario)
         self._servers = server_identities(study, scenario)
-        self._marks: dict[str, CommitMark | None] = {}
+        self._marks: dict[str, SamplesRecord | None] = {}
 
-    def of(self, trial: Trial) -> CommitMark | None:
+    def of(self, trial: Trial) -> SamplesRecord | None:
         """Return a trial's mark, None where it has none."""
         if trial.id not in self._marks:
             self._marks[trial.id] = commit_mark(self._folder.trial(trial.id))
@@ -61,9 +61,7 @@ class CommitMarks:
 
     def measured(self, trial: Trial) -> bool:
         """Return whether a trial was measured as planned, and its samples are complete or pruned."""
-        mark = self.of(trial)
-        own = self._folder.trial(trial.id)
-        return mark is not None and complete(own, mark, trial.config_hash, self.server(trial))
+        return complete(self._folder.trial(trial.id), self.of(trial), trial.config_hash, self.server(trial))
 
 
 def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | None = None) -> tuple[Conflict, ...]:

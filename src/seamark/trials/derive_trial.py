@@ -17,9 +17,9 @@ from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial, whole_of
 from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder
-from seamark.telemetry.cut import Beside, cut_telemetry
+from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.calibration import ceiling_of
-from seamark.trials.search.record import found_trial
+from seamark.trials.search.probe_trial import found_trial
 from seamark.trials.trial_files import commit_mark
 
 
@@ -61,21 +61,17 @@ def _schedule(executions: Path) -> Callable[[], ScheduleMetrics] | None:
     return next((partial(figures, executions) for figures in parts("schedule")), None)
 
 
-def _beside(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> list[Beside]:
+def _beside(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> dict[str, list[Path]]:
     """Return the telemetry of the other members of a party's deployment, and of their loads."""
     if trial.party is None:
-        return []
+        return {}
     folder = scenario.trial(whole_of(trial.id))
     members = scenario.deployment(deployment.whole).members
-    return [
-        Beside(
-            name=path.name,
-            deployment_csv=DeploymentFolder(root=path).telemetry,
-            client_csv=folder.party(path.name).client_telemetry,
-        )
+    return {
+        path.name: [DeploymentFolder(root=path).telemetry, folder.party(path.name).client_telemetry]
         for path in sorted(members.glob("*/"))
         if path.name != trial.party
-    ]
+    }
 
 
 def measured_on(scenario: ScenarioFolder, load: LoadRecord, planned: str) -> DeploymentFolder:

@@ -26,7 +26,7 @@ from seamark.model.results.answers import AnswersRecord, AskedRecord, Score
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import Failure
 from seamark.model.scenario import filled
-from seamark.model.service import Quality, Service
+from seamark.model.service import Quality, Service, Value
 from seamark.model.trial import Trial, whole_of
 from seamark.planning.judges import scored_trials, scoring_functions
 from seamark.planning.study import Study
@@ -35,7 +35,6 @@ from seamark.stats.paired import mean_difference
 from seamark.storage.codec import encode, parse
 from seamark.storage.documents import read_or_none, regular, replacing, write
 from seamark.storage.paths import TrialFolder
-from seamark.trials.answer_key import key_has_changed
 
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
@@ -147,7 +146,8 @@ def _require_asked(folder: TrialFolder, load: LoadRecord, now: Mapping[str, str]
     of its first scoring."""
     record = read_or_none(folder.asked, AskedRecord)
     if record is None or record.epoch_unix_ns != load.epoch_unix_ns:
-        earlier = _ids(folder) or now  # results of an earlier version: an id names what was asked
+        known = _ids(folder) or {}  # results of an earlier version: an id names what was asked
+        earlier = {str(item): text for item, text in known.items()} or now
         record = AskedRecord(epoch_unix_ns=load.epoch_unix_ns, asked=earlier)
         write(folder.asked, record)
     if changed := [item for item in now if record.asked.get(item, now[item]) != now[item]]:
@@ -158,13 +158,20 @@ def _require_asked(folder: TrialFolder, load: LoadRecord, now: Mapping[str, str]
         )
 
 
-def _ids(folder: TrialFolder) -> Mapping[str, str]:
-    """Return the ids of a trial's scored items, none without them."""
+def _ids(folder: TrialFolder) -> Mapping[int, str] | None:
+    """Return the ids of a trial's scored items, None where they cannot be read."""
     try:
         kept = pq.read_table(regular(folder.answers), columns=["item", "id"])
     except (OSError, ValueError, pa.ArrowException):
-        return {}
-    return {str(item): str(text) for item, text in zip(kept["item"].to_pylist(), kept["id"].to_pylist(), strict=True)}
+        return None
+    return dict(zip(kept["item"].to_pylist(), map(str, kept["id"].to_pylist()), strict=True))
+
+
+def key_has_changed(settings: Mapping[str, Value], folder: TrialFolder, record: AnswersRecord) -> bool:
+    """Return whether the answers of a trial were scored against another key than that of today. False where that is
+    not known, as of older files: then the scores stay as they are."""
+    ids = None if record.key_sha256 is None else _ids(folder)
+    return ids is not None and key_digest(settings, ids) not in (None, record.key_sha256)
 
 
 def _python(study: Study, service: Service) -> Path | None:
@@ -202,18 +209,9 @@ def _published(trial: Trial, scores: Mapping[str, Sequence[float | None]], rows:
     return next(filter(None, figures), {})
 
 
-def _column(batch: Mapping[str, Any], fact: str) -> Sequence[Any]:
-    values: Sequence[Any] = batch["facts"].get(fact, [None] * len(batch["items"]))
-    return values
-
-
 def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quality]) -> dict[str, list[float | None]]:
     """Return the scores by name. Raises ValueError for a name or a value that the recipe does not allow."""
-    names = list(dict.fromkeys(name for batch in batches for name in batch["scores"]))
-    columns = {
-        name: [value for batch in batches for value in batch["scores"].get(name, [None] * len(batch["items"]))]
-        for name in names
-    }
+    columns: dict[str, list[float | None]] = _by_name(batches, "scores")
     for name, values in columns.items():
         if name not in qualities:
             raise ValueError(
@@ -231,13 +229,21 @@ def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quali
 def _facts(batches: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
     """Return the columns of facts of the items. Raises ValueError for values of several types."""
     columns = {}
-    for name in dict.fromkeys(name for batch in batches for name in batch["facts"]):
-        values = [value for batch in batches for value in _column(batch, name)]
+    for name, values in _by_name(batches, "facts").items():
         try:
             columns[f"{FACT}{name}"] = pa.array(values)
         except pa.ArrowException as error:
             raise ValueError(f"the fact '{name}' has values of several types: {error}") from None
     return columns
+
+
+def _by_name(batches: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Any]]:
+    """Return the scores or facts of all items by name, None where an item has none of that name."""
+    names = dict.fromkeys(name for batch in batches for name in batch[kind])
+    return {
+        name: [value for batch in batches for value in batch[kind].get(name, [None] * len(batch["items"]))]
+        for name in names
+    }
 
 
 def _texts(batches: Sequence[Mapping[str, Any]], name: str) -> list[str | None] | None:

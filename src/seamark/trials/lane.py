@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,17 +45,6 @@ LANE_DIED = LoadFailure(
     category="lane_died",
     reason="two lanes were killed while they held this deployment, so it was not begun a third time",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnitRun:
-    """One unit as a lane ran it: when it was claimed, its device, and the time in which it held that."""
-
-    unit: str
-    slot: DeviceSlot
-    claimed_unix_s: float
-    began_unix_s: float
-    ended_unix_s: float
 
 
 def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
@@ -128,7 +117,7 @@ def require_plan_fits_lanes(study: Study) -> None:
 def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequence[str]) -> None:
     """Run units of a scenario until all are done. `arguments` come before each phase script's own."""
     results, parent_pid = study.folder(scenario), os.getppid()
-    folder = LaneFolder(root=results.lanes / run)
+    folder = results.lane(run)
     _remove_others(folder.root)
     claims = ClaimList.make(folder.claims, lambda: units_of(study, scenario))
     pool = pool_here(study.site)
@@ -162,12 +151,10 @@ def work_off(
     results: ScenarioFolder,
     run_unit: Callable[[Unit, DeviceSlot], None],
     on_wait: Callable[[], object] = lambda: None,
-) -> list[UnitRun]:
+) -> None:
     """Claim units and run each on a device until all units of the list are done, those of other lanes too: a lane may
-    be killed, and its unit returns. Return the units that ran here."""
-    made = []
+    be killed, and its unit returns."""
     while not claims.ended():
-        claimed_unix_s = time.time()
         claim = claims.claim(policy)
         if claim is None:
             on_wait()
@@ -178,34 +165,15 @@ def work_off(
         with pool.taken(own, on_wait, partial(write_waiting, deployment.waiting)) as slot:
             deployment.waiting.unlink(missing_ok=True)
             print(f"{claim.unit.id}: on {slot.device}, slot {slot.number}", flush=True)
-            began_unix_s = time.time()
+            began_s = time.time()
             run_unit(claim.unit, slot)
-            ended_unix_s = time.time()
+            took_s = time.time() - began_s
         claims.finish(claim)
-        print(f"{claim.unit.id}: ended after {ended_unix_s - began_unix_s:.1f} s", flush=True)
-        made.append(
-            UnitRun(
-                unit=claim.unit.id,
-                slot=slot,
-                claimed_unix_s=claimed_unix_s,
-                began_unix_s=began_unix_s,
-                ended_unix_s=ended_unix_s,
-            )
-        )
-    return made
+        print(f"{claim.unit.id}: ended after {took_s:.1f} s", flush=True)
 
 
-def publish_load(results: ScenarioFolder, run: str, trial: str) -> bool:
-    """Write the load.json that a lane of this run kept of a trial; return whether there is one."""
-    return _publish(LaneFolder(root=results.lanes / run).load(trial), results.trial(trial).load)
-
-
-def publish_deployment(results: ScenarioFolder, run: str, deployment: str) -> bool:
-    """Write the deployment.json that a lane of this run kept; return whether there is one."""
-    return _publish(LaneFolder(root=results.lanes / run).record(deployment), results.deployment(deployment).record)
-
-
-def _publish(kept: Path, target: Path) -> bool:
+def publish(kept: Path, target: Path) -> bool:
+    """Write a record that a lane of this run kept; return whether there is one."""
     try:
         write_text(target, kept.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -216,8 +184,8 @@ def _publish(kept: Path, target: Path) -> bool:
 def _keep_records(study: Study, scenario: str, deployment: str, folder: LaneFolder) -> None:
     results = study.folder(scenario)
     for trial in study.trials_of(scenario, deployment):
-        _publish(results.trial(trial.id).load, folder.load(trial.id))
-    _publish(results.deployment(deployment).record, folder.record(deployment))
+        publish(results.trial(trial.id).load, folder.load(trial.id))
+    publish(results.deployment(deployment).record, folder.record(deployment))
 
 
 def _remove_others(own: Path) -> None:

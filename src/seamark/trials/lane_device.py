@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
@@ -106,39 +105,32 @@ def _lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """What a unit's processes get: variables, and the CPUs that they are kept to, () for all."""
-
-    variables: Mapping[str, str]
-    cpus: tuple[int, ...]
-
-
-def share_of(slot: DeviceSlot, pool: DevicePool, cores: Sequence[Core]) -> Share:
-    """Return the share of a slot on a machine with these cores.
+def share_of(slot: DeviceSlot, pool: DevicePool, cores: Sequence[Core]) -> tuple[Mapping[str, str], tuple[int, ...]]:
+    """Return what a unit's processes get on a slot of a machine with these cores: variables, and the CPUs that they
+    are kept to, () for all.
 
     A CPU is the share itself. Beside a GPU each slot of the pool has equally many cores of its own, if there is one
     for each; fewer cores are shared by all.
     """
     variables = {DEVICE: slot.variable}
     if slot.device.kind == "cpu":
-        return Share(variables={**variables, THREADS: "1"}, cpus=(int(slot.device.id),))
+        return {**variables, THREADS: "1"}, (int(slot.device.id),)
     places = len(pool.devices) * pool.per_device
     own = len(cores) // places
     first = (pool.devices.index(slot.device) * pool.per_device + slot.number) * own
     cpus = tuple(cpu for core in cores[first : first + own] for cpu in core)
-    return Share(variables={**variables, **ORDER, CUDA: slot.device.id, THREADS: str(max(1, own))}, cpus=cpus)
+    return {**variables, **ORDER, CUDA: slot.device.id, THREADS: str(max(1, own))}, cpus
 
 
 @contextmanager
 def kept_to(slot: DeviceSlot, pool: DevicePool) -> Iterator[None]:
     """Keep this process, and those that it starts meanwhile, to the share of a slot."""
-    share = share_of(slot, pool, cores_here())
+    variables, cpus = share_of(slot, pool, cores_here())
     allowed = os.sched_getaffinity(0)
-    before = {name: os.environ.get(name) for name in share.variables}
-    os.environ.update(share.variables)
-    if share.cpus:
-        os.sched_setaffinity(0, share.cpus)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
     try:
         yield
     finally:

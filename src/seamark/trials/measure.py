@@ -14,9 +14,10 @@ from seamark.load.coordinator.coordinator import OVERDUE, LoadError, LoadJob, Lo
 from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.load.coordinator.outcome import category_of
 from seamark.model.failure_categories import INTERRUPTED
-from seamark.model.results.load_record import EnergyRecord
+from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.sample import CHUNK, Failure
-from seamark.telemetry.energy import after_load, before_load
+from seamark.telemetry.energy import after_load, consumed
 from seamark.telemetry.provenance import now
 
 END_RECORDED_S = 1.0
@@ -41,6 +42,11 @@ class LoadFailure:
     category: str
     reason: str
     log_tail: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, failed: Endpoint | LoadRecord) -> "LoadFailure":
+        """Return why a server did not come up, or why another load failed."""
+        return cls(category=str(failed.category), reason=str(failed.reason), log_tail=failed.log_tail)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +94,13 @@ def measure(
     `telemetry` the energy of this node is read before and after. Raises as `run_load` for a load that cannot begin;
     `failure_of` gives the category of that.
     """
-    energy_before = before_load() if telemetry else None
+    before = consumed() if telemetry else None
     outcome = run_load(job, python, parts, on_tick, parent_pid, launcher)
-    return measured_load(job, outcome, server, None if energy_before is None else after_load(energy_before))
+    return measured_load(job, outcome, server, None if before is None else after_load(before))
 
 
 def measured_load(
-    job: LoadJob, outcome: LoadOutcome, server: StartedServer | None = None, energy: EnergyRecord | None = None
+    job: LoadJob, outcome: LoadOutcome, server: StartedServer | None, energy: EnergyRecord | None = None
 ) -> MeasuredLoad:
     """Return a load that has just ended, with its failure if it has one."""
     return MeasuredLoad(

@@ -7,7 +7,6 @@ from seamark.dispatch.placement import PartyMachine, Place, PlacedParty, placeme
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.deployment_record import Endpoint, WarmUp
-from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import PARTY, SCHEMA_VERSION, Deployment
 from seamark.platform.pinning import cores_here
 from seamark.services.supervisor.events import timestamp
@@ -45,7 +44,7 @@ def placed(job: LoadJob, place: Place | None) -> LoadJob:
     return replace(job, niceness=place.niceness, threads=place.threads, gpus=place.gpus)
 
 
-def write_whole_endpoint(context: DeploymentContext, server: ServerRecord) -> None:
+def write_whole_endpoint(context: DeploymentContext) -> None:
     """Write the endpoint.json of a deployment with members from theirs: it is up if one of them is."""
     found = {
         _name(member.deployment): read_or_none(member.folder.endpoint, Endpoint) or Endpoint(status="failed")
@@ -70,7 +69,7 @@ def write_whole_endpoint(context: DeploymentContext, server: ServerRecord) -> No
         gpus=context.deployment.gpus,
         started_at=min(starts, default=None),
         ready_at=timestamp(),
-        server_identity=server,
+        server_identity=context.server.record(),
         phases={f"{name}_s": sum(filter(None, endpoint.phases.values())) for name, endpoint in found.items()},
     )
     write(context.folder.endpoint, endpoint)

@@ -18,7 +18,7 @@ from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
 from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import ScenarioFolder
-from seamark.trials.trial_files import samples_complete
+from seamark.trials.trial_files import commit_mark, complete
 
 WAITING_STALE_S = 15.0
 
@@ -107,8 +107,8 @@ def progress(
         server = (servers or {}).get(trial.deployment)
         source = files.load if files.load.exists() else kept.get(trial.id, files.load)
         # of a job that was lost: Snakemake removes every load.json, and the next run makes it again from this record
-        if source == files.load and not source.exists() and samples_complete(files, trial.config_hash, server):
-            source = files.record
+        if source == files.load and not source.exists():
+            source = files.record if complete(files, commit_mark(files), trial.config_hash, server) else source
         if stamp := _stamp(source, files.metrics):
             if trial.id not in seen or seen[trial.id][0] != stamp:
                 seen[trial.id] = stamp, _tried(trial, source, files.metrics, server)

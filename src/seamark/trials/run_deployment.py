@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from seamark.errors import UserError
 from seamark.model.results.load_record import LoadRecord
@@ -50,14 +51,14 @@ def run_deployment(
     conflicting trials exist.
     """
     folder = study.folder(scenario).deployment(deployment_id)
-    phases = _Phases(study, scenario, arguments)
+    run = partial(_run_phase, study, scenario, arguments)
     with only_job(folder) as alone, exit_on_signals(signal.SIGTERM):
         if not alone:
             print(f"{deployment_id}: another job is at work on it. Nothing is done here.")
             return 0
         left = pending_trials(study, scenario, deployment_id, failed=failed, anew=anew)
         if study.services[study.deployment(scenario, deployment_id).service].virtual_clock:
-            simulated = [phases.run("simulate", trial_id) for trial_id in left]
+            simulated = [run("simulate", trial_id) for trial_id in left]
             return 0 if all(simulated) else 1
         if not left and folder.record.exists():
             print(f"{deployment_id}: all trials are measured.")
@@ -66,16 +67,16 @@ def run_deployment(
             if given_up is not None:
                 context = DeploymentContext.of(study, scenario, deployment_id)
                 server_start.leave_out(context, given_up.category, given_up.reason)
-            elif left and not (phases.run("serve", deployment_id) and phases.run("warmup", deployment_id)):
+            elif left and not (run("serve", deployment_id) and run("warmup", deployment_id)):
                 return 1
-            measured = [phases.run("load", trial_id) for trial_id in left]
+            measured = [run("load", trial_id) for trial_id in left]
             return 0 if all(measured) else 1
         except SystemExit:
             print(f"{deployment_id}: ended early. What is measured is kept; submit again to go on.", file=sys.stderr)
             raise
         finally:
             with signals_put_off(signal.SIGTERM):  # a lane must not go on with its next unit
-                phases.run("teardown", deployment_id)
+                run("teardown", deployment_id)
                 folder.endpoint.unlink(missing_ok=True)
                 folder.warmup.unlink(missing_ok=True)
 
@@ -118,17 +119,6 @@ def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, fai
     return False
 
 
-def serve(study: Study, scenario: str, deployment_id: str) -> None:
-    """Start a deployment's server under its supervisor."""
-    server_start.serve(DeploymentContext.of(study, scenario, deployment_id))
-
-
-def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) -> None:
-    """Send a deployment its first requests: a short load like that of its first trial."""
-    first = study.trials_of(scenario, deployment_id)[0]
-    server_start.warm_up(DeploymentContext.of(study, scenario, deployment_id), first, parent_pid)
-
-
 def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
     """Measure one trial by its kind, unless its samples are complete; load.json has the outcome. Those of a virtual
     clock may run side by side."""
@@ -152,30 +142,23 @@ def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
     servers.teardown(folder.deployment(deployment_id), loads, study.services[deployment.service].gpu_memory)
 
 
-class _Phases:
-    """Runs the script of each phase in a process with its own log, so that the end of one ends no other."""
-
-    def __init__(self, study: Study, scenario: str, arguments: Sequence[str]) -> None:
-        self._study, self._scenario, self._arguments = study, scenario, arguments
-
-    def run(self, name: str, subject: str) -> bool:
-        """Run a phase of a deployment or a trial; return whether it succeeded. SIGTERM ends it too."""
-        log = self._study.folder(self._scenario).root / "logs" / name / f"{subject}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, str(self._study.file(f"scripts/{name}.py")), *self._arguments]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*command, self._scenario, subject], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
-            try:
-                code = process.wait()
-            except SystemExit:
-                process.terminate()
-                process.wait()
-                raise
-        if code:
-            print(f"{subject}: {name} broke off; see {log}", file=sys.stderr, flush=True)
-        return code == 0
+def _run_phase(study: Study, scenario: str, arguments: Sequence[str], name: str, subject: str) -> bool:
+    """Run the script of a phase of a deployment or a trial, in a process with its own log, so that its end ends no
+    other; return whether it succeeded. SIGTERM ends it too."""
+    log = study.folder(scenario).root / "logs" / name / f"{subject}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(study.file(f"scripts/{name}.py")), *arguments, scenario, subject]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            code = process.wait()
+        except SystemExit:
+            process.terminate()
+            process.wait()
+            raise
+    if code:
+        print(f"{subject}: {name} broke off; see {log}", file=sys.stderr, flush=True)
+    return code == 0
 
 
 @contextmanager

@@ -6,7 +6,7 @@ with the server's. They may only be longer, by the client's error and the way th
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -92,14 +92,17 @@ def _one(name: str, shape: Mapping[str, Value], seconds: float, split: Split) ->
         truth_file = Path(folder) / "truth.jsonl"
         behaviour = ("--truth", truth_file, "--ttft-ms", TTFT_MS, "--gap-ms", GAP_MS)
         with ephemeral_server("seamark.testservers.reference", *behaviour, cores=split.server) as port:
-            job = replace(_job(settings, Path(folder), port), cores=split.client)
+            job = LoadJob(
+                driver="seamark.drivers.openai:OpenAi",
+                workers="wire",
+                settings=settings,
+                seed=1,
+                data=Path(folder),
+                ports={"http": port},
+                cores=split.client,
+            )
             measured = measure(job, Path(folder) / "parts")
         return _errors(name, measured, read_truth(truth_file))
-
-
-def _job(settings: Mapping[str, Value], data: Path, port: int) -> LoadJob:
-    driver = "seamark.drivers.openai:OpenAi"
-    return LoadJob(driver=driver, workers="wire", settings=settings, seed=1, data=data, ports={"http": port})
 
 
 def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> FigureErrors:

@@ -28,7 +28,7 @@ def serve(context: DeploymentContext) -> None:
     if context.deployment.members:
         for member in context.members:
             serve(member)
-        write_whole_endpoint(context, context.server.record())
+        write_whole_endpoint(context)
         return
     run = run_of(os.environ)
     counted = counted_of(context.service.name, context.deployment.settings)
@@ -69,16 +69,16 @@ def leave_out(context: DeploymentContext, category: str, reason: str) -> None:
     if context.deployment.members:
         for member in context.members:
             leave_out(member, category, reason)
-        write_whole_endpoint(context, context.server.record())
+        write_whole_endpoint(context)
         return
     servers.leave_out(
         context.deployment, context.service, context.site, context.folder, category=category, reason=reason
     )
 
 
-def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
-    """Send a server its first requests, a load like that of `trial`; warmup.json counts them, without times. Members
-    get theirs one after another, each like its own first trial."""
+def warm_up(context: DeploymentContext, parent_pid: int) -> None:
+    """Send a server its first requests, a load like that of its first trial; warmup.json counts them, without times.
+    Members get theirs one after another, each like its own first trial."""
     with exclusive_load(context, parent_pid):
         for member in context.members:
             first = next(iter(context.study.whole.trials_of(context.scenario, member.deployment.id)), None)
@@ -87,7 +87,8 @@ def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
         if context.members:
             write_whole_warm_up(context)
         else:
-            write(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
+            first = context.study.trials_of(context.scenario, context.deployment.id)[0]
+            write(context.folder.warmup, _send_first_requests(context, first, parent_pid))
 
 
 def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[Endpoint, str | None]:

@@ -137,10 +137,11 @@ class RecordedSessions:
     def counted(self, record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
         """Return a load's record, which has the counters of its last session, with those of all sessions."""
         before = sum(session.items for session in self.made[:-1])
+        began = datetime.fromtimestamp(self.made[0].epoch_unix_ns / 1e9, UTC)
         return replace(
             record,
             epoch_unix_ns=self.made[0].epoch_unix_ns,
-            started_at=_moment(self.made[0].epoch_unix_ns) if len(self.made) > 1 else record.started_at,
+            started_at=began.isoformat(timespec="milliseconds") if len(self.made) > 1 else record.started_at,
             duration_s=self.length_ns / 1e9,
             scheduled=outcome.scheduled + before,
             sent=outcome.sent + before,
@@ -176,14 +177,6 @@ class RecordedSessions:
             (parts / SERVER_DIED).touch()
             return True
         return category in GOES_ON
-
-    def remove(self) -> None:
-        """Remove the files of all sessions: their samples are gathered, or of no use."""
-        shutil.rmtree(self.root, ignore_errors=True)
-
-
-def _moment(unix_ns: int) -> str:
-    return datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
 MARK = "session.json"

@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import median
 
 from seamark.model.failure_categories import INTERRUPTED
-from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
+from seamark.model.results.load_record import LoadRecord, SamplesRecord
 from seamark.model.results.search_record import SearchRecord
 from seamark.model.server_identity import ServerIdentity, belongs, same_server
 from seamark.model.trial import Plan, Trial
@@ -13,44 +13,39 @@ from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.trials.repeated_failures import NOT_TRIED
 
 
-def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
-    """Return whether a trial was measured in this configuration and its samples are complete or pruned.
-
-    With `server`, also whether it was measured on that one; a record without a server matches any.
-    """
-    mark = commit_mark(folder)
-    return mark is not None and complete(folder, mark, config_hash, server)
-
-
-def commit_mark(folder: TrialFolder) -> CommitMark | None:
+def commit_mark(folder: TrialFolder) -> SamplesRecord | None:
     """Return the commit mark of a finished measurement, None without a readable one."""
-    record = read_or_none(folder.record, SamplesRecord)
-    return record.mark if record else None
+    return read_or_none(folder.record, SamplesRecord)
 
 
-def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:
-    """Return whether a commit mark is of this configuration and server, and its samples are complete or pruned. The
-    samples of a trial with parties are theirs."""
+def complete(
+    folder: TrialFolder, mark: SamplesRecord | None, config_hash: str, server: ServerIdentity | None = None
+) -> bool:
+    """Return whether a commit mark is of this configuration, and its samples are complete or pruned. The samples of a
+    trial with parties are theirs.
+
+    With `server`, also whether it is of that one; a mark without a server matches any.
+    """
+    if mark is None or mark.config_hash != config_hash or not same_server(mark.server_identity, server):
+        return False
     if mark.parties:
         parties = (folder.party(name) for name in mark.parties)
-        whole = all((own := commit_mark(party)) and complete(party, own, config_hash) for party in parties)
-        return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
+        return all(complete(party, commit_mark(party), config_hash) for party in parties)
     try:
-        whole = mark.pruned_at is not None or (
+        return mark.pruned_at is not None or (
             folder.samples.stat().st_size == mark.samples_bytes
             and (mark.executions_bytes is None or folder.executions.stat().st_size == mark.executions_bytes)
         )
     except OSError:
         return False
-    return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
 
 
-def stands(folder: TrialFolder, load: LoadRecord, mark: CommitMark | None) -> bool:
+def stands(folder: TrialFolder, load: LoadRecord, mark: SamplesRecord | None) -> bool:
     """Return whether a load.json is a result: the trial was tried and not interrupted, and the samples of a good one,
     by its commit mark, are complete or pruned."""
     if load.category in (NOT_TRIED, INTERRUPTED):
         return False
-    return not load.ok or (mark is not None and complete(folder, mark, str(load.config_hash)))
+    return not load.ok or complete(folder, mark, str(load.config_hash))
 
 
 def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
@@ -66,7 +61,7 @@ def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = N
 
 def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
     """Write load.json again if the trial's samples are complete, on `server` if given; return whether they are."""
-    if not samples_complete(folder, trial.config_hash, server):
+    if not complete(folder, commit_mark(folder), trial.config_hash, server):
         return False
     amend(folder.record, folder.load, SamplesRecord, republished=True)
     return True

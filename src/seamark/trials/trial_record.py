@@ -1,6 +1,7 @@
-"""Record of one trial: load.json, samples.parquet, effective_config.yaml and meta.json."""
+"""Record of one trial, and its end: load.json, samples.parquet, effective_config.yaml and meta.json."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,20 +13,20 @@ from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
 from seamark.model.results.answers import AskedRecord
 from seamark.model.results.deployment_record import Endpoint
-from seamark.model.results.load_record import ClientRecord, ErrorsSeen, LoadRecord, WorkerReport
+from seamark.model.results.load_record import ClientRecord, EnergyRecord, ErrorsSeen, LoadRecord, WorkerReport
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
 from seamark.services.supervisor.device_locks import device_used
-from seamark.storage import documents
 from seamark.storage.codec import encode
+from seamark.storage.documents import append_log, write, write_text
 from seamark.storage.paths import TrialFolder, expanded
 from seamark.storage.redaction import redacted, redacted_text
 from seamark.telemetry import provenance
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
-from seamark.trials.measure import LoadFailure, MeasuredLoad
+from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of
 
 if TYPE_CHECKING:
     from seamark.trials.sessions import RecordedSessions  # imports numpy
@@ -36,12 +37,13 @@ _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 def record_of(
     context: DeploymentContext,
     trial: Trial,
-    failure: LoadFailure | None = None,
-    measured: MeasuredLoad | None = None,
+    ended: MeasuredLoad | LoadFailure | None = None,
     endpoint: Endpoint | None = None,
 ) -> LoadRecord:
-    """Return the record of a trial's load, without the facts that its samples give; `measured` is None for a load
-    that did not begin. Without `endpoint` that is read."""
+    """Return the record of a trial's load, without the facts that its samples give. `ended` is the load, or why it
+    did not begin. Without `endpoint` that is read."""
+    measured = ended if isinstance(ended, MeasuredLoad) else None
+    failure = ended.failure if isinstance(ended, MeasuredLoad) else ended
     own = context.service.failures.get(failure.category) if failure else None
     record = LoadRecord(
         schema_version=SCHEMA_VERSION,
@@ -65,6 +67,7 @@ def record_of(
         origin=context.service.origin,
         device=device_used(measured.outcome.epoch_unix_ns if measured else None),
         client=ClientRecord(workers=context.service.workers, processes=0),
+        energy=(measured and measured.energy) or EnergyRecord(),
         scheduled=0,
         sent=0,
         completed=0,
@@ -141,7 +144,7 @@ def keep_samples(
     for path in (folder.chunks, folder.replies, folder.events, folder.asked):
         path.unlink(missing_ok=True)
     if contents := gather_asked(files["asked"]):
-        documents.write(folder.asked, AskedRecord(epoch_unix_ns=record.epoch_unix_ns, asked=contents))
+        write(folder.asked, AskedRecord(epoch_unix_ns=record.epoch_unix_ns, asked=contents))
     if found := [path for path in clients if path.exists()]:
         with folder.client_telemetry.open("wb") as target:
             for path in found:
@@ -157,7 +160,38 @@ def keep_samples(
     )
 
 
-def write_config(folder: TrialFolder, trial: Trial, context: DeploymentContext) -> None:
+def finish(
+    context: DeploymentContext,
+    trial: Trial,
+    load: LoadRecord,
+    before: provenance.Nodes,
+    endpoint: Endpoint,
+    what: str = "load",
+) -> LoadRecord:
+    """Write all records of the end of a load whose samples are kept; return its load.json."""
+    # the parts first, because the disk may be full
+    shutil.rmtree(context.results.trial(trial.id).parts, ignore_errors=True)
+    write_meta(context, trial, before, load.workers, endpoint)
+    return publish(context, trial, load, what)
+
+
+def publish(context: DeploymentContext, trial: Trial, load: LoadRecord, what: str = "load") -> LoadRecord:
+    """Write the end of a load to the trial's log, samples.json of a good one, then load.json; return the record."""
+    folder = context.results.trial(trial.id)
+    append_log(folder.log, trial.trial_id, f"{what} ended", status=load.status, reason=load.reason)
+    if load.ok:
+        write(folder.record, load)
+    write(folder.load, load)
+    return load
+
+
+def not_kept(load: LoadRecord, error: OSError) -> LoadRecord:
+    """Return the record of a load of which a file could not be written."""
+    failure = failure_of(error)
+    return replace(load, status="failed", category=failure.category, reason=failure.reason)
+
+
+def write_config(context: DeploymentContext, trial: Trial) -> None:
     """Write effective_config.yaml: every setting of this trial, defaults included, without secrets."""
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -166,19 +200,19 @@ def write_config(folder: TrialFolder, trial: Trial, context: DeploymentContext) 
         "trial": redacted(json.loads(json.dumps(asdict(trial)))),
         "deployment": redacted(json.loads(json.dumps(asdict(context.deployment)))),
     }
-    documents.write_text(folder.config, yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    write_text(context.results.trial(trial.id).config, text)
 
 
 def write_meta(
     context: DeploymentContext,
     trial: Trial,
-    folder: TrialFolder,
     before: provenance.Nodes,
     workers: Sequence[WorkerReport] = (),
     endpoint: Endpoint | None = None,
 ) -> None:
     """Write meta.json: the environment of this trial. `workers` name the places of the load's workers."""
-    endpoint = endpoint or context.endpoint()
+    folder, endpoint = context.results.trial(trial.id), endpoint or context.endpoint()
     seen = provenance.survey(_paths(context, folder, endpoint), whole=True)
     slurm, around = batch_job(), container_around_us()
     software = provenance.software(context.study.root, context.lock)
@@ -214,7 +248,7 @@ def write_meta(
         nodes_unknown=seen.reason,
         scenario_commit=planned.git_commit,
     )
-    documents.write(folder.meta, meta)
+    write(folder.meta, meta)
 
 
 def _paths(context: DeploymentContext, folder: TrialFolder, endpoint: Endpoint) -> dict[str, Path]:

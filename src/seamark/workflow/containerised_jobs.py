@@ -86,7 +86,7 @@ def install_apptainer_shim(study: Study) -> None:
     Snakemake calls `apptainer` by name, without the modules of a site and the binds of a load. Raises SiteError if
     there is neither Apptainer nor a module that provides it.
     """
-    root = study.root.resolve()
+    shims = study.root.resolve() / ".seamark" / "bin"
     scratch = expanded(study.site.paths.scratch, study.root)
     for folder in (scratch, study.results):
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,27 +98,15 @@ def install_apptainer_shim(study: Study) -> None:
     # with modules, Snakemake's machine may have no Apptainer: its jobs load theirs
     or_else = "|| echo apptainer version 1.0.0" if study.site.modules else ""
     text = COMMAND.format(
-        folder=quote(str(_shims(root))),
+        folder=quote(str(shims)),
         engine=join(engine(study.site, ())),
         binds=quote(",".join([*binds, images, *map(os.path.expandvars, study.plan.binds)])),
         or_else=or_else,
     )
-    _install_shim(root, text)
-
-
-def _shims(root: Path) -> Path:
-    """Return the folder of a study's PATH shims: scripts that shadow system commands for the duration of a run."""
-    return root / ".seamark" / "bin"
-
-
-def _install_shim(root: Path, text: str) -> None:
-    folder = _shims(root)
-    for old in folder.glob("s*"):  # versions until 0.1 left squeue, scontrol and sbatch there
-        old.unlink(missing_ok=True)
-    write_text(folder / NAME, text)
-    (folder / NAME).chmod(0o755)
+    write_text(shims / NAME, text)
+    (shims / NAME).chmod(0o755)
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join([str(folder), *(entry for entry in path if Path(entry) != folder)])
+    os.environ["PATH"] = os.pathsep.join([str(shims), *(entry for entry in path if Path(entry) != shims)])
 
 
 def container_command(study: Study, job: str) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from seamark.dispatch.dispatcher import batch_dispatcher, dispatcher_of, is_batch, leaves_this_machine
 from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
@@ -36,6 +36,9 @@ PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOW
 SLOTS = 100
 
 
+Found = TypeVar("Found")
+
+
 class Wildcards(Protocol):
     """The wildcards of a job."""
 
@@ -45,11 +48,6 @@ class Wildcards(Protocol):
     repetition: str
 
 
-def _of_trial(w: Wildcards) -> bool:
-    """Return whether a job is one of a trial, not of a deployment."""
-    return hasattr(w, "workload")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Dag:
     """Inputs, parameters and resources of the rules, for one study."""
@@ -57,17 +55,8 @@ class Dag:
     study: Study
     contained: bool = False
     """Whether loads run in containers of Snakemake's: its `--software-deployment-method apptainer`."""
-    _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
-    """Cache: minutes of each trial of a deployment."""
-    _resources: dict[tuple[str, str], Mapping[str, str | int]] = field(default_factory=dict, init=False, repr=False)
-    """Cache: resources of each deployment's job."""
-    _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
-    """Cache: commit marks of each scenario's trials."""
-    _placed: dict[str, dict[str, tuple[int, int, int]]] = field(default_factory=dict, init=False, repr=False)
-    """Cache: place of each deployment in its scenario, and its first and last position."""
-
-    _own_marks: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    """Cache: mark of each metric and check of the user's own, and of functions that score replies."""
+    _known: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False)
+    """What jobs have asked for so far, by function and arguments."""
 
     def __post_init__(self) -> None:
         require_paths(self.study)
@@ -162,9 +151,7 @@ class Dag:
         return " ".join(map(self._mark, scoring_functions(self.study.services, self.trial(w))))
 
     def _mark(self, path: str) -> str:
-        if path not in self._own_marks:
-            self._own_marks[path] = mark_of(path)
-        return self._own_marks[path]
+        return self._once(mark_of, path)
 
     def file(self, relative: str) -> str:
         """Return the path of a shipped file."""
@@ -226,7 +213,7 @@ class Dag:
     @cached_property
     def lanes(self) -> Lanes:
         """The lanes of this run; none without `parallel`."""
-        return Lanes(study=self.study, marks=partial(self._marks_of, self.study.scenario.name))
+        return Lanes(study=self.study, marks=partial(self._once, self._marks_of, self.study.scenario.name))
 
     @property
     def lane_options(self) -> list[str]:
@@ -260,7 +247,7 @@ class Dag:
 
     def deployment(self, w: Wildcards) -> Deployment:
         """Return the deployment a job belongs to: the start that a trial is measured on."""
-        return self.study.deployment(w.scenario, self.trial(w).deployment if _of_trial(w) else w.deployment)
+        return self.study.deployment(w.scenario, self.trial(w).deployment if hasattr(w, "workload") else w.deployment)
 
     def trial(self, w: Wildcards) -> Trial:
         """Return the trial a job belongs to."""
@@ -291,7 +278,7 @@ class Dag:
         """Return the priority of a phase: deployments one after another, their trials in block order."""
 
         def of(w: Wildcards) -> int:
-            place, first, last = self._places(w.scenario)[self.deployment(w).id]
+            place, first, last = self._once(self._places, w.scenario)[self.deployment(w).id]
             base = 1 + place * 1_000_000
             steps = {"serve": 0, "warmup": 1, "teardown": last - first + 3}
             return base + (steps[phase] if phase in steps else 2 + last - self.trial(w).position)
@@ -300,14 +287,12 @@ class Dag:
 
     def _places(self, scenario: str) -> dict[str, tuple[int, int, int]]:
         """Return for each deployment the number of deployments from it on, and its first and last position."""
-        if scenario not in self._placed:
-            ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
-            trials = {name: self.study.trials_of(scenario, name) for name in ids}
-            self._placed[scenario] = {
-                name: (len(ids) - at, group[0].position, group[-1].position)
-                for at, (name, group) in enumerate(trials.items())
-            }
-        return self._placed[scenario]
+        ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
+        trials = {name: self.study.trials_of(scenario, name) for name in ids}
+        return {
+            name: (len(ids) - at, group[0].position, group[-1].position)
+            for at, (name, group) in enumerate(trials.items())
+        }
 
     def runtime_min(self, phase: str) -> Callable[..., int]:
         """Return the minutes of a phase's job; they grow with the attempt."""
@@ -317,12 +302,13 @@ class Dag:
                 return serve_min(self.study.site) * attempt
             if phase in PHASE_MIN:
                 return PHASE_MIN[phase] * attempt
-            key = (w.scenario, self.deployment(w).id)
-            if key not in self._minutes:
-                self._minutes[key] = minutes_of(self.study.trials_of(*key))
-            return self._minutes[key][self.trial(w).id] * attempt
+            return self._once(self._minutes, w.scenario, self.deployment(w).id)[self.trial(w).id] * attempt
 
         return of
+
+    def _minutes(self, scenario: str, name: str) -> dict[str, int]:
+        """Return the minutes of each trial of a deployment."""
+        return minutes_of(self.study.trials_of(scenario, name))
 
     def cpus(self, w: Wildcards) -> int:
         """Return the CPUs per task of a deployment."""
@@ -350,10 +336,7 @@ class Dag:
         }
 
     def _site_resource(self, name: str, w: Wildcards) -> str | int:
-        key = (w.scenario, self.deployment(w).id)
-        if key not in self._resources:
-            self._resources[key] = self._site_resources(*key)
-        return self._resources[key][name]
+        return self._once(self._site_resources, w.scenario, self.deployment(w).id)[name]
 
     def _site_resources(self, scenario: str, name: str) -> Mapping[str, str | int]:
         deployment, site = self.study.deployment(scenario, name), self.study.site
@@ -391,7 +374,7 @@ class Dag:
     def sweep(self) -> None:
         """Put away stale results of earlier runs. Raises UserError when trials were measured on another server, or in
         another configuration than planned."""
-        sweep(self.study, self._marks_of(self.study.scenario.name))
+        sweep(self.study, self._once(self._marks_of, self.study.scenario.name))
         # a profile may name Snakemake's Slurm executor for any site
         batch_dispatcher(self.study.site).prepare_executor(self.study.root, self.study.site)
 
@@ -401,12 +384,19 @@ class Dag:
         self.lanes.clear()
 
     def _measured(self, scenario: str, trial: Trial) -> bool:
-        return self._marks_of(scenario).measured(trial)
+        return self._once(self._marks_of, scenario).measured(trial)
 
     def _marks_of(self, scenario: str) -> CommitMarks:
-        if scenario not in self._marks:
-            self._marks[scenario] = CommitMarks(self.study, scenario)
-        return self._marks[scenario]
+        """Return the commit marks of a scenario's trials."""
+        return CommitMarks(self.study, scenario)
+
+    def _once(self, find: Callable[..., Found], *arguments: str) -> Found:
+        """Return what `find` returns of these arguments at the first call."""
+        key = (find, *arguments)
+        if key not in self._known:
+            self._known[key] = find(*arguments)
+        found: Found = self._known[key]
+        return found
 
     def _server_files(self, w: Wildcards) -> list[str]:
         folder: DeploymentFolder = self.study.folder(w.scenario).deployment(self.deployment(w).id)

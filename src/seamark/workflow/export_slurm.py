@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
@@ -175,69 +175,55 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
     if not folder.resolve().is_relative_to(root) or folder.resolve() == root:
         raise UserError(f"{folder}: not a folder below the study, {study.root}. Scripts find the study from there.")
     jobs = jobs_of(study.plan, study.site, study.services)
-    texts = _Texts(study, folder.resolve().relative_to(root), python or _python(study.root))
+    text, below = _templates(study, python or _python(study.root)), folder.resolve().relative_to(root)
     at_once = _at_once(study) if at_once is None else at_once
     numbers = [f"-{k}" if len(jobs) > 1 else "" for k in range(1, len(jobs) + 1)]
     scripts = {f"deployments{number}.sbatch": job for number, job in zip(numbers, jobs, strict=True)}
     for old in folder.glob("deployments*.sbatch"):
         old.unlink()
-    for number, (name, job) in zip(numbers, scripts.items(), strict=True):
-        write_text(folder / name, texts.job(job, number, at_once))
-    write_text(folder / REPORT, texts.report())
-    write_text(folder / SUBMIT, texts.submit(scripts))
+    name = study.scenario.name
+    for number, (script, job) in zip(numbers, scripts.items(), strict=True):
+        several = f"{len(job.deployments)} deployments, a task of an array each,"
+        job_text = text(
+            "deployments.sbatch.j2",
+            what=several if job.is_array else job.deployments[0].id,
+            options=options(study.plan, study.site, job, f"{name}{number}", at_once),
+            modules=_module_lines(study),
+            deployments=[deployment.id for deployment in job.deployments],
+        )
+        write_text(folder / script, job_text)
+    report = report_options(study.plan, study.site, f"{name}-report")
+    write_text(folder / REPORT, text("report.sbatch.j2", options=report))
+    submit = text(
+        "submit.sh.j2",
+        limits=submit_limits(study.site, study.plan.qos),
+        count=counted(len(study.plan.deployments), "deployment"),
+        folder=str(below),
+        up="/".join([".."] * len(below.parts)),
+    )
+    write_text(folder / SUBMIT, submit)
     (folder / SUBMIT).chmod(0o755)
     return Export(folder=folder, jobs=scripts, notes=tuple(_notes(study, jobs)))
 
 
-class _Texts:
-    """Texts of one export."""
-
-    def __init__(self, study: Study, folder: Path, python: str) -> None:
-        self._study = study
-        self._folder = folder
-        own = (study.root / "scripts").is_dir()
-        self._environment = Environment(
-            loader=FunctionLoader(lambda name: files("seamark.workflow").joinpath(name).read_text(encoding="utf-8")),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-        self._environment.filters["quote"] = shlex.quote
-        self._context = {
-            "scenario": study.scenario.name,
-            "scenario_file": str(study.scenario_path),
-            "site": study.site_name,
-            "interpreter": CHECKED.format(python=shell_path(python)),
-            "where": "scripts=scripts" if own else SHIPPED,
-        }
-
-    def job(self, job: ExportedJob, number: str, at_once: int | None) -> str:
-        count = len(job.deployments)
-        name = f"{self._study.scenario.name}{number}"
-        return self._text(
-            "deployments.sbatch.j2",
-            what=f"{count} deployments, a task of an array each," if job.is_array else job.deployments[0].id,
-            options=options(self._study.plan, self._study.site, job, name, at_once),
-            modules=_module_lines(self._study),
-            deployments=[deployment.id for deployment in job.deployments],
-        )
-
-    def report(self) -> str:
-        name = f"{self._study.scenario.name}-report"
-        return self._text("report.sbatch.j2", options=report_options(self._study.plan, self._study.site, name))
-
-    def submit(self, scripts: Mapping[str, ExportedJob]) -> str:
-        return self._text(
-            "submit.sh.j2",
-            limits=submit_limits(self._study.site, self._study.plan.qos),
-            count=counted(sum(len(job.deployments) for job in scripts.values()), "deployment"),
-            folder=str(self._folder),
-            up="/".join([".."] * len(self._folder.parts)),
-        )
-
-    def _text(self, template: str, **values: object) -> str:
-        return self._environment.get_template(template).render(self._context | values)
+def _templates(study: Study, python: str) -> Callable[..., str]:
+    """Return what renders a template of this package, by its name, with the facts of a study and other values."""
+    environment = Environment(
+        loader=FunctionLoader(lambda name: files("seamark.workflow").joinpath(name).read_text(encoding="utf-8")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["quote"] = shlex.quote
+    facts = {
+        "scenario": study.scenario.name,
+        "scenario_file": str(study.scenario_path),
+        "site": study.site_name,
+        "interpreter": CHECKED.format(python=shell_path(python)),
+        "where": "scripts=scripts" if (study.root / "scripts").is_dir() else SHIPPED,
+    }
+    return lambda template, **values: environment.get_template(template).render(facts | values)
 
 
 def shell_path(path: str) -> str:

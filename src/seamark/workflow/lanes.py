@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from seamark.model.site import Site
 from seamark.planning.study import Study
-from seamark.storage.paths import LaneFolder, ScenarioFolder
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.conflicts import CommitMarks, pending_trials_of
 
 RUN = "SEAMARK_LANES"
@@ -63,7 +63,7 @@ class Lanes:
     @cached_property
     def outputs(self) -> tuple[Path, ...]:
         """Files that the lanes write at their end."""
-        folder = LaneFolder(root=self._folder.lanes / self.run)
+        folder = self._folder.lane(self.run)
         return tuple(folder.outcome(str(number)) for number in range(1, self.count + 1))
 
     @property

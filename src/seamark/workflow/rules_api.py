@@ -67,19 +67,21 @@ def deployment(scenario_file: str, site: str, scenario: str, deployment_id: str)
 
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Start a deployment's server under its supervisor."""
-    from seamark.trials.run_deployment import serve
+    from seamark.trials.deployment_context import DeploymentContext
+    from seamark.trials.server_start import serve
 
     _require_current_epoch()
-    serve(_study(scenario_file, site), scenario, deployment_id)
+    serve(DeploymentContext.of(_study(scenario_file, site), scenario, deployment_id))
 
 
 def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Send a deployment its first requests."""
     parent_pid = os.getppid()
-    from seamark.trials.run_deployment import warm_up
+    from seamark.trials.deployment_context import DeploymentContext
+    from seamark.trials.server_start import warm_up
 
     _require_current_epoch()
-    warm_up(_study(scenario_file, site), scenario, deployment_id, parent_pid)
+    warm_up(DeploymentContext.of(_study(scenario_file, site), scenario, deployment_id), parent_pid)
 
 
 def load(
@@ -88,12 +90,13 @@ def load(
     """Measure one trial; `config_hash` distinguishes it from one of an older plan. With `run` the lanes of that run
     have measured it, and its load.json is only published."""
     parent_pid = os.getppid()
-    from seamark.trials.lane import publish_load
+    from seamark.trials.lane import publish
     from seamark.trials.run_deployment import measure_trial
 
     _require_current_epoch()
     study = _study(scenario_file, site).of_trial(scenario, trial_id, config_hash)
-    if not (run and publish_load(study.folder(scenario), run, trial_id)):
+    results = study.folder(scenario)
+    if not (run and publish(results.lane(run).load(trial_id), results.trial(trial_id).load)):
         measure_trial(study, scenario, trial_id, parent_pid)
 
 
@@ -112,12 +115,13 @@ def lane(scenario_file: str, site: str, scenario: str, run: str, number: str, op
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str, run: str = "") -> None:
     """End a deployment's server and write deployment.json. With `run` a lane of that run has done so, and the record
     is only published."""
-    from seamark.trials.lane import publish_deployment
+    from seamark.trials.lane import publish
     from seamark.trials.run_deployment import tear_down
 
     _require_current_epoch()
     study = _study(scenario_file, site)
-    if not (run and publish_deployment(study.folder(scenario), run, deployment_id)):
+    results = study.folder(scenario)
+    if not (run and publish(results.lane(run).record(deployment_id), results.deployment(deployment_id).record)):
         tear_down(study, scenario, deployment_id)
 
 

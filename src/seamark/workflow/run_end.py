@@ -1,5 +1,7 @@
-"""Early end of a run: Snakemake, its jobs and their servers are ended, and what is left is reported."""
+"""Early end of a run: Snakemake, its jobs and their servers are ended, and what is left is reported. Orphans of a
+killed run are ended before the next measures."""
 
+import re
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,7 +12,8 @@ from typing import Self
 
 import psutil
 
-from seamark.dispatch.dispatcher import dispatcher_of, is_batch
+from seamark.dispatch.dispatcher import dispatcher_of, end_jobs, is_batch
+from seamark.dispatch.job import Job
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.platform.process_tree import with_variable
@@ -20,8 +23,10 @@ from seamark.services.supervisor.control_files import (
     acquire_lock,
     is_alive,
     kill_strays,
+    read_heartbeat,
     request_stop,
     supervisors_below,
+    wait_until_gone,
 )
 from seamark.workflow.snakemake_cli import all_processes
 
@@ -194,3 +199,38 @@ def _send(processes: Iterable[psutil.Process], number: int) -> None:
     for process in processes:
         with suppress(psutil.Error, ProcessLookupError):
             process.send_signal(number)
+
+
+OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""Names that Snakemake's Slurm executor gives the jobs of a run."""
+ORPHANS_S, ORPHANS_SERVERS_S = 120.0, 30.0
+
+
+def end_jobs_left(study: Study) -> list[Job]:
+    """End the batch jobs that an earlier run of the study submitted, with their servers; return them.
+
+    Only while no run is active: two jobs must never measure one deployment at once. Jobs of persistent servers and
+    exported ones have other names, and stay. Raises SiteError when the batch system does not answer, or when a job
+    does not end.
+    """
+    dispatcher = dispatcher_of(study.site)
+    jobs = [job for job in dispatcher.jobs(study.root) if OF_A_RUN.search(job.name)]
+    numbers = [job.id for job in jobs]
+    if left := end_jobs(dispatcher, numbers, within_s=ORPHANS_S):
+        states = ", ".join(f"{job.id} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
+        raise SiteError(
+            f"{study.root}: jobs of an earlier run do not end: {states}. Nothing is measured beside them. Submit"
+            f" again when `{dispatcher.list_command}` does not show them any more; a node that is lost must be given"
+            " up by its site first."
+        )
+    _end_servers_of(study, numbers)
+    return jobs
+
+
+def _end_servers_of(study: Study, numbers: list[str]) -> None:
+    """End supervisors of these jobs: without cgroups in Slurm they outlive their job for a while."""
+    for control in supervisors_below(study.results):
+        beat = read_heartbeat(control)
+        if beat and beat.allocation in numbers and is_alive(control):
+            request_stop(control, "interrupted")
+            wait_until_gone(control, ORPHANS_SERVERS_S)

@@ -40,15 +40,9 @@ def sweep(study: Study, marks: CommitMarks) -> None:
         _sweep_folder(own.root)
         _sweep_damaged(own.record, DeploymentRecord)
     _sweep_damaged(folder.summary, Summary)
-    _sweep_plan(study)  # last, because foreign files in place of a trial's folder are gone now
-
-
-def _sweep_plan(study: Study) -> None:
-    """Rewrite a plan.json of another plan, as `bench plan` or an older run leaves it, and each missing trial.json.
-
-    Removing it instead would make Snakemake publish every trial again.
-    """
-    if study.folder(study.scenario.name).plan.exists():
+    # a plan.json of another plan, as `bench plan` or an older run leaves it, is written again: without one Snakemake
+    # would publish every trial again; last, because foreign files in place of a trial's folder are gone now
+    if folder.plan.exists():
         study.refresh_plan(study.scenario.name)
 
 
@@ -89,7 +83,7 @@ def _can_be_newer(folder: TrialFolder) -> bool:
 
 def _is_of_another_key(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether kept replies of a trial were scored against other references than those of today."""
-    from seamark.trials.answer_key import key_has_changed  # imports pyarrow, which a first run does not need
+    from seamark.trials.judge import key_has_changed  # imports pyarrow, which a first run does not need
 
     record = read_or_none(folder.answers_record, AnswersRecord) if folder.replies.exists() else None
     return record is not None and key_has_changed(trial.settings, folder, record)

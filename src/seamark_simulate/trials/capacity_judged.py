@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from seamark.model.results.search_record import Probe
 from seamark.model.scenario import Search
-from seamark.trials.search.largest_load import Limit, MeasuredProbe, ProbeObservation, Values, largest_load
-from seamark.trials.search.steps import Probe
+from seamark.trials.search.largest_load import Limit, ProbeObservation, Values, largest_load
 from seamark_simulate.config.price_file import Prices
 from seamark_simulate.fit.odds import FIXED, Judged, fewest_replicas, judge
 from seamark_simulate.fit.planned_load import Objective, PlannedLoad
@@ -162,7 +162,7 @@ def largest_simulated(
         confirm=0,
     )
 
-    def measure(probe: Probe) -> MeasuredProbe:
+    def measure(probe: Probe) -> ProbeObservation:
         at = replace(load, rate_rps=float(probe.level), duration_s=load.duration_s * probe.times)
         trial = service.trial(at, replicas, probe.look, seed, FIXED)
         values: dict[Limit, Values] = {}
@@ -173,18 +173,18 @@ def largest_simulated(
                 values[_limit(objective)] = times_s
             elif objective.value_s(times_s) > objective.limit_s:
                 against.append(f"{objective.name} is missed: {objective.value_s(times_s):.4g}")
-        return MeasuredProbe(observation=ProbeObservation(against=tuple(against), values=values), took_s=0.0)
+        return ProbeObservation(against=tuple(against), values=values)
 
     result = largest_load(search, load.duration_s, measure, lambda probe, verdict, why: None)
     low, high = result.bracket
     ends = [rate for rate in (result.found, high) if rate is not None]
     outside = any(service.outside(replace(load, rate_rps=float(rate)), replicas) for rate in ends)
     return LargestLoad(
-        outcome=result.outcome,
+        outcome=str(result.outcome),
         found_rps=result.found,
         low_rps=low,
         high_rps=high,
-        confidence=result.confidence,
+        confidence=result.confidence or 0.0,
         suspect=EXTRAPOLATED if outside else None,
     )
 

@@ -15,13 +15,12 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.runtimes.environments import environment_folder
-from seamark.storage.documents import append_log, write
 from seamark.storage.paths import TrialFolder
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
 from seamark.trials.trial_files import put_aside
-from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+from seamark.trials.trial_record import finish, keep_samples, not_kept, record_of, write_config
 
 DATA = "data"
 """Folder of a simulation's own data among its parts, which are removed with them, or by the next one after a kill."""
@@ -36,12 +35,11 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, 
     folder = context.results.trial(trial.id)
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder)
-    write_config(folder, trial, context)
+    write_config(context, trial)
     data = folder.own_parts / DATA
     data.mkdir(parents=True)
     with exit_on_signals(signal.SIGTERM):
-        load = _run(context, trial, folder, Endpoint(data=str(data), environment=_environment(context)), parent_pid)
-    write(folder.load, load)
+        _run(context, trial, folder, Endpoint(data=str(data), environment=_environment(context)), parent_pid)
 
 
 def _environment(context: DeploymentContext) -> str | None:
@@ -50,13 +48,11 @@ def _environment(context: DeploymentContext) -> str | None:
     return None if name is None else str(environment_folder(name, context.study.locks, context.study.environments))
 
 
-def _run(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, endpoint: Endpoint, parent_pid: int
-) -> LoadRecord:
+def _run(context: DeploymentContext, trial: Trial, folder: TrialFolder, endpoint: Endpoint, parent_pid: int) -> None:
     before, started_at = provenance.survey(), provenance.now()
-    measured: MeasuredLoad | None = None
+    ended: MeasuredLoad | LoadFailure
     try:
-        measured = measure(
+        ended = measure(
             context.load_job(trial, endpoint),
             folder.own_parts,
             python=context.client_python(endpoint),
@@ -66,33 +62,21 @@ def _run(
                 None if os.getppid() == parent_pid else "interrupted: the run of this simulation has gone"
             ),
         )
-        failure = measured.failure
     except (LoadError, OSError, ValueError, UserError) as error:
-        failure = failure_of(error)
-    load = replace(record_of(context, trial, failure, measured, endpoint), started_at=started_at, attempt=1)
+        ended = failure_of(error)
+    load = replace(record_of(context, trial, ended, endpoint), started_at=started_at, attempt=1)
     try:
-        if measured is not None:
-            load = _kept(folder, measured, load)
+        if isinstance(ended, MeasuredLoad):
+            load = _kept(folder, ended, load)
     except OSError as error:
-        failure = failure_of(error)
-        load = replace(load, status="failed", category=failure.category, reason=failure.reason)
-    shutil.rmtree(folder.parts, ignore_errors=True)
-    write_meta(context, trial, folder, before, load.workers, endpoint)
-    append_log(folder.log, trial.trial_id, "simulation ended", status=load.status, reason=load.reason)
-    if load.ok:
-        write(folder.record, load)
-    return load
-
-
-def _virtual_s(folder: TrialFolder) -> float:
-    """Return the virtual time of the last sample."""
-    from seamark.analysis.metrics.samples import open_samples
-
-    return (open_samples(folder.samples).latest_ns or 0) / 1e9
+        load = not_kept(load, error)
+    finish(context, trial, load, before, endpoint, "simulation")
 
 
 def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> LoadRecord:
     """Keep samples, events, executions and files. Its time axis has no place in real time, and so no telemetry."""
+    from seamark.analysis.metrics.samples import open_samples
+
     executions = TrialFolder(root=folder.own_parts / FILES).executions
     if executions.exists():
         load = replace(load, executions_bytes=executions.stat().st_size)
@@ -103,8 +87,7 @@ def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> Load
         shutil.move(files, folder.files)
     measured.outcome.client_csv.unlink(missing_ok=True)
     load = keep_samples(folder, measured.outcome, replace(load, epoch_unix_ns=None))
-    load = replace(load, duration_s=_virtual_s(folder))
+    load = replace(load, duration_s=(open_samples(folder.samples).latest_ns or 0) / 1e9)
     if load.ok and not load.rows:
-        failure = LoadFailure(category="no_samples", reason="the simulation recorded no sample")
-        return replace(load, status="failed", category=failure.category, reason=failure.reason)
+        return replace(load, status="failed", category="no_samples", reason="the simulation recorded no sample")
     return load

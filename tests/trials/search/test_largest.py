@@ -3,14 +3,15 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.search_record import Probe
 from seamark.model.scenario import Search
-from seamark.trials.search.largest_load import Limit, MeasuredProbe, ProbeObservation, judged, largest_load
-from seamark.trials.search.steps import Probe, SearchResult
+from seamark.trials.search.largest_load import Limit, ProbeObservation, judged, largest_load
 
 SERVICE_S = 0.004
 WARMUP_S = 0.5
@@ -44,13 +45,13 @@ QUEUES = {
 }
 
 
-def searched(queue: Queue, search: Search, duration_s: float, seed: int) -> tuple[SearchResult, list[str], float]:
+def searched(queue: Queue, search: Search, duration_s: float, seed: int) -> tuple[SearchOutcome, list[str], float]:
     """Return what a search finds on a queue, the verdicts of its probes, and the seconds that it would have taken."""
     rng = np.random.default_rng(seed)
     verdicts: list[str] = []
     spent_s = 0.0
 
-    def measure(probe: Probe) -> MeasuredProbe:
+    def measure(probe: Probe) -> ProbeObservation:
         nonlocal spent_s
         length_s = probe.times * duration_s
         if probe.level * SERVICE_S > 1.15:  # the watch for over-saturation ends such a load
@@ -58,7 +59,7 @@ def searched(queue: Queue, search: Search, duration_s: float, seed: int) -> tupl
         else:
             seen = ProbeObservation(values={queue.limit: queue.response_s(rng, probe.level, length_s)})
         spent_s += WARMUP_S + length_s + 0.3
-        return MeasuredProbe(observation=seen, took_s=WARMUP_S + length_s + 0.3)
+        return replace(seen, took_s=WARMUP_S + length_s + 0.3)
 
     found = largest_load(search, duration_s, measure, lambda probe, verdict, why: verdicts.append(verdict))
     return found, verdicts, spent_s
@@ -70,7 +71,7 @@ def a_search(seed: int, budget_s: float) -> Search:
     return Search(setting="rate_rps", from_level=float(begin), to_level=1000, within=0.1, budget_s=budget_s)
 
 
-def inside(found: SearchResult, truth: float) -> bool:
+def inside(found: SearchOutcome, truth: float) -> bool:
     low, high = found.bracket
     return (low is None or low <= truth) and (high is None or truth < high)
 

@@ -8,14 +8,14 @@ from samples import a_load
 from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_site
+from seamark.model.results.search_record import Probe
 from seamark.model.trial import Plan
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
 from seamark.planning.study import Study
 from seamark.storage.documents import read, write
 from seamark.storage.paths import ScenarioFolder
-from seamark.trials.search.record import found_trial, probe_trial
-from seamark.trials.search.steps import Probe
+from seamark.trials.search.probe_trial import found_trial, probe_trial
 from seamark.workflow.dag import Dag
 
 ROOT = Path(__file__).parents[3]

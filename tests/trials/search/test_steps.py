@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.search_record import Probe
 from seamark.model.scenario import Search
 from seamark.trials.search.steps import (
     HALVINGS,
@@ -13,8 +15,6 @@ from seamark.trials.search.steps import (
     MOST_LOOKS,
     TIMES,
     LevelVerdict,
-    Probe,
-    SearchResult,
     Verdict,
     levels_of,
     next_step,
@@ -27,7 +27,7 @@ USERS = Search(setting="concurrency", from_level=1, to_level=64, within=0.1)
 
 def searched(
     search: Search, server: Callable[[Probe], Verdict], most: int = 200
-) -> tuple[SearchResult, list[LevelVerdict]]:
+) -> tuple[SearchOutcome, list[LevelVerdict]]:
     """Return what a search finds on a server, and its probes."""
     answers: list[LevelVerdict] = []
     while isinstance(step := next_step(search, answers), Probe):

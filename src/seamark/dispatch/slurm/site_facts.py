@@ -14,6 +14,7 @@ import yaml
 
 from seamark.dispatch.slurm.commands import query
 from seamark.errors import SiteError
+from seamark.model.site import Partition
 
 ENGINES = ("apptainer", "singularity")
 SINFO = ("sinfo", "--noheader", "--exact", "--format=%R|%D|%c|%m|%G|%l|%h|%a")
@@ -78,17 +79,11 @@ def _available(init: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionFacts:
+class PartitionFacts(Partition):
     """A partition by its most frequent kind of node; `mixed` when it has others too. With `whole_nodes` a node runs
     the jobs of one user only; without `own_jobs_share` one job only."""
 
     name: str
-    nodes: int
-    cpus: int
-    mem_gb: int
-    gpus: int
-    gres: str
-    time_limit_s: int | None
     whole_nodes: bool
     own_jobs_share: bool
     mixed: bool
@@ -214,7 +209,9 @@ def _lines(name: str, facts: SiteFacts, on: str) -> Iterator[str]:
     yield from _needs(facts)
     whole = [partition for partition in facts.partitions if partition.whole_nodes]
     if whole:
-        yield "\n# A job gets whole nodes" + _which(whole, facts) + ": resources are what a deployment uses."
+        names = ", ".join(partition.name for partition in whole)
+        where = "" if len(whole) == len(facts.partitions) else f" in {names}"
+        yield f"\n# A job gets whole nodes{where}: resources are what a deployment uses."
         if shared := [partition.name for partition in whole if partition.own_jobs_share]:
             yield f"# In {', '.join(shared)} jobs of your own may share one, and would measure each other."
         yield "whole_nodes: true"
@@ -258,19 +255,10 @@ def _needs(facts: SiteFacts) -> Iterator[str]:
         yield "needs: [partition]"
 
 
-def _which(whole: list[PartitionFacts], facts: SiteFacts) -> str:
-    return "" if len(whole) == len(facts.partitions) else f" in {', '.join(partition.name for partition in whole)}"
-
-
 def _partition(partition: PartitionFacts) -> dict[str, Any]:
-    facts: dict[str, Any] = {"nodes": partition.nodes, "cpus": partition.cpus, "mem_gb": partition.mem_gb}
-    if partition.gpus:
-        facts["gpus"] = partition.gpus
-    if partition.gres != "gpu":
-        facts["gres"] = partition.gres
-    if partition.time_limit_s is not None:
-        facts["time_limit_s"] = partition.time_limit_s
-    return facts
+    """Return the entry of a partition in the site's file, without what is its default."""
+    names = ("nodes", "cpus", "mem_gb", "gpus", "gres", "time_limit_s")
+    return {name: value for name in names if (value := getattr(partition, name)) != getattr(Partition, name, None)}
 
 
 def _entry(key: str, value: str) -> str:

@@ -151,7 +151,9 @@ class ProbeRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome:
-    """The result of a search. `bracket` holds the highest level that passed and the lowest one that failed."""
+    """The result of a search. `found`: the largest level that met the objectives by all of its probes; `confirmed`:
+    it is decided to pass, by at least 1 + confirm probes. `bracket`: the largest level decided to pass and the
+    smallest decided to fail, at `confidence`; None where there is none."""
 
     setting: Word = None
     outcome: Word = None
@@ -191,19 +193,6 @@ class Measurement:
 
     config_hash: Word = None
     server_identity: ServerRecord | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitMark:
-    """The part of samples.json that says whether a measurement is whole, and what it is of. `pruned_at` is when its
-    samples were removed on purpose: the trial stays measured."""
-
-    config_hash: str
-    samples_bytes: int
-    server_identity: ServerRecord | None = None
-    pruned_at: Moment = None
-    parties: tuple[str, ...] = ()
-    executions_bytes: Count = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,19 +293,8 @@ class LoadRecord(HasOrigin):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesRecord(LoadRecord):
-    """samples.json: commit record of a successful load, written after its samples."""
+    """samples.json: commit record of a successful load, written after its samples. `pruned_at` is when these were
+    removed on purpose: the trial stays measured."""
 
     config_hash: str
     samples_bytes: int
-
-    @property
-    def mark(self) -> CommitMark:
-        """The part that decides whether the measurement is whole."""
-        return CommitMark(
-            config_hash=self.config_hash,
-            samples_bytes=self.samples_bytes,
-            server_identity=self.server_identity,
-            pruned_at=self.pruned_at,
-            parties=self.parties,
-            executions_bytes=self.executions_bytes,
-        )

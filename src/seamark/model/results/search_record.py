@@ -9,15 +9,21 @@ from seamark.model.server_identity import ServerRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeResult:
-    """One probe, a load at `level`: the verdict of the search after it, its figures, and the seconds that it took
-    with their derivation. `trial_verdict` and `reasons` are those of its metrics; `folder` is relative to the
-    trial's."""
+class Probe:
+    """One load to measure, at `level`. `look` counts those of its level from 1, `attempt` those of a look. Its length
+    is `times` the scenario's duration."""
 
-    level: float
+    level: int | float
     look: int = 1
     attempt: int = 1
     times: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResult(Probe):
+    """A probe that was measured: the verdict of the search after it, its figures, and the seconds that it took with
+    their derivation. `trial_verdict` and `reasons` are those of its metrics; `folder` is relative to the trial's."""
+
     verdict: str = ""
     why: str = ""
     slos: tuple[ObjectiveResult, ...] = ()

@@ -5,8 +5,6 @@ import math
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,11 @@ from seamark.model.results.trial_meta import (
     NumaNode,
     Processors,
 )
-from seamark.telemetry.provenance.kernel_files import (
+from seamark.telemetry.kernel_files import (
     ROOT,
     common_value,
     numbered_entries,
+    output_of,
     read_choice,
     read_number,
     read_text,
@@ -188,22 +187,12 @@ def kernel_state() -> KernelClock | None:
 def chrony() -> Chrony | None:
     """Return the state of `chronyc tracking`, offset in seconds (positive: this clock is fast); None without
     chrony."""
-    if shutil.which("chronyc") is None:
-        return None
+    cells = (output_of("chronyc", "-c", "tracking", within_s=CHRONY_WAIT_S) or "").split(",")
     try:
-        result = subprocess.run(
-            ["chronyc", "-c", "tracking"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=CHRONY_WAIT_S,
-            check=False,
-        )
-        cells = result.stdout.strip().split(",")
         slow_s, rms_s, delay_s, dispersion_s = (float(cells[column]) for column in (4, 6, 10, 11))
-    except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
+    except (IndexError, ValueError):
         return None
-    if result.returncode != 0 or not all(map(math.isfinite, (slow_s, rms_s, delay_s, dispersion_s))):
+    if not all(map(math.isfinite, (slow_s, rms_s, delay_s, dispersion_s))):
         return None
     return Chrony(
         server=cells[1] or None,

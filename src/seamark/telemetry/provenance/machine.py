@@ -8,8 +8,8 @@ from pathlib import Path
 
 from seamark.dispatch.identity import node
 from seamark.model.results.trial_meta import Machine, NodeReport, NodeState, OtherUsers
+from seamark.telemetry.kernel_files import ROOT, read_number, read_text
 from seamark.telemetry.provenance.hardware import clock, gpus, meminfo, memory, network, processors
-from seamark.telemetry.provenance.kernel_files import ROOT, read_number, read_text
 from seamark.telemetry.provenance.mounts import mount_table, mounts
 from seamark.telemetry.provenance.software import os_name
 
@@ -62,8 +62,8 @@ def _pids(root: Path) -> list[str]:
 
 
 def _hidden(root: Path) -> bool:
-    options = next((mount.options for mount in reversed(mount_table(root)) if str(mount.point) == "/proc"), "")
-    set_to = [word.partition("=")[2] for word in options.split(",") if word.startswith("hidepid=")]
+    options = next((mount.options for mount in reversed(mount_table(root)) if mount.mount == "/proc"), None)
+    set_to = [word.partition("=")[2] for word in (options or "").split(",") if word.startswith("hidepid=")]
     return any(value not in ("0", "off") for value in set_to)
 
 

@@ -2,26 +2,14 @@
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from seamark.model.results.trial_meta import FileSystem, Stripes
-from seamark.telemetry.provenance.kernel_files import ROOT, read_text
+from seamark.telemetry.kernel_files import ROOT, output_of, read_text
 
 WAIT_S = 5.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mount:
-    """One line of /proc/self/mountinfo."""
-
-    point: Path
-    kind: str
-    source: str
-    options: str
 
 
 def mounts(paths: Mapping[str, Path], root: Path = ROOT) -> dict[str, FileSystem]:
@@ -31,15 +19,16 @@ def mounts(paths: Mapping[str, Path], root: Path = ROOT) -> dict[str, FileSystem
     return {role: _file_system(path, table) for role, path in paths.items()}
 
 
-def mount_table(root: Path = ROOT) -> list[Mount]:
-    """Return all mounts in the order of mounting."""
+def mount_table(root: Path = ROOT) -> list[FileSystem]:
+    """Return all mounts of /proc/self/mountinfo in the order of mounting."""
     table = []
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, behind = line.partition(" - ")
         left, right = before.split(), behind.split()
         if len(left) >= 6 and len(right) >= 2:
             options = ",".join(dict.fromkeys(f"{left[5]},{right[2] if len(right) > 2 else ''}".strip(",").split(",")))
-            table.append(Mount(point=Path(_plain(left[4])), kind=right[0], source=_plain(right[1]), options=options))
+            point, source = _plain(left[4]), _plain(right[1])
+            table.append(FileSystem(mount=point, type=right[0], source=source, options=options))
     return table
 
 
@@ -48,19 +37,16 @@ def _plain(word: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape.group(1), 8)), word)
 
 
-def _file_system(path: Path, table: list[Mount]) -> FileSystem:
+def _file_system(path: Path, table: list[FileSystem]) -> FileSystem:
     existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), path).resolve()
-    candidates = [mount for mount in table if existing.is_relative_to(mount.point)]
+    candidates = [mount for mount in table if existing.is_relative_to(str(mount.mount))]
     # of several at one point the last one: it hides the others
-    mount = max(reversed(candidates), key=lambda mount: len(mount.point.parts), default=None)
-    return FileSystem(
+    mount = max(reversed(candidates), key=lambda mount: len(Path(str(mount.mount)).parts), default=FileSystem())
+    return replace(
+        mount,
         path=str(path),
-        mount=str(mount.point) if mount else None,
-        type=mount.kind if mount else None,
-        source=mount.source if mount else None,
-        options=mount.options if mount else None,
         free_bytes=_free_bytes(existing),
-        stripes=stripes(existing) if mount and mount.kind == "lustre" else None,
+        stripes=stripes(existing) if mount.type == "lustre" else None,
     )
 
 
@@ -77,23 +63,11 @@ def stripes(path: Path) -> Stripes | None:
 
     Of a layout with several components, those of the first; `components` is their number.
     """
-    if shutil.which("lfs") is None:
+    output = output_of("lfs", "getstripe", "-d", path, within_s=WAIT_S) or ""
+    counts, sizes = _figures("stripe_count", output), _figures("stripe_size", output)
+    if not counts:
         return None
-    try:
-        result = subprocess.run(
-            ["lfs", "getstripe", "-d", str(path)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=WAIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    counts, sizes = _figures("stripe_count", result.stdout), _figures("stripe_size", result.stdout)
-    if result.returncode != 0 or not counts:
-        return None
-    pool = re.search(r"pool:\s*(\S+)", result.stdout)
+    pool = re.search(r"pool:\s*(\S+)", output)
     return Stripes(
         count=counts[0],
         size_bytes=sizes[0] if sizes else None,

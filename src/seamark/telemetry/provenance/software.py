@@ -3,12 +3,13 @@
 import hashlib
 import os
 import platform
-import subprocess
+from functools import partial
 from pathlib import Path
 
 from seamark import __version__
 from seamark.model.results.trial_meta import Checkout, Software
 from seamark.storage.codec import parse
+from seamark.telemetry.kernel_files import output_of
 
 CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 CHECKOUT = "SEAMARK_CHECKOUT"
@@ -40,8 +41,9 @@ def container_around_us() -> str | None:
 
 def git(root: Path) -> Checkout:
     """Return commit and cleanness of the checkout that contains `root`."""
-    commit = _git(root, "rev-parse", "HEAD")
-    dirty = None if commit is None else bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    git = partial(output_of, "git", *NO_PROGRAMS, "-C", root, within_s=10)
+    commit = git("rev-parse", "HEAD")
+    dirty = None if commit is None else bool(git("status", "--porcelain", "--untracked-files=no"))
     return Checkout(git_commit=commit, git_dirty=dirty)
 
 
@@ -51,18 +53,3 @@ def os_name() -> str | None:
         return platform.freedesktop_os_release().get("PRETTY_NAME")
     except OSError:
         return platform.system()
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", *NO_PROGRAMS, "-C", root, *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -5,7 +5,7 @@ was sending, after the warm-ups. A party that fails ends no other.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,22 +14,19 @@ from seamark.load.coordinator.coordinator import LoadError, LoadJob, NamedLoad, 
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord, NodeEnergy, PackageCounters
 from seamark.model.trial import Trial
-from seamark.storage.documents import append_log, write
-from seamark.storage.paths import TrialFolder
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kinds.timed_load import (
     count_failures,
     end_strays,
-    keep_files,
+    kept,
     measured_with_retries,
     others_before,
-    without_replies,
 )
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measured_load
 from seamark.trials.members import place_of, placed
 from seamark.trials.server_start import living_endpoint
-from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+from seamark.trials.trial_record import finish, publish, record_of, write_config
 
 PARTY_FAILED = "party_failed"
 """Category of a party that was not measured because another could not begin."""
@@ -40,22 +37,24 @@ EARLY = 0.01
 
 @dataclass(kw_only=True)
 class _Party:
-    """One party at work. `measured` is None for one that did not begin."""
+    """One party at work. `ended` is its load, or why it did not begin."""
 
     context: DeploymentContext
     trial: Trial
-    folder: TrialFolder
     before: provenance.Nodes
     endpoint: Endpoint
     others: float | None = None
     restarted: str | None = None
     job: LoadJob | None = None
-    failure: LoadFailure | None = None
-    measured: MeasuredLoad | None = None
+    ended: MeasuredLoad | LoadFailure | None = None
 
     @property
     def name(self) -> str:
         return str(self.trial.party)
+
+    @property
+    def measured(self) -> MeasuredLoad | None:
+        return self.ended if isinstance(self.ended, MeasuredLoad) else None
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
@@ -64,19 +63,14 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, 
     measured_with_retries(context, trial, parent_pid, max_retries, _attempt)
 
 
-def _attempt(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int
-) -> LoadRecord:
+def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid: int) -> LoadRecord:
     """Measure all parties once. A failure is a result, not an exception."""
-    started_at = provenance.now()
+    started_at, folder = provenance.now(), context.results.trial(trial.id)
     folder.own_parts.mkdir(parents=True)  # the trial is at work
-    parties = []
-    for party in trial.parties:
-        party_context = context.of(context.study, context.scenario, party.deployment)
-        parties.append(_begun(party_context, party, context.results.trial(party.id)))
+    parties = [_begun(context.of(context.study, context.scenario, part.deployment), part) for part in trial.parties]
     try:
         _bring_up(context, parties, parent_pid)
-        if not any(party.failure for party in parties):
+        if not any(party.ended for party in parties):
             _run(trial, parties, folder.own_parts, parent_pid)
     except (LoadError, OSError, ValueError, UserError) as error:
         _note_failure(parties, error)
@@ -84,21 +78,17 @@ def _attempt(
     window_s, early = _window(parties)
     records = [_kept(party, parties, window_s, early, attempt, started_at) for party in parties]
     shutil.rmtree(folder.parts, ignore_errors=True)
-    whole = _record_of_whole(context, trial, parties, records, window_s, early)
-    whole = replace(whole, attempt=attempt, started_at=started_at)
-    append_log(folder.log, trial.trial_id, "load ended", status=whole.status, reason=whole.reason)
-    if whole.ok:
-        write(folder.record, whole)
-    return whole
+    whole = _record_of_whole(context, trial, parties, records)
+    whole = replace(whole, attempt=attempt, started_at=started_at, window_s=window_s, ended_early=early)
+    return publish(context, trial, whole)
 
 
-def _begun(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> _Party:
+def _begun(context: DeploymentContext, trial: Trial) -> _Party:
+    folder = context.results.trial(trial.id)
     shutil.rmtree(folder.root, ignore_errors=True)  # of an attempt that was killed; a finished one lies in `attempts`
     folder.root.mkdir(parents=True)
-    write_config(folder, trial, context)
-    return _Party(
-        context=context, trial=trial, folder=folder, before=provenance.survey(), endpoint=Endpoint(status="failed")
-    )
+    write_config(context, trial)
+    return _Party(context=context, trial=trial, before=provenance.survey(), endpoint=Endpoint(status="failed"))
 
 
 def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid: int) -> None:
@@ -107,8 +97,7 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
         party.endpoint, party.restarted = living_endpoint(party.context, party.trial, parent_pid)
         end_strays(party.context, party.endpoint)
         if not party.endpoint.ok:
-            category, reason = str(party.endpoint.category), str(party.endpoint.reason)
-            party.failure = LoadFailure(category=category, reason=reason, log_tail=party.endpoint.log_tail)
+            party.ended = LoadFailure.of(party.endpoint)
     loaded = {party.context.deployment.id for party in parties}
     for member in context.members:
         trials = context.study.whole.trials_of(context.scenario, member.deployment.id)
@@ -135,24 +124,23 @@ def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) 
     outcomes = run_loads(loads, parent_pid)
     for party in parties:
         assert party.job is not None
-        party.measured = measured_load(party.job, outcomes[party.name], party.context)
-        party.failure = party.measured.failure
+        party.ended = measured_load(party.job, outcomes[party.name], party.context)
 
 
 def _note_failure(parties: Sequence[_Party], error: Exception) -> None:
     """Note why the loads did not begin: of the party that the error names, else of the first."""
     named = error.load if isinstance(error, LoadError) else None
     party = next((candidate for candidate in parties if candidate.name == named), parties[0])
-    party.failure = failure_of(error, party.context)
+    party.ended = failure_of(error, party.context)
 
 
 def _blame(parties: Sequence[_Party]) -> None:
     """Give a failure to each party that did not begin because another one could not."""
-    first = next((party for party in parties if party.failure and not party.measured), None)
+    first = next((party for party in parties if isinstance(party.ended, LoadFailure)), None)
     for party in parties:
-        if first is not None and party.measured is None and party.failure is None:
+        if first is not None and party.ended is None:
             reason = f"not measured: the party '{first.name}' could not begin"
-            party.failure = LoadFailure(category=PARTY_FAILED, reason=reason)
+            party.ended = LoadFailure(category=PARTY_FAILED, reason=reason)
 
 
 def _window(parties: Sequence[_Party]) -> tuple[tuple[float, float] | None, str | None]:
@@ -180,12 +168,12 @@ def _kept(
     started_at: str,
 ) -> LoadRecord:
     """Keep what one party has measured, and write its load.json; return that."""
-    if party.failure is None and window_s is not None and window_s[1] <= window_s[0]:
+    context, measured = party.context, party.measured
+    if measured and measured.failure is None and window_s is not None and window_s[1] <= window_s[0]:
         reason = f"the party '{early}' ended before the warm-up of all had: there is nothing to measure"
-        party.failure = LoadFailure(category="no_samples", reason=reason)
-    context, folder, measured = party.context, party.folder, party.measured
+        party.ended = measured = replace(measured, failure=LoadFailure(category="no_samples", reason=reason))
     load = replace(
-        record_of(context, party.trial, party.failure, measured, party.endpoint),
+        record_of(context, party.trial, party.ended, party.endpoint),
         attempt=attempt,
         started_at=started_at,
         server_restarted=party.restarted,
@@ -196,41 +184,24 @@ def _kept(
         ended_early=early,
     )
     end_strays(context, party.endpoint)
-    try:
-        if measured is not None:
-            keep_files(measured.outcome.client_csv.parent, folder, party.trial)
-            job = context.load_job(party.trial, party.endpoint)
-            load = without_replies(keep_samples(folder, measured.outcome, load), measured, job)
-    except OSError as error:
-        failure = failure_of(error)
-        load = replace(load, status="failed", category=failure.category, reason=failure.reason)
-    write_meta(context, party.trial, folder, party.before, load.workers, party.endpoint)
-    append_log(folder.log, party.trial.trial_id, "load ended", status=load.status, reason=load.reason)
-    if load.ok:
-        write(folder.record, load)
-    write(folder.load, load)
+    if measured is not None:
+        folder, job = context.results.trial(party.trial.id), context.load_job(party.trial, party.endpoint)
+        load = kept(folder, load, measured, job, measured.outcome.client_csv.parent)
+    finish(context, party.trial, load, party.before, party.endpoint)
     count_failures(context, party.trial, load)
     return load
 
 
 def _record_of_whole(
-    context: DeploymentContext,
-    trial: Trial,
-    parties: Sequence[_Party],
-    records: Sequence[LoadRecord],
-    window_s: tuple[float, float] | None,
-    early: str | None,
+    context: DeploymentContext, trial: Trial, parties: Sequence[_Party], records: Sequence[LoadRecord]
 ) -> LoadRecord:
     """Return the record of the whole: it failed if a party did, with the cause of the first."""
-    failed: Mapping[str, LoadRecord] = {
-        party.name: load for party, load in zip(parties, records, strict=True) if not load.ok
-    }
+    failed = {party.name: load for party, load in zip(parties, records, strict=True) if not load.ok}
     causes = {name: load for name, load in failed.items() if load.category != PARTY_FAILED} or failed
     failure = None
     if failed:
-        name, load = next(iter(causes.items()))
         reasons = "; ".join(f"{party}: {cause.reason}" for party, cause in causes.items())
-        failure = LoadFailure(category=str(load.category), reason=reasons, log_tail=causes[name].log_tail)
+        failure = replace(LoadFailure.of(next(iter(causes.values()))), reason=reasons)
     begun = [party.measured for party in parties if party.measured]
     record = record_of(context, trial, failure)
     return replace(
@@ -242,6 +213,4 @@ def _record_of_whole(
         completed=sum(load.completed or 0 for load in records),
         samples_bytes=sum(load.samples_bytes or 0 for load in records),
         parties=tuple(party.name for party in parties),
-        window_s=window_s,
-        ended_early=early,
     )

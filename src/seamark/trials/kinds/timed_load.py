@@ -18,11 +18,11 @@ from seamark.load.workers.assignment import FILES
 from seamark.model.failure_categories import ALL_FAILED, can_pass
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint
-from seamark.model.results.load_record import EnergyRecord, LoadRecord
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
 from seamark.platform.process_tree import PROGRAM, kill_with_mark
 from seamark.services.runtimes.environments import damage_hint
-from seamark.storage.documents import append_log, write
+from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
@@ -44,14 +44,14 @@ from seamark.trials.repeated_failures import (
 )
 from seamark.trials.server_start import living_endpoint
 from seamark.trials.trial_files import put_aside
-from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+from seamark.trials.trial_record import finish, keep_samples, not_kept, record_of, write_config
 
 if TYPE_CHECKING:
     from seamark.trials.sessions import RecordedSessions  # imports numpy
 
 
-Attempt = Callable[[DeploymentContext, Trial, TrialFolder, int, int], LoadRecord]
-"""Measures a trial once: its folder, the number of the attempt, the process of the run."""
+Attempt = Callable[[DeploymentContext, Trial, int, int], LoadRecord]
+"""Measures a trial once and writes its load.json; its numbers are those of the attempt and of the run's process."""
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
@@ -84,40 +84,37 @@ def measured_with_retries(
             _leave_out(context, node, failure)
         return None
     for attempt in range(1, max_retries + 2):
-        write_config(folder, trial, context)
-        load = attempt_once(context, trial, folder, attempt, parent_pid)
+        write_config(context, trial)
+        load = attempt_once(context, trial, attempt, parent_pid)
         if load.ok or attempt > max_retries or not can_pass(load.category, context.service.failures):
             break
         if not context.endpoint().ok:  # its server did not come up, and no attempt starts one
             break
-        write(folder.load, load)
         put_aside(folder)
         _pause(context, 2 ** (attempt - 1), parent_pid)
-    write(folder.load, load)
     return load
 
 
 def _leave_out(context: DeploymentContext, trial: Trial, failure: LoadFailure) -> None:
     """Write the load.json of a trial, or of a party, that is not tried."""
-    own, folder = context.of(context.study, context.scenario, trial.deployment), context.results.trial(trial.id)
-    write_config(folder, trial, own)
-    write(folder.load, replace(record_of(own, trial, failure), attempt=0))
+    own = context.of(context.study, context.scenario, trial.deployment)
+    write_config(own, trial)
+    write(own.results.trial(trial.id).load, replace(record_of(own, trial, failure), attempt=0))
 
 
-def _attempt(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int
-) -> LoadRecord:
+def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid: int) -> LoadRecord:
     """Measure once. A failure is a result, not an exception."""
-    before, started_at = provenance.survey(), provenance.now()
-    endpoint, restarted, measured, failure, others = Endpoint(), None, None, None, None
+    before, started_at, folder = provenance.survey(), provenance.now(), context.results.trial(trial.id)
+    endpoint, restarted, others = Endpoint(), None, None
     sessions, parts = _begin_session(context, trial, folder)
+    ended: MeasuredLoad | LoadFailure
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
         if endpoint.ok:
             end_strays(context, endpoint)
             job = context.load_job(trial, endpoint)
             others = others_before([(context, trial, endpoint)])
-            measured = measure(
+            ended = measure(
                 job if sessions is None else sessions.rest_of(job),
                 parts,
                 python=context.client_python(endpoint),
@@ -127,41 +124,29 @@ def _attempt(
                 on_tick=context.on_tick(parent_pid),
                 telemetry=True,
             )
-            failure = measured.failure
         else:
-            category, reason = str(endpoint.category), str(endpoint.reason)
-            failure = LoadFailure(category=category, reason=reason, log_tail=endpoint.log_tail)
+            ended = LoadFailure.of(endpoint)
     except (LoadError, OSError, ValueError, UserError) as error:
-        failure = failure_of(error, context)
-        if isinstance(error, LoadError) and failure.category == "client_died" and endpoint.environment:
-            hint = damage_hint(Path(endpoint.environment), failure.log_tail)
-            failure = replace(failure, reason=failure.reason + hint)
-    energy = EnergyRecord() if measured is None or measured.energy is None else measured.energy
+        ended = failure_of(error, context)
+        if isinstance(error, LoadError) and ended.category == "client_died" and endpoint.environment:
+            hint = damage_hint(Path(endpoint.environment), ended.log_tail)
+            ended = replace(ended, reason=ended.reason + hint)
+    load = record_of(context, trial, ended, endpoint)
+    idle_w = idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)
     load = replace(
-        record_of(context, trial, failure, measured, endpoint),
+        load,
         attempt=attempt,
         started_at=started_at,
         server_restarted=restarted,
         others_before=others,
-        energy=replace(energy, idle_w=idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)),
+        energy=replace(load.energy, idle_w=idle_w),
     )
     end_strays(context, endpoint)
-    try:
-        if measured is not None:
-            keep_files(parts, folder, trial)
-            made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
-            load = without_replies(keep_samples(folder, measured.outcome, load, made), measured, job)
-    except OSError as error:
-        failure = failure_of(error)
-        load = replace(load, status="failed", category=failure.category, reason=failure.reason)
+    if isinstance(ended, MeasuredLoad):
+        load = kept(folder, load, ended, job, parts, sessions)
     if sessions is None or not sessions.keep_for_next(load.category, parts):
         shutil.rmtree(folder.sessions, ignore_errors=True)
-    shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written, because the disk may be full
-    write_meta(context, trial, folder, before, load.workers, endpoint)
-    append_log(folder.log, trial.trial_id, "load ended", status=load.status, reason=load.reason)
-    if load.ok:
-        write(folder.record, load)
-    return load
+    return finish(context, trial, load, before, endpoint)
 
 
 ANSWERED = ("protocol", "client_error", "server_error", "wrong_reply", "empty_reply")
@@ -206,17 +191,35 @@ def end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
         kill_with_mark(f"{PROGRAM}={endpoint.data}")
 
 
-def keep_files(parts: Path, folder: TrialFolder, trial: Trial) -> None:
-    """Move the files that a driver keeps into the trial's folder; lines of its log.jsonl go to the trial's."""
-    if (parts / FILES).is_dir():
-        if (own := parts / FILES / folder.log.name).is_file():
-            about = {"trial_id": trial.trial_id}
-            lines = [json.dumps(json.loads(line) | about) for line in own.read_text(encoding="utf-8").splitlines()]
-            with folder.log.open("a", encoding="utf-8") as log:
-                log.writelines(f"{line}\n" for line in lines)
-            own.unlink()
-        shutil.rmtree(folder.files, ignore_errors=True)
-        shutil.move(parts / FILES, folder.files)
+def kept(
+    folder: TrialFolder,
+    load: LoadRecord,
+    measured: MeasuredLoad,
+    job: LoadJob,
+    parts: Path,
+    sessions: "RecordedSessions | None" = None,
+) -> LoadRecord:
+    """Keep the samples of a load, and the files of a program; return its record with their facts. A file that cannot
+    be written fails the load."""
+    try:
+        if (parts / FILES).is_dir():
+            _take_log(parts / FILES / folder.log.name, folder, load.trial_id)
+            shutil.rmtree(folder.files, ignore_errors=True)
+            shutil.move(parts / FILES, folder.files)
+        made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
+        return without_replies(keep_samples(folder, measured.outcome, load, made), measured, job)
+    except OSError as error:
+        return not_kept(load, error)
+
+
+def _take_log(own: Path, folder: TrialFolder, trial_id: str) -> None:
+    """Move the lines of a driver's log into that of the trial."""
+    if own.is_file():
+        about = {"trial_id": trial_id}
+        lines = [json.dumps(json.loads(line) | about) for line in own.read_text(encoding="utf-8").splitlines()]
+        with folder.log.open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n" for line in lines)
+        own.unlink()
 
 
 def without_replies(load: LoadRecord, measured: MeasuredLoad, job: LoadJob) -> LoadRecord:

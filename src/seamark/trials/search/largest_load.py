@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.search_record import Probe
 from seamark.model.scenario import Search
 from seamark.report.numbers import duration, percent
 from seamark.stats.decision import Odds, mean_odds, quantile_odds
@@ -19,17 +21,13 @@ from seamark.trials.search.steps import (
     LOOK_ERROR,
     TIMES,
     LevelVerdict,
-    Probe,
-    SearchResult,
     Verdict,
     next_step,
     spent,
 )
 
-Measure = Callable[[Probe], "MeasuredProbe"]
+Measure = Callable[[Probe], "ProbeObservation"]
 Note = Callable[[Probe, Verdict, str], None]
-
-
 Values = NDArray[np.float64]
 
 
@@ -44,18 +42,25 @@ class Limit:
     probability: float = 0.0
     of: str = "latency"
 
+    @property
+    def most(self) -> float:
+        """The largest mean, or the largest ratio of requests beyond the limit."""
+        return self.limit if self.statistic == "mean" else 1 - self.probability
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeObservation:
     """The observation of one probe. `void`: why it is no evidence about the server. `values`: the values of all
     requests under each objective, in the order of due times; those of `bounded` are lower bounds in part, and show no
-    level to pass. `against`: other evidence against this load, decisive from one probe where `sure`."""
+    level to pass. `against`: other evidence against this load, decisive from one probe where `sure`. `took_s` is its
+    duration with warm-up and metrics."""
 
     void: str | None = None
     against: tuple[str, ...] = ()
     sure: bool = False
     values: Mapping[Limit, Values] = field(default_factory=dict)
     bounded: frozenset[Limit] = frozenset()
+    took_s: float = 0.0
 
 
 def judged(seen: Sequence[ProbeObservation]) -> tuple[Verdict, str]:
@@ -75,7 +80,7 @@ def judged(seen: Sequence[ProbeObservation]) -> tuple[Verdict, str]:
     missed = [_text(limit, chance) for limit, chance in odds.items() if chance.above <= LOOK_ERROR / len(odds)]
     if missed:
         return "fail", "; ".join(missed)
-    above = [_text(limit, chance) for limit, chance in odds.items() if _likely_missed(limit, chance)]
+    above = [_text(limit, chance) for limit, chance in odds.items() if not chance.estimate <= limit.most]
     if above:
         return "likely_fail", f"not decided: {'; '.join(above)}"
     bounded = [limit.name for limit in odds if any(limit in probe.bounded for probe in told)]
@@ -92,11 +97,6 @@ def _odds(limit: Limit, pieces: Sequence[Values]) -> Odds:
     return quantile_odds(pieces, limit.probability, limit.limit, LOOK_ERROR)
 
 
-def _likely_missed(limit: Limit, odds: Odds) -> bool:
-    bound = limit.limit if limit.statistic == "mean" else 1 - limit.probability
-    return not odds.estimate <= bound
-
-
 def _text(limit: Limit, odds: Odds) -> str:
     if limit.statistic == "mean":
         return f"{limit.name}: the mean is {odds.estimate:.4g}"
@@ -104,17 +104,9 @@ def _text(limit: Limit, odds: Odds) -> str:
     return f"{limit.name}: {above}; {percent(1 - limit.probability)} % may"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredProbe:
-    """The observation of a probe, and its duration in seconds with warm-up and metrics."""
-
-    observation: ProbeObservation
-    took_s: float
-
-
 def largest_load(
     search: Search, duration_s: float, measure: Measure, note: Note, *, warmup_s: float = 0.0
-) -> SearchResult:
+) -> SearchOutcome:
     """Return the largest load that meets the objectives. `measure` measures a probe, `note` receives its verdict.
 
     A look of `duration_s` times its number of times, after its warm-up, is shortened if it would end after the
@@ -126,16 +118,14 @@ def largest_load(
     while isinstance(step := next_step(search, answers), Probe):
         if spent_s >= search.budget_s:
             return spent(search, answers)
-        step = replace(step, times=_fitting(step.times, duration_s, search.budget_s - spent_s - warmup_s))
-        measured = measure(step)
-        spent_s = round(spent_s + measured.took_s, 3)
+        left_s = search.budget_s - spent_s - warmup_s
+        times = max(fit for fit in TIMES if fit == 1 or (fit <= step.times and fit * duration_s <= left_s))
+        step = replace(step, times=times)
+        observed = measure(step)
+        spent_s = round(spent_s + observed.took_s, 3)
         of_level = seen.setdefault(step.level, [])
-        of_level.append(measured.observation)
+        of_level.append(observed)
         verdict, why = judged(of_level)
         answers.append(LevelVerdict(probe=step, verdict=verdict))
         note(step, verdict, why)
     return step
-
-
-def _fitting(times: int, duration_s: float, left_s: float) -> int:
-    return max(fit for fit in TIMES if fit == 1 or (fit <= times and fit * duration_s <= left_s))

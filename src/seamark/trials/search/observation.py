@@ -66,7 +66,8 @@ def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limi
     codes = [code for code in SERVER_FAULTS if code in reasons.keys() - allowed]
     against = (*missed, *(reasons[code] for code in codes))
     ours = [reasons[code] for code in CLIENT_FAULTS if code in reasons]
-    if "schedule_lag" in reasons and not _starved(load):
+    # where requests waited because every connection was busy, the server delayed them
+    if "schedule_lag" in reasons and not any((worker.backlog_max or 0) > 0 for worker in load.workers):
         ours.append(reasons["schedule_lag"])
     late, _ = _objectives([slo for slo in metrics.slos if _named(slo) in by_values], metrics)
     late = late or [
@@ -92,9 +93,7 @@ def _late(limit: Limit, values: Values) -> bool:
     """Whether the values of a probe themselves miss a limit, sure or not."""
     if not len(values):
         return False
-    if limit.statistic == "mean":
-        return float(values.mean()) > limit.limit
-    return float(np.mean(values > limit.limit)) > 1 - limit.probability
+    return float(values.mean() if limit.statistic == "mean" else np.mean(values > limit.limit)) > limit.most
 
 
 def _named(slo: ObjectiveResult | Slo) -> str:
@@ -107,12 +106,13 @@ def _objectives(slos: Sequence[ObjectiveResult], metrics: TrialMetrics) -> tuple
     A percentile with too few samples is met if the slowest request meets its limit.
     """
     missed, unknown = [], []
+    remedy = "Raise timeout_s" if metrics.counts.timeouts else "Raise duration_s"
     for slo in slos:
         said = _named(slo)
         if slo.met is False:
             missed.append(f"{said} is missed" + (f": {slo.known.text}" if slo.known else ""))
         elif slo.met is None and not _slowest_meets(slo, metrics) and slo.known is not None:
-            unknown.append(f"{said} is not known: it is {slo.known.text}. {_remedy(metrics)}")
+            unknown.append(f"{said} is not known: it is {slo.known.text}. {remedy}")
         elif slo.met is None and not _slowest_meets(slo, metrics):
             unknown.append(f"{said} is not known: {metrics.counts.ok} replies are too few. Raise duration_s")
     return missed, unknown
@@ -125,23 +125,6 @@ def _slowest_meets(slo: ObjectiveResult, metrics: TrialMetrics) -> bool:
     return slo.op == "<=" and slowest is not None and slowest.meets(slo.op, slo.limit) is True
 
 
-def _remedy(metrics: TrialMetrics) -> str:
-    """Return what makes a range of a probe narrower: by what made it one."""
-    if metrics.counts.timeouts:
-        return "Raise timeout_s"
-    return "Raise duration_s"
-
-
-def _starved(load: LoadRecord) -> bool:
-    """Whether requests waited because every connection was busy: then the server delayed them."""
-    return any((worker.backlog_max or 0) > 0 for worker in load.workers)
-
-
-def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
-    """Return the objectives that are decided by single requests: upper limits on quantiles and means of times."""
-    return tuple(limit for slo in slos if (limit := _limit(slo)) is not None)
-
-
 def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -> dict[Limit, Values]:
     """Return the values of all requests due in a probe's window, in seconds, in the order of due times.
 
@@ -149,7 +132,8 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -
     time that it waited, which is less than its truth, and one that failed otherwise has none. Empty if a probe has no
     metrics or no readable samples.
     """
-    limits, start_s, end_s = limits_of(slos), metrics.window.start_s, metrics.window.end_s
+    limits = [limit for slo in slos if (limit := _limit(slo)) is not None]
+    start_s, end_s = metrics.window.start_s, metrics.window.end_s
     if not metrics.ok or not limits or start_s is None or end_s is None:
         return {}
     start_ns, end_ns = round(start_s * 1e9), round(end_s * 1e9)
@@ -172,6 +156,8 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -
 
 
 def _limit(slo: Slo) -> Limit | None:
+    """Return an objective that is decided by single requests: an upper limit on a quantile or mean of a time; else
+    None."""
     written = _named(slo)
     if slo.op != "<=":
         return None

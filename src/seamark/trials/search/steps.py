@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.search_record import Probe
 from seamark.model.scenario import Outcome, Search
 
 Verdict = Literal["pass", "fail", "likely_pass", "likely_fail", "void"]
@@ -29,36 +31,12 @@ Levels = tuple[int | float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe:
-    """One load to measure. `look` counts those of its level from 1, `attempt` those of a look. Its length is `times`
-    the scenario's duration."""
-
-    level: int | float
-    look: int = 1
-    attempt: int = 1
-    times: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class LevelVerdict:
     """Verdict of all probes of a level after this one: pass or fail, decided or likely; `void` if this probe is no
     evidence."""
 
     probe: Probe
     verdict: Verdict
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchResult:
-    """End of a search. `found`: the largest level that met the objectives by all of its probes. `bracket`: the
-    largest level decided to pass and the smallest decided to fail, at `confidence`; None where there is none.
-    `confirmed`: `found` is decided to pass, by at least 1 + confirm probes."""
-
-    outcome: Outcome
-    found: int | float | None
-    confirmed: bool
-    bracket: tuple[int | float | None, int | float | None]
-    confidence: float
 
 
 def levels_of(search: Search) -> Levels:
@@ -72,7 +50,7 @@ def levels_of(search: Search) -> Levels:
     return tuple(sorted(value for value in values if value > 0))
 
 
-def next_step(search: Search, answers: Sequence[LevelVerdict]) -> Probe | SearchResult:
+def next_step(search: Search, answers: Sequence[LevelVerdict]) -> Probe | SearchOutcome:
     """Return the next probe, or the result."""
     levels = levels_of(search)
     known = _Levels(levels, answers)
@@ -93,14 +71,12 @@ def next_step(search: Search, answers: Sequence[LevelVerdict]) -> Probe | Search
     return _found(search, known, _outcome(known, low, high))
 
 
-def spent(search: Search, answers: Sequence[LevelVerdict]) -> SearchResult:
+def spent(search: Search, answers: Sequence[LevelVerdict]) -> SearchOutcome:
     """Return the result if there is no time for another probe."""
     step = next_step(search, answers)
-    return (
-        step
-        if isinstance(step, SearchResult)
-        else _found(search, _Levels(levels_of(search), answers), "budget_spent")
-    )
+    if isinstance(step, SearchOutcome):
+        return step
+    return _found(search, _Levels(levels_of(search), answers), "budget_spent")
 
 
 class _Levels:
@@ -201,11 +177,12 @@ def _outcome(known: _Levels, low: int | None, high: int | None) -> Outcome:
     return "all_pass" if high is None else "converged"
 
 
-def _found(search: Search, known: _Levels, outcome: Outcome) -> SearchResult:
+def _found(search: Search, known: _Levels, outcome: Outcome) -> SearchOutcome:
     place, _ = known.likely()
     low, high = known.decided()
     looks = sum(answer.verdict != "void" for answer in known.answers)
-    return SearchResult(
+    return SearchOutcome(
+        setting=search.setting,
         outcome=outcome,
         found=None if place is None else known.levels[place],
         confirmed=place is not None and place == low and known.looks(place) > search.confirm > 0,

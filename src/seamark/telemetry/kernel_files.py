@@ -1,6 +1,7 @@
-"""Small kernel files read as text or numbers; None for a missing or unreadable one."""
+"""Small kernel files read as text or numbers, and outputs of commands; None for a missing or unreadable one."""
 
 import re
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +22,15 @@ def read_number(path: Path) -> int | None:
         return int(read_text(path) or "")
     except ValueError:
         return None
+
+
+def output_of(*command: str | Path, within_s: float) -> str | None:
+    """Return the output of a command without surrounding white space, None where it is missing or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=within_s, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def read_choice(path: Path) -> str | None:
