@@ -10,7 +10,7 @@ from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
+from seamark.model.results.trial_metrics import Severity, TrialMetrics, VerdictReason
 from seamark.model.service import LoadKind
 from seamark.model.trial import Trial
 
@@ -45,15 +45,23 @@ class CheckedTrial:
 Check = Callable[[CheckedTrial], VerdictReason | None]
 
 
-def of_loads(*kinds: LoadKind) -> Callable[[Check], Check]:
-    """Limit a check to kinds of load: a finite load has no steady state, and ends with few users; a program is no
-    sample of many."""
+def check(
+    severity: Severity, remedy: str, *kinds: LoadKind
+) -> Callable[[Callable[[CheckedTrial], str | None]], Check]:
+    """Make a check of a function that says what is wrong, None for nothing; its name is the code of the reason.
 
-    def limit(check: Check) -> Check:
-        @wraps(check)
-        def limited(view: CheckedTrial) -> VerdictReason | None:
-            return check(view) if view.kind in kinds else None
+    With `kinds` it looks at these kinds of load alone: a finite load has no steady state, and ends with few users; a
+    program is no sample of many.
+    """
 
-        return limited
+    def make(says: Callable[[CheckedTrial], str | None]) -> Check:
+        @wraps(says)
+        def judged(view: CheckedTrial) -> VerdictReason | None:
+            text = says(view) if not kinds or view.kind in kinds else None
+            if text is None:
+                return None
+            return VerdictReason(code=says.__name__, severity=severity, text=text, remedy=remedy)
 
-    return limit
+        return judged
+
+    return make
