@@ -6,9 +6,9 @@ from functools import wraps
 
 from seamark.analysis.metrics.metric_inputs import is_simulated_load
 from seamark.analysis.metrics.processors import Processors
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import Severity, TrialMetrics, VerdictReason
 from seamark.model.service import LoadKind
@@ -32,7 +32,7 @@ class CheckedTrial:
     processors: tuple[Processors, ...] = ()
     others_unknown: str | None = None
     client_is_server: bool = False
-    ceiling: Ceiling | None = None
+    ceiling: WireCeiling | None = None
     gpu_hz: float | None = None
     answers: AnswersRecord | None = None
 

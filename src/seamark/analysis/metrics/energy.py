@@ -1,13 +1,14 @@
 """Energy of one trial: counters, interval and scope. Nothing is estimated; missing parts have a reason."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.load_record import LoadRecord, PackageCounters
+from seamark.model.results.trial_metrics import EnergyFigures
 
 Scope = Literal["gpu", "package", "node"]
 COVERED = 0.9
@@ -28,52 +29,6 @@ class Part:
     units: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Energy:
-    """The energy of a trial by scope, and the reported scope. Without any, the reason."""
-
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    idle_w: Mapping[str, float] = field(default_factory=dict)
-    reason: str | None = None
-
-    @property
-    def chosen(self) -> Part | None:
-        """The scope closest to the service: its GPUs, else the processors and their memory, else the node."""
-        return next((self.parts[scope] for scope in ("gpu", "package", "node") if scope in self.parts), None)
-
-    @property
-    def value_j(self) -> float | None:
-        return None if self.chosen is None else self.chosen.value_j
-
-    @property
-    def window_s(self) -> float | None:
-        return None if self.chosen is None else self.chosen.window_s
-
-    @property
-    def power_w(self) -> float | None:
-        return None if self.chosen is None else self.chosen.value_j / self.chosen.window_s
-
-    @property
-    def per_request_j(self) -> float | None:
-        return self._over("requests")
-
-    @property
-    def per_unit_j(self) -> float | None:
-        return self._over("units")
-
-    @property
-    def idle_power_w(self) -> float | None:
-        return None if self.chosen is None else self.idle_w.get(self.chosen.scope)
-
-    def of(self, scope: Scope) -> float | None:
-        """Return the joules of a scope, None if unknown."""
-        return self.parts[scope].value_j if scope in self.parts else None
-
-    def _over(self, what: str) -> float | None:
-        count = None if self.chosen is None else getattr(self.chosen, what)
-        return self.chosen.value_j / count if self.chosen is not None and count else None
-
-
 def energy_of(
     counts: WindowCounts,
     window: Window,
@@ -82,22 +37,35 @@ def energy_of(
     *,
     gpus: int | None = None,
     nodes: int | None = None,
-) -> Energy:
-    """Return the energy of a trial. `gpus` and `nodes` are those of its deployment, None if unknown.
+) -> EnergyFigures | str:
+    """Return the energy of a trial, or why nothing is known of it. `gpus` and `nodes` are those of its deployment,
+    None if unknown.
 
-    Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
+    The reported scope is the one closest to the service: its GPUs, else the processors and their memory, else the
+    node. Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
     Slurm's before and after the whole load, so its requests are the good ones of the whole load.
     """
     nodes = nodes or 1
-    outcomes: list[Part | str] = [
+    outcomes = (
         _gpus(counts, window, telemetry, gpus),
         _packages(counts, window, telemetry, load.energy.package, nodes),
         _node(counts, load, nodes),
-    ]
-    parts: dict[str, Part] = {part.scope: part for part in outcomes if isinstance(part, Part)}
-    reasons = [reason for reason in outcomes if isinstance(reason, str)]
-    idle_w = {scope: power_w for scope, power_w in load.energy.idle_w.items() if power_w is not None}
-    return Energy(parts=parts, idle_w=idle_w, reason=None if parts else "; ".join(reasons))
+    )
+    parts = [part for part in outcomes if isinstance(part, Part)]
+    if not parts:
+        return "; ".join(map(str, outcomes))
+    chosen = parts[0]
+    return EnergyFigures(
+        value_j=chosen.value_j,
+        window_s=chosen.window_s,
+        per_request_j=chosen.value_j / chosen.requests if chosen.requests else None,
+        per_unit_j=chosen.value_j / chosen.units if chosen.units else None,
+        power_w=chosen.value_j / chosen.window_s,
+        idle_power_w=load.energy.idle_w.get(chosen.scope),
+        **{f"{part.scope}_j": part.value_j for part in parts},
+        scope=chosen.scope,
+        method=chosen.method,
+    )
 
 
 def is_gpu(source: str) -> bool:

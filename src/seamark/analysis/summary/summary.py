@@ -9,7 +9,7 @@ from seamark.analysis.comparison.factors import comparisons_of_summary
 from seamark.analysis.comparison.metric_names import table_paths
 from seamark.analysis.comparison.observations import Observation, observation
 from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDistribution
-from seamark.analysis.metrics.table import VERSION
+from seamark.analysis.metrics.table import VERSION, error_ranges
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
@@ -203,9 +203,8 @@ def _errors(good: Sequence[TrialMetrics]) -> ErrorRate:
     failed = sum((trial_counts.failed or 0) + _lost(trial_counts) for trial_counts in counts)
     sent = sum(_sent(trial_counts) + _lost(trial_counts) for trial_counts in counts)
     unseen = sum(trial_counts.unfinished or 0 for trial_counts in counts)
-    due = sum((trial_counts.ok or 0) + (trial_counts.unfinished or 0) for trial_counts in counts) + failed
-    ends = {"rate": (failed / due, (failed + unseen) / due)} if unseen else {}
-    return ErrorRate(rate=failed / sent if sent else None, ranges=ends)
+    due = sum(trial_counts.ok or 0 for trial_counts in counts) + unseen + failed
+    return ErrorRate(rate=failed / sent if sent else None, ranges=error_ranges(failed=failed, due=due, unseen=unseen))
 
 
 def _lost(counts: RequestCounts) -> int:

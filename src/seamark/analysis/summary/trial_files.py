@@ -7,11 +7,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics, metrics_of_whole
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import METRICS, TIMES
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.trial_view import record_of, without_samples
 from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.times import Ranges
@@ -63,7 +63,7 @@ def write_metrics(
     *,
     scenario: str | None = None,
     client_is_server: bool | None = None,
-    ceiling: Ceiling | None = None,
+    ceiling: WireCeiling | None = None,
     schedule: Callable[[], ScheduleMetrics] | None = None,
 ) -> TrialMetrics:
     """Derive and write the four files of a trial and return its metrics; a failed trial gets all four too.
