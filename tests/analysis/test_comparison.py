@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from samples import a_metrics, a_trial, a_view
+from two_groups import compare
 
 from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import Contrast
@@ -18,7 +19,7 @@ from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Comparing
-from seamark.stats.compare import compare, compare_family, rank_sum_p
+from seamark.stats.compare import compare_family, rank_sum_p
 from seamark.stats.range import Range
 
 PATH = "throughput.value"

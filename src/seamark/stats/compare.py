@@ -70,13 +70,6 @@ class Comparison:
         return self.shift.estimate if self.ratio is None else self.ratio.estimate - 1
 
 
-def compare(
-    base: Group, new: Group, *, better: Direction, margin: float = MARGIN, alpha: float = ALPHA
-) -> Comparison:
-    """Compare two groups as a family of one; ValueError if one is empty."""
-    return compare_family({None: (base, new)}, better=better, margin=Margin(value=margin), alpha=alpha)[None]
-
-
 def compare_family(
     pairs: Mapping[Any, tuple[Group, Group]],
     *,

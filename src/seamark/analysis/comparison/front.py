@@ -20,8 +20,9 @@ from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.stats.compare import ALPHA, Comparison, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
-from seamark.stats.paired import Limits, mean_difference, mean_limits
+from seamark.stats.paired import mean_difference, mean_limits
 from seamark.stats.paired_compare import is_not_worse, paired_test
+from seamark.stats.ranks import Interval
 
 COSTS = (
     "ttft_ms.p50",
@@ -208,7 +209,7 @@ def _front(
     )
 
 
-def _limits(scores: Sequence[float], clusters: Sequence[str | None] | None, quality: Quality) -> Limits | None:
+def _limits(scores: Sequence[float], clusters: Sequence[str | None] | None, quality: Quality) -> Interval | None:
     """Return the interval of a mean score, that of other items like these; None with one cluster of them alone."""
     labels = None if clusters is None else [str(label) for label in clusters]
     mean = mean_difference(np.zeros(len(scores)), np.array(scores), clusters=labels)

@@ -9,7 +9,6 @@ from seamark.analysis.comparison.scored import Item
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedAnswers, Effect
 from seamark.model.scenario import Comparing
-from seamark.stats.paired import Limits
 from seamark.stats.paired_compare import PairedTest, is_not_worse, paired_test, paired_verdict
 
 RETRY = "`bench retry` measures such trials again."
@@ -92,7 +91,7 @@ def item_values(side: Sequence[Observation], column: str) -> dict[Item, float]:
 def _means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item that all trials have a value for."""
     read = [items for trial in side if trial.answers and (items := trial.answers.read()) is not None]
-    tables = [items.by_item(score) for items in read]
+    tables = [items.get(score, {}) for items in read]
     if not tables or len(tables) < len(side):
         return {}
     return {item: fmean(table[item] for table in tables) for item in tables[0] if all(item in t for t in tables)}
@@ -128,14 +127,14 @@ def answers_test(items: PairedItems, *, largest: float | None, family: int, alph
 
 def paired_record(record: Compared, items: PairedItems, test: PairedTest, *, comparing: Comparing) -> Compared:
     """Return a record with the estimates of a comparison of answers, without p and verdict."""
-    margin = comparing.quality_margin
-    interval = test.interval
+    margin, interval = comparing.quality_margin, test.interval
+    low, high = (interval.low, interval.high) if interval is not None else (None, None)
     return replace(
         record,
         unit_of_inference="cluster" if test.clustered else "item",
         method=test.method,
         pairs=test.items,
-        shift=_effect(test.difference, interval),
+        shift=Effect(value=test.difference, low=low, high=high),
         confidence=None if interval is None else interval.confidence,
         base=replace(record.base, units=test.units),
         new=replace(record.new, units=test.units),
@@ -177,12 +176,4 @@ def paired_judged(
         record,
         reason=f"a {what} of more than {margin:g} is neither shown nor excluded by {units}{of_family}",
         remedy=MORE_CONTEXTS if test.clustered else MORE_ITEMS,
-    )
-
-
-def _effect(value: float, interval: Limits | None) -> Effect:
-    return Effect(
-        value=value,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
     )
