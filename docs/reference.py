@@ -276,7 +276,10 @@ def _severity_and_remedy(function: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _texts(value: ast.expr) -> Iterator[str]:
-    """Yield the possible texts of an argument: all of an `x if y else z`; an inserted value is N."""
+    """Yield the possible texts of an argument: all of a tuple or an `x if y else z`; an inserted value is N."""
+    if isinstance(value, ast.Tuple):
+        for text in value.elts:
+            yield from _texts(text)
     if isinstance(value, ast.IfExp):
         yield from _texts(value.body)
         yield from _texts(value.orelse)

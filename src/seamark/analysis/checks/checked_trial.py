@@ -45,22 +45,29 @@ class CheckedTrial:
 Check = Callable[[CheckedTrial], VerdictReason | None]
 
 
+Finding = str | tuple[Severity, str] | None
+"""What is wrong, None for nothing; of a check with several severities with its own."""
+
+
 def check(
-    severity: Severity, remedy: str, *kinds: LoadKind
-) -> Callable[[Callable[[CheckedTrial], str | None]], Check]:
-    """Make a check of a function that says what is wrong, None for nothing; its name is the code of the reason.
+    severity: Severity | tuple[Severity, ...], remedy: str, *kinds: LoadKind
+) -> Callable[[Callable[[CheckedTrial], Finding]], Check]:
+    """Make a check of a function that says what is wrong; its name is the code of the reason.
 
     With `kinds` it looks at these kinds of load alone: a finite load has no steady state, and ends with few users; a
     program is no sample of many.
     """
 
-    def make(says: Callable[[CheckedTrial], str | None]) -> Check:
+    severities: tuple[Severity, ...] = (severity,) if isinstance(severity, str) else severity
+
+    def make(says: Callable[[CheckedTrial], Finding]) -> Check:
         @wraps(says)
         def judged(view: CheckedTrial) -> VerdictReason | None:
-            text = says(view) if not kinds or view.kind in kinds else None
-            if text is None:
+            finding = says(view) if not kinds or view.kind in kinds else None
+            if finding is None:
                 return None
-            return VerdictReason(code=says.__name__, severity=severity, text=text, remedy=remedy)
+            grade, text = finding if isinstance(finding, tuple) else (severities[0], finding)
+            return VerdictReason(code=says.__name__, severity=grade, text=text, remedy=remedy)
 
         return judged
 

@@ -6,7 +6,7 @@ from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.analysis.metrics.processors import OTHERS_BURST, Processors
 from seamark.model.plurals import in_percent
 from seamark.model.results.load_record import ConnectionFigures
-from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.results.trial_metrics import Severity, VerdictReason
 
 FULL = 0.9
 """Busy ratio of a machine from which on load and server may wait for a processor."""
@@ -89,19 +89,18 @@ SHORT = 0.5
 """Ratio of the planned window below which figures are of too little."""
 
 
-def party_ended_early(view: CheckedTrial) -> VerdictReason | None:
+@check(("suspect", "note"), "Give that party more requests or items, or set keep_busy: true.")
+def party_ended_early(view: CheckedTrial) -> tuple[Severity, str] | None:
     """What was due after one party had ended met another load than planned, and is in no figure."""
     if view.load.ended_early is None:
         return None
     profile, window = view.trial.load, view.counts.window
     planned_s = profile.length_s - window.start_ns / 1e9
     ratio = min(1.0, window.length_s / planned_s) if planned_s > 0 and not profile.finite else 1.0
-    return VerdictReason(
-        code="party_ended_early",
-        severity="suspect" if ratio < SHORT else "note",
-        text=f"the party '{view.load.ended_early}' ended before its time: the window of all is "
-        f"{in_percent(ratio)} of the planned one",
-        remedy="Give that party more requests or items, or set keep_busy: true.",
+    severity: Severity = "suspect" if ratio < SHORT else "note"
+    return severity, (
+        f"the party '{view.load.ended_early}' ended before its time: the window of all is "
+        f"{in_percent(ratio)} of the planned one"
     )
 
 

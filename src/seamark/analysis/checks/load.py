@@ -4,7 +4,7 @@ from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.analysis.metrics.metric_inputs import is_simulated_load
 from seamark.model.load_profile import LoadProfile
 from seamark.model.plurals import counted, in_percent, in_time
-from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.results.trial_metrics import Severity, VerdictReason
 from seamark.patterns.patterns import Pattern
 from seamark.patterns.table import pattern_of
 
@@ -28,18 +28,15 @@ def unfinished(view: CheckedTrial) -> str | None:
     return f"{left} of {counted(counts.due, 'request')} outlived the load: the slow ones are missing"
 
 
-def shard_lost(view: CheckedTrial) -> VerdictReason | None:
+@check(("invalid", "suspect"), "See the trial's log. `bench retry` measures the trial again.")
+def shard_lost(view: CheckedTrial) -> tuple[Severity, str] | None:
     """A part of the requested load was missing."""
     workers = len(view.load.workers)
     lost = sum(not worker.ok for worker in view.load.workers)
     if not lost:
         return None
-    return VerdictReason(
-        code="shard_lost",
-        severity="invalid" if 2 * lost > workers else "suspect",
-        text=f"{lost} of {counted(workers, 'worker')} of the load died",
-        remedy="See the trial's log. `bench retry` measures the trial again.",
-    )
+    severity: Severity = "invalid" if 2 * lost > workers else "suspect"
+    return severity, f"{lost} of {counted(workers, 'worker')} of the load died"
 
 
 def saturated(view: CheckedTrial) -> VerdictReason | None:
@@ -145,7 +142,8 @@ def _p99_s(view: CheckedTrial, times: str) -> float | None:
     return None if p99_ms is None else p99_ms / 1e3
 
 
-def client_stalled(view: CheckedTrial) -> VerdictReason | None:
+@check(("suspect", "note"), "Give the load cores of its own; `bench doctor` lists what may use them.")
+def client_stalled(view: CheckedTrial) -> tuple[Severity, str] | None:
     """A standing load sends and timestamps nothing, so its standstill is in the samples, however few."""
     window, total_s, longest_s = view.counts.window, 0.0, 0.0
     for worker in view.load.workers:
@@ -155,16 +153,17 @@ def client_stalled(view: CheckedTrial) -> VerdictReason | None:
     if view.client_is_server or longest_s < STALL_S or not window.length_s:
         return None
     share = total_s / window.length_s
-    return VerdictReason(
-        code="client_stalled",
-        severity="suspect" if share >= STALL_RATIO else "note",
-        text=f"a worker of the load stood still for {longest_s:.3g} s at once and for "
-        f"{in_percent(share, 2)} of the window: it sent and stamped late then",
-        remedy="Give the load cores of its own; `bench doctor` lists what may use them.",
+    severity: Severity = "suspect" if share >= STALL_RATIO else "note"
+    return severity, (
+        f"a worker of the load stood still for {longest_s:.3g} s at once and for "
+        f"{in_percent(share, 2)} of the window: it sent and stamped late then"
     )
 
 
-def clock_offset(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    ("suspect", "note"), "Synchronise all nodes with one time server (chrony), and choose nodes close to each other."
+)
+def clock_offset(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Workers on machines with an unknown clock difference do not send the common schedule."""
     errors_ns = [
         worker.offset_error_ns + abs(worker.offset_drift_ns or 0)
@@ -174,12 +173,10 @@ def clock_offset(view: CheckedTrial) -> VerdictReason | None:
     error_s = max(errors_ns, default=0) / 1e9
     if error_s <= LATE_S:
         return None
-    return VerdictReason(
-        code="clock_offset",
-        severity="suspect" if not view.trial.load.closed else "note",
-        text=f"the clocks of the load's machines are known to each other within {in_time(error_s)} "
-        "only: requests of different shards lie so far from the schedule",
-        remedy="Synchronise all nodes with one time server (chrony), and choose nodes close to each other.",
+    severity: Severity = "suspect" if not view.trial.load.closed else "note"
+    return severity, (
+        f"the clocks of the load's machines are known to each other within {in_time(error_s)} "
+        "only: requests of different shards lie so far from the schedule"
     )
 
 

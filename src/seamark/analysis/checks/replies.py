@@ -2,7 +2,7 @@
 
 from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.model.plurals import counted, in_percent
-from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.results.trial_metrics import Severity
 
 LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
 """Ratios by which a time per token may be too low, without any reason and without doubt about it."""
@@ -62,7 +62,11 @@ def replies_short(view: CheckedTrial) -> str | None:
     )
 
 
-def tokens_not_counted(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    ("note", "suspect"),
+    "Have the server send its usage (stream_options.include_usage), or set tokenizer to the model's.",
+)
+def tokens_not_counted(view: CheckedTrial) -> tuple[Severity, str] | None:
     """A chunk is not a token: servers join several in one, and send chunks without any."""
     counts, unit = view.counts, view.load.unit or "reply"
     if not counts.uncounted:
@@ -70,24 +74,22 @@ def tokens_not_counted(view: CheckedTrial) -> VerdictReason | None:
     seen = f"of {counts.uncounted:,} of {counts.whole_good:,} good replies the server does not say how many {unit}s"
     kept = f"they count with one {unit} a chunk in throughput, and not at all in times per {unit}"
     withheld = f"throughput is in chunks, and times per {unit} are withheld"
-    return VerdictReason(
-        code="tokens_not_counted",
-        severity="note" if counts.counts_units else "suspect",
-        text=f"{seen} they have: {kept if counts.counts_units else withheld}",
-        remedy="Have the server send its usage (stream_options.include_usage), or set tokenizer to the model's.",
-    )
+    severity: Severity = "note" if counts.counts_units else "suspect"
+    return severity, f"{seen} they have: {kept if counts.counts_units else withheld}"
 
 
-def first_chunk_not_counted(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    ("suspect", "note"),
+    "Have the server list its tokens or count them in each chunk (extra_body: stream_options."
+    "continuous_usage_stats), or set tokenizer to the model's.",
+)
+def first_chunk_not_counted(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Time per token excludes the first chunk, which counts as one token if its tokens are unknown."""
     first = view.counts.first_chunk
     if first is None or first.too_low_ratio < LOW_TPOT_NOTE or not view.counts.counts_units:
         return None
-    return VerdictReason(
-        code="first_chunk_not_counted",
-        severity="suspect" if first.too_low_ratio >= LOW_TPOT else "note",
-        text=f"chunks have {first.tokens_in_chunk:.3g} tokens (mean), and the server does not say how many the "
-        f"first has: it counts as one, so TPOT is about {in_percent(first.too_low_ratio)} too low",
-        remedy="Have the server list its tokens or count them in each chunk (extra_body: stream_options."
-        "continuous_usage_stats), or set tokenizer to the model's.",
+    severity: Severity = "suspect" if first.too_low_ratio >= LOW_TPOT else "note"
+    return severity, (
+        f"chunks have {first.tokens_in_chunk:.3g} tokens (mean), and the server does not say how many the "
+        f"first has: it counts as one, so TPOT is about {in_percent(first.too_low_ratio)} too low"
     )

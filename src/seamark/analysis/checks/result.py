@@ -7,7 +7,7 @@ from seamark.analysis.metrics.table import BOUNDED
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.plurals import counted, in_percent, unit_of_times
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import PartFigures, TrialMetrics, VerdictReason
+from seamark.model.results.trial_metrics import PartFigures, Severity, TrialMetrics, VerdictReason
 from seamark.patterns.table import has_rate
 from seamark.stats.quantiles import samples_needed
 from seamark.stats.range import Range
@@ -56,17 +56,14 @@ def timestamp_order(view: CheckedTrial) -> str | None:
     return f"times out of order in {counted(view.counts.disordered, 'sample')}: the end comes before the beginning"
 
 
-def error_rate(view: CheckedTrial) -> VerdictReason | None:
+@check(("invalid", "suspect"), "See errors.by_category; lower the load or raise timeout_s.")
+def error_rate(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Failures have durations of their own: the good replies no longer represent the load."""
     rate, most = view.metrics.errors.rate, view.load.most_errors()
     if rate is None or rate <= 0.01 or not view.counts.ok:
         return None
-    return VerdictReason(
-        code="error_rate",
-        severity="invalid" if rate > 0.5 else "suspect",
-        text=f"{in_percent(rate, 1)} of the requests failed" + (f", most with {most}" if most else ""),
-        remedy="See errors.by_category; lower the load or raise timeout_s.",
-    )
+    severity: Severity = "invalid" if rate > 0.5 else "suspect"
+    return severity, f"{in_percent(rate, 1)} of the requests failed" + (f", most with {most}" if most else "")
 
 
 @check("invalid", "See the trial's log. `bench retry` measures the trial again.")
@@ -89,18 +86,15 @@ def resumed(view: CheckedTrial) -> str | None:
     )
 
 
-def outage(view: CheckedTrial) -> VerdictReason | None:
+@check(("suspect", "note"), "All of it is in the figures. See the server's log and the telemetry of that time.")
+def outage(view: CheckedTrial) -> tuple[Severity, str] | None:
     """The service was down for a part of the time; one trial cannot tell how often that happens."""
     outages = view.metrics.steady_state.outages if view.metrics.steady_state else ()
     if not outages or not view.counts.ok:
         return None
     more = len(outages) - 1
-    return VerdictReason(
-        code="outage",
-        severity="suspect" if more < MANY_OUTAGES else "note",
-        text=outages[0].text + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
-        remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
-    )
+    severity: Severity = "suspect" if more < MANY_OUTAGES else "note"
+    return severity, outages[0].text + (f"; {more} more outage{'s' if more > 1 else ''}" if more else "")
 
 
 @check("note", "Where trials are compared, give all of them the same warmup_s as a number.")
@@ -148,17 +142,14 @@ def gpu_throttled(view: CheckedTrial) -> str | None:
     return f"the mean clock of a GPU that was {in_percent(busy)} busy was {in_percent(clock)} of its highest"
 
 
-def served_from_page_cache(view: CheckedTrial) -> VerdictReason | None:
+@check(("note", "suspect"), "Use direct I/O or a data set larger than memory, if the device is the question.")
+def served_from_page_cache(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Reads from memory are not reads from a disk."""
     ratio = view.metrics.quality.get("page_cache_ratio")
     if ratio is None or ratio < 0.2:
         return None
-    return VerdictReason(
-        code="served_from_page_cache",
-        severity="note" if view.trial.settings.get("direct") == "cached" else "suspect",
-        text=f"{in_percent(ratio)} of the data lay in the page cache after the load",
-        remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
-    )
+    severity: Severity = "note" if view.trial.settings.get("direct") == "cached" else "suspect"
+    return severity, f"{in_percent(ratio)} of the data lay in the page cache after the load"
 
 
 @check("note", "Take its quality alone, or measure it with 'kernel: gathered'.")

@@ -13,7 +13,7 @@ from seamark.analysis.comparison.metric_names import ComparedMetric, default_met
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
 from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
-from seamark.analysis.comparison.units import Units, units_of
+from seamark.analysis.comparison.units import Units, lower, units_of, upper
 from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.origin import origin_of
 from seamark.model.plurals import counted
@@ -146,10 +146,12 @@ def _by_both_ends(tests: Mapping[int, _Test], alpha: float, beside: Sequence[flo
     better = {index: test.record.better for index, test in tests.items()}
     margin = {index: test.margin for index, test in tests.items()}
     family = partial(compare_family, better=better, margin=margin, alpha=alpha, beside=beside)
-    first: dict[int, Comparison] = family({index: (units.base, units.new_high) for index, units in pairs.items()})
+    first: dict[int, Comparison] = family(
+        {index: (lower(units.base), upper(units.new)) for index, units in pairs.items()}
+    )
     if not any(units.has_ranges for units in pairs.values()):
         return first
-    second = family({index: (units.base_high, units.new) for index, units in pairs.items()})
+    second = family({index: (upper(units.base), lower(units.new)) for index, units in pairs.items()})
     return {index: of_both_ends(first[index], second[index]) for index in pairs}
 
 

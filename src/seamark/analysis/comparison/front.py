@@ -13,7 +13,7 @@ from seamark.analysis.comparison.items import item_means, item_values
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.scored import Item
-from seamark.analysis.comparison.units import Units, units_of
+from seamark.analysis.comparison.units import Units, lower, units_of
 from seamark.model.origin import origin_of
 from seamark.model.results.comparison import Front, FrontPoint
 from seamark.model.scenario import Comparing
@@ -287,7 +287,7 @@ def savings(base: Trials, others: Mapping[str, Trials], cost: ComparedMetric) ->
         if (why := _why_untested(of_level, max(len(base), len(others[name]))))
     }
     pairs = {
-        name: (of_level.base, of_level.new)
+        name: (lower(of_level.base), lower(of_level.new))
         for name, of_level in units.items()
         if name not in shown and of_level.are_enough
     }

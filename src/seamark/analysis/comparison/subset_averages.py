@@ -2,9 +2,9 @@
 Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
+from typing import Any
 
 from seamark.analysis.comparison.contrasts import Levels, key_of
 from seamark.analysis.comparison.front import first_score
@@ -13,36 +13,6 @@ from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.scored import Item
 from seamark.model.results.comparison import SubsetAverage
 from seamark.model.service import Value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Averages:
-    """`macro` is the mean of the subsets' means, each subset counting alike; `micro` the mean of all items, each item
-    counting alike. Both are None where a subset has no scores: `missing` names it."""
-
-    macro: float | None
-    micro: float | None
-    subsets: int
-    items: int
-    missing: tuple[str, ...] = ()
-
-
-def averages(subsets: Mapping[str, Sequence[float] | None]) -> Averages:
-    """Return both averages over subsets, given the scores of each; None or nothing: it has none.
-
-    An average over the rest would be of another benchmark, so there is none where a subset is missing.
-    """
-    known = {name: list(scores) for name, scores in subsets.items() if scores is not None and len(scores)}
-    missing = tuple(name for name in subsets if name not in known)
-    items = sum(map(len, known.values()))
-    whole = known and not missing
-    return Averages(
-        macro=fmean(fmean(scores) for scores in known.values()) if whole else None,
-        micro=fmean(score for scores in known.values() for score in scores) if whole else None,
-        subsets=len(subsets),
-        items=items,
-        missing=missing,
-    )
 
 
 def subset_averages(
@@ -99,6 +69,24 @@ def _over(
         _, row = rows.setdefault(key_of(levels[name], others), (fixed, dict.fromkeys(subsets)))
         row[str(levels[name].get(factor))] = list(means[name].values())
     return [
-        SubsetAverage(workload=workload, factor=factor, fixed=fixed, quality=score, **vars(averages(scores)))
+        SubsetAverage(workload=workload, factor=factor, fixed=fixed, quality=score, **averages(scores))
         for fixed, scores in rows.values()
     ]
+
+
+def averages(subsets: Mapping[str, Sequence[float] | None]) -> dict[str, Any]:
+    """Return both averages over subsets, given the scores of each; None or nothing: it has none.
+
+    `macro` is the mean of the subsets' means, `micro` the mean of all items. An average over the rest would be of
+    another benchmark, so there is none where a subset is missing.
+    """
+    known = {name: list(scores) for name, scores in subsets.items() if scores is not None and len(scores)}
+    missing = tuple(name for name in subsets if name not in known)
+    whole = known and not missing
+    return {
+        "macro": fmean(fmean(scores) for scores in known.values()) if whole else None,
+        "micro": fmean(score for scores in known.values() for score in scores) if whole else None,
+        "subsets": len(subsets),
+        "items": sum(map(len, known.values())),
+        "missing": missing,
+    }

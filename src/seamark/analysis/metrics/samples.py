@@ -16,10 +16,16 @@ from seamark.storage.documents import regular
 
 BATCH_ROWS = 1 << 17
 Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 class DamagedError(ValueError):
     """The samples cannot be used: missing, truncated, of another configuration, or not samples at all."""
+
+    @classmethod
+    def by(cls, cause: Exception, what: str) -> "DamagedError":
+        """Return the error for `what` is damaged, such as a file, with the beginning of its cause in one line."""
+        return cls(f"{what} is damaged: {' '.join(str(cause).split())[:200]}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +48,19 @@ class Batch:
     retries: Times
 
     @property
-    def good(self) -> NDArray[np.bool_]:
+    def was_sent(self) -> Mask:
+        """Which requests were sent."""
+        return np.asarray(self.sent != MISSING_NS)
+
+    @property
+    def has_ended(self) -> Mask:
+        """Which requests have an end, by a whole reply or a failure."""
+        return np.asarray(self.last != MISSING_NS)
+
+    @property
+    def good(self) -> Mask:
         """Which requests have a good and complete reply."""
-        return np.asarray((self.failure == 0) & (self.last != MISSING_NS) & (self.sent != MISSING_NS))
+        return np.asarray((self.failure == 0) & self.has_ended & self.was_sent)
 
 
 COLUMNS = {
@@ -87,7 +103,7 @@ class Samples:
                     if _touches(file, group, between_ns):
                         yield from _rows_of(file, group)
         except (pa.ArrowException, OSError) as cause:
-            raise DamagedError(f"{self.path.name} is damaged: {_one_line(cause)}") from cause
+            raise DamagedError.by(cause, self.path.name) from cause
 
 
 def open_samples(path: Path, config_hash: str | None = None) -> Samples:
@@ -102,7 +118,7 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
     except FileNotFoundError as cause:
         raise DamagedError(f"{path.name} is missing") from cause
     except (pa.ArrowException, OSError, ValueError) as cause:
-        raise DamagedError(f"{path.name} is damaged: {_one_line(cause)}") from cause
+        raise DamagedError.by(cause, path.name) from cause
     needed = [name for name in SAMPLE.names or () if name in COLUMNS.values() and name not in ADDED]
     missing = [name for name in needed if name not in names]
     if missing:
@@ -121,10 +137,6 @@ def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
         columns = {name: _numbers(part.column(column)) for name, column in there.items()}
         columns |= {name: np.full(part.num_rows, ADDED[column]) for name, column in lacking.items()}
         yield Batch(**columns)
-
-
-def _one_line(cause: Exception) -> str:
-    return " ".join(str(cause).split())[:200]
 
 
 def _numbers(column: pa.Array) -> Times:

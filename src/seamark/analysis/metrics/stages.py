@@ -90,7 +90,7 @@ def read_stages(path: Path, samples: Samples, window: Window, response: TimeDist
     except (pa.ArrowException, OSError, ValueError, KeyError) as cause:
         if isinstance(cause, DamagedError):
             raise
-        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+        raise DamagedError.by(cause, path.name) from cause
 
 
 def _figures(
@@ -196,8 +196,7 @@ def _events(file: pq.ParquetFile, low: int, high: int) -> Events:
 def _requests(samples: Samples, window: Window, low: int, high: int) -> _Requests:
     chosen = [np.zeros((3, 0), dtype=np.int64)]
     for batch in samples.batches():
-        mask = (batch.index >= low) & (batch.index < high) & batch.good
-        mask &= (batch.due >= window.start_ns) & (batch.due < window.end_ns)
+        mask = (batch.index >= low) & (batch.index < high) & batch.good & window.holds(batch.due)
         chosen.append(np.stack([batch.index[mask], batch.due[mask], batch.last[mask]]))
     query, due, last = np.concatenate(chosen, axis=1)
     order = np.argsort(query)

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import Batch, Samples, Times
 from seamark.model.load_profile import LoadProfile
-from seamark.model.sample import MISSING_NS
 from seamark.stats import histogram
 from seamark.stats.quantiles import rank
 
@@ -30,12 +29,12 @@ class Timeline:
 
     def add(self, batch: Batch) -> None:
         """Count the samples of one batch."""
-        good, complete = batch.good, (batch.last != MISSING_NS) & (batch.sent != MISSING_NS)
+        good, complete = batch.good, batch.has_ended & batch.was_sent
         self._sum(self.replies, batch.last[good])
         self._sum(self.units, batch.last[good], batch.units[good])
-        failed = (batch.failure != 0) & (batch.sent != MISSING_NS)
+        failed = (batch.failure != 0) & batch.was_sent
         self._sum(self.failures, np.where(complete, batch.last, batch.due)[failed])
-        sent, last = batch.sent[batch.sent != MISSING_NS], batch.last[complete]
+        sent, last = batch.sent[batch.was_sent], batch.last[complete]
         self._before += int((sent < 0).sum()) - int((last < 0).sum())
         for times, counts, rests in (
             (sent, self._begun, self._begun_rest_ns),

@@ -68,7 +68,7 @@ def read_execution_table(path: Path) -> pa.Table:
     except FileNotFoundError:
         raise DamagedError(f"{path.name} is missing") from None
     except (pa.ArrowException, OSError, ValueError) as cause:
-        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+        raise DamagedError.by(cause, path.name) from cause
 
 
 def read_rows(path: Path) -> ExecutionRows:
@@ -77,7 +77,7 @@ def read_rows(path: Path) -> ExecutionRows:
     try:
         return rows_of(table)
     except (pa.ArrowException, ValueError, LookupError, TypeError) as cause:
-        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+        raise DamagedError.by(cause, path.name) from cause
 
 
 def ran(table: pa.Table) -> pa.Table:
