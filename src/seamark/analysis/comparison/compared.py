@@ -198,7 +198,7 @@ def _test(
     )
     items = paired_items(one, other, metric.name) if metric.group == "quality" else None
     if isinstance(items, PairedItems):
-        return _Test(record=record, items=items, largest=_largest(question.qualities.get(metric.name)))
+        return _Test(record=record, items=items, largest=largest_difference(question.qualities.get(metric.name)))
     if why := items or _why_not(one, other, metric, units):
         return _Test(record=replace(record, reason=why[0], remedy=why[1]))
     record = replace(record, note=quality_note(one, other, metric) if member else None)
@@ -243,7 +243,7 @@ def _margin(metric: ComparedMetric, comparing: Comparing) -> Margin:
     return Margin(value=EQUAL_RATIO)
 
 
-def _largest(quality: Quality | None) -> float | None:
+def largest_difference(quality: Quality | None) -> float | None:
     """Return the largest difference that two scores can have; None without a range."""
     low, high = (None, None) if quality is None else quality.range
     return None if low is None or high is None else high - low

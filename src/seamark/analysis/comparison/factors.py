@@ -49,7 +49,7 @@ def compared_factors(
     )
     comparisons = compared(question, seen)
     family = comparisons.family if any(judged.answers for judged in comparisons.judged) else None
-    made, cut = within_limit(fronts(contrasts, seen, comparing, qualities, where, family))
+    made, cut = within_limit(fronts(question, seen, family))
     if cut:
         notes += (
             f"{counted(cut, 'front')} of further costs are left out: `compare: costs` chooses which come first",

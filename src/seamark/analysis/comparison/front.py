@@ -8,7 +8,8 @@ from statistics import fmean, median
 
 import numpy as np
 
-from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
+from seamark.analysis.comparison.compared import Question, largest_difference
+from seamark.analysis.comparison.contrasts import Contrast, in_family
 from seamark.analysis.comparison.items import item_means, item_values
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
@@ -16,7 +17,6 @@ from seamark.analysis.comparison.scored import Item
 from seamark.analysis.comparison.units import Units, lower, units_of
 from seamark.model.origin import origin_of
 from seamark.model.results.comparison import Front, FrontPoint
-from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.stats.compare import ALPHA, Comparison, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
@@ -39,7 +39,6 @@ MOST_FRONTS = 60
 NOT_ITS_SPEED = "its times are not those of the method (speed_not_of_method)"
 
 Seen = Mapping[str, Sequence[Observation]]
-Scores = Mapping[Item, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,39 +48,30 @@ class _Level:
     treatment: str
     level: Value
     trials: Sequence[Observation]
-    scores: Scores
+    scores: Mapping[Item, float]
 
 
-def fronts(
-    contrasts: Sequence[Contrast],
-    seen: Seen,
-    comparing: Comparing,
-    qualities: Mapping[str, Quality],
-    where: str = "",
-    family: int | None = None,
-) -> tuple[Front, ...]:
+def fronts(question: Question, seen: Seen, family: int | None = None) -> tuple[Front, ...]:
     """Return the front of each factor and combination of the others, by the first score and each cost. Where the
     declared family names factors, it is about them alone.
 
     That a level is not worse is decided by the interval of the comparison in its `family`, None: of the levels alone.
     Levels without scored answers, or without an item that the others have, are in none. Raises UserError for an
-    unknown cost, which begins with `where`.
+    unknown cost.
     """
     groups: dict[tuple[str, str | None, str], list[Contrast]] = {}
-    factors = factors_of(contrasts)
-    for contrast in contrasts:
-        if not in_family(contrast, comparing, factors):
-            continue
-        groups.setdefault((contrast.workload, contrast.factor, contrast.base), []).append(contrast)
+    for contrast in question.contrasts:
+        if in_family(contrast, question.comparing, question.factors):
+            groups.setdefault((contrast.workload, contrast.factor, contrast.base), []).append(contrast)
     collected: list[Front] = []
     for group in groups.values():
         levels = _levels(group, seen)
         if len(levels) < 2:
             continue
         trials = [trial for level in levels for trial in level.trials]
-        for name in comparing.costs or _default_costs(trials):
-            cost = metric_of(name, trials, qualities, where)
-            made = _front(group[0], levels, cost, comparing, qualities, family or len(levels) - 1)
+        for name in question.comparing.costs or _default_costs(trials):
+            cost = metric_of(name, trials, question.qualities, question.where)
+            made = _front(question, group[0], levels, cost, family or len(levels) - 1)
             collected += [made] if made is not None else []
     return tuple(collected)
 
@@ -135,16 +125,11 @@ def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
 
 
 def _front(
-    contrast: Contrast,
-    levels: Sequence[_Level],
-    cost: ComparedMetric,
-    comparing: Comparing,
-    qualities: Mapping[str, Quality],
-    family: int,
+    question: Question, contrast: Contrast, levels: Sequence[_Level], cost: ComparedMetric, family: int
 ) -> Front | None:
     score = first_score(levels[0].trials)
     assert score is not None
-    quality = qualities.get(score, Quality())
+    quality, margin = question.qualities.get(score, Quality()), question.comparing.quality_margin
     base = levels[0]
     common = [item for item in base.scores if all(item in level.scores for level in levels)]
     known = {level.treatment: _costs(level, cost) for level in levels}
@@ -169,7 +154,16 @@ def _front(
         why, values, shown = known[level.treatment], spent.get(level.treatment), saved.get(level.treatment)
         ratio = median(values) / first if values and first and level is not base else None
         limits = _limits([level.scores[item] for item in common], clusters, quality)
-        kept = None if level is base else _not_worse(base, level, common, clusters, comparing, quality, family)
+        kept = None
+        if margin is not None and level is not base:
+            test = paired_test(
+                [base.scores[item] for item in common],
+                [level.scores[item] for item in common],
+                clusters=clusters,
+                family=family,
+                largest_difference=largest_difference(quality),
+            )
+            kept = is_not_worse(test, better=quality.better, margin=margin)
         points.append(
             FrontPoint(
                 treatment=level.treatment,
@@ -199,7 +193,7 @@ def _front(
         cost=cost.name,
         cost_unit=cost.unit,
         cost_better=cost.better,
-        margin=comparing.quality_margin,
+        margin=margin,
         items=len(common),
         clusters=places.clusters,
         blocks=places.blocks,
@@ -238,29 +232,6 @@ def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float
     if not shared:
         return {name: [median(by_block.values())] for name, by_block in costs.items()}
     return {name: [by_block[block] for block in sorted(shared)] for name, by_block in costs.items()}
-
-
-def _not_worse(
-    base: _Level,
-    level: _Level,
-    items: Sequence[Item],
-    clusters: Sequence[str | None] | None,
-    comparing: Comparing,
-    quality: Quality,
-    family: int,
-) -> bool | None:
-    """Return whether a loss of the margin or more is excluded, as one of `family` tests."""
-    if comparing.quality_margin is None:
-        return None
-    low, high = quality.range
-    test = paired_test(
-        [base.scores[item] for item in items],
-        [level.scores[item] for item in items],
-        clusters=clusters,
-        family=family,
-        largest_difference=None if low is None or high is None else high - low,
-    )
-    return is_not_worse(test, better=quality.better, margin=comparing.quality_margin)
 
 
 APART = "it and the baseline were not measured in turns"

@@ -76,10 +76,7 @@ def paired_items(
 
 def item_means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item over the usable trials of a treatment; nothing without any."""
-    usable = [
-        trial for trial in side if trial.answers and score in trial.answers.scores and not trial.answers.unanswered
-    ]
-    return _means(usable, score)
+    return item_values([trial for trial in side if trial.answers and score in trial.answers.scores], score)
 
 
 def item_values(side: Sequence[Observation], column: str) -> dict[Item, float]:
