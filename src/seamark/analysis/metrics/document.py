@@ -132,16 +132,8 @@ def derive_metrics(
         answers=answers,
     )
     verdict, reasons = judge(view, trial.checks)
-    counts = inputs.counts
-    times = {
-        "response_ns": counts.response,
-        "service_ns": counts.service,
-        "ttft_ns": counts.ttft,
-        "ttft_response_ns": counts.ttft_response,
-        "ttfo_ns": counts.ttfo,
-        "tpot_ns": counts.tpot,
-        "inter_chunk_ns": counts.inter_chunk,
-    }
+    kept = (name for group, name in TIMES.items() if group != "normalised_latency_ms")
+    times: dict[str, TimeDistribution] = {f"{name}_ns": getattr(inputs.counts, name) for name in kept}
     return DerivedMetrics(
         metrics=_rounded(replace(metrics, verdict=verdict, reasons=reasons)),
         series=series,
@@ -283,9 +275,9 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
     for group in nested.keys() - ALWAYS:
         if isinstance(nested[group], dict) and all(value is None for value in nested[group].values()):
             nested[group] = None
-    for group, pick in TIMES.items():
+    for group, name in TIMES.items():
         if inputs is not None and nested[group] is not None:
-            nested[group]["ranges"] = pick(inputs.counts).ranges_ms()
+            nested[group]["ranges"] = getattr(inputs.counts, name).ranges_ms()
     if inputs is not None:
         counts, lost = inputs.counts, inputs.lost_in_window
         nested["errors"]["ranges"] = error_ranges(

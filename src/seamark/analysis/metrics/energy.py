@@ -1,6 +1,6 @@
 """Energy of one trial: counters, interval and scope. Nothing is estimated; missing parts have a reason."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,18 +82,12 @@ def _gpus(
         return "gpu: the deployment has none" if count == 0 else "gpu: none was watched"
     if count is not None and len(sources) < count:
         return f"gpu: {len(sources)} of {count} were watched"
-    counters, methods = [], set()
+    counters, methods = {}, set()
     for source in sources:
         counter = telemetry.get((source, "energy_j"))
-        if counter is None or not counter.increase:
-            counter = telemetry.get((source, "power_w"))
-            methods.add("NVML power, integrated")
-        else:
-            methods.add("NVML energy counter")
-        if fault := _fault(counter, window):
-            return f"gpu: {source}: {fault}"
-        assert counter is not None
-        counters.append(counter)
+        has_counter = counter is not None and counter.increase
+        counters[source] = counter if has_counter else telemetry.get((source, "power_w"))
+        methods.add("NVML energy counter" if has_counter else "NVML power, integrated")
     return _part("gpu", " and ".join(sorted(methods)), counters, counts, window)
 
 
@@ -109,13 +103,8 @@ def _packages(
     places = sorted(where - {"@"})
     if len(places) < nodes:
         return f"package: counters of {len(places)} of {nodes} nodes were watched"
-    counters = []
-    for source in (f"{name}{suffix}" for suffix in places for name in names):
-        counter = telemetry.get((source, "energy_j"))
-        if fault := _fault(counter, window):
-            return f"package: {source}: {fault}"
-        assert counter is not None
-        counters.append(counter)
+    sources = (f"{name}{suffix}" for suffix in places for name in names)
+    counters = {source: telemetry.get((source, "energy_j")) for source in sources}
     over = f" of {nodes} nodes" if nodes > 1 else ""
     return _part("package", f"RAPL: {', '.join(names)}{over}", counters, counts, window)
 
@@ -131,10 +120,19 @@ def _fault(seen: SeriesSummary | None, window: Window) -> str | None:
     return None if seen.increase > 0 else "the counter stands still"
 
 
-def _part(scope: Scope, method: str, counters: Sequence[SeriesSummary], counts: WindowCounts, window: Window) -> Part:
-    """Sum up; if readings cover slightly less than the window, its requests are scaled accordingly."""
-    window_s = min(seen.span_s or 0.0 for seen in counters)
-    watts = sum((seen.increase or 0.0) / (seen.span_s or 1.0) for seen in counters)
+def _part(
+    scope: Scope, method: str, counters: Mapping[str, SeriesSummary | None], counts: WindowCounts, window: Window
+) -> Part | str:
+    """Sum up, or return which counter does not cover the window; if readings cover slightly less than the window, its
+    requests are scaled accordingly."""
+    known = []
+    for source, counter in counters.items():
+        if fault := _fault(counter, window):
+            return f"{scope}: {source}: {fault}"
+        assert counter is not None
+        known.append(counter)
+    window_s = min(counter.span_s or 0.0 for counter in known)
+    watts = sum((counter.increase or 0.0) / (counter.span_s or 1.0) for counter in known)
     share = window_s / window.length_s
     return Part(
         scope=scope,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from seamark.analysis.metrics.distribution import STATISTICS, TimeDistribution
 from seamark.analysis.metrics.metric import Better, Metric, MetricInputs
 from seamark.analysis.metrics.resources import ENERGY, RESOURCES
-from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.sample import CONFLICTS, Failure
 
 VERSION = 3
@@ -20,21 +19,17 @@ actual send; TPOT leaves out the tokens of the first chunk. 3: what was not seen
 """
 
 
-BOUNDED: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
-    "latency_ms": lambda counts: counts.response,
-    "service_time_ms": lambda counts: counts.service,
-    "ttft_ms": lambda counts: counts.ttft,
-    "ttft_response_ms": lambda counts: counts.ttft_response,
-    "ttfo_ms": lambda counts: counts.ttfo,
+BOUNDED = {
+    "latency_ms": "response",
+    "service_time_ms": "service",
+    "ttft_ms": "ttft",
+    "ttft_response_ms": "ttft_response",
+    "ttfo_ms": "ttfo",
 }
 """Groups of times of which unanswered requests have a lower bound alone: `censored` of them."""
-TIMES: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
-    **BOUNDED,
-    "tpot_ms": lambda counts: counts.tpot,
-    "inter_chunk_ms": lambda counts: counts.inter_chunk,
-    "normalised_latency_ms": lambda counts: counts.normalised,
-}
-"""All groups of times: what of them is known between two ends alone is in `ranges` of the group."""
+TIMES = {**BOUNDED, "tpot_ms": "tpot", "inter_chunk_ms": "inter_chunk", "normalised_latency_ms": "normalised"}
+"""All groups of times, and the names of their distributions in WindowCounts: what of them is known between two ends
+alone is in `ranges` of the group."""
 
 
 def _rate(count: float, inputs: MetricInputs) -> float | None:
@@ -92,10 +87,12 @@ def _mb_per_s(inputs: MetricInputs, unit_bytes: float) -> float | None:
 
 
 def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
-    pick = TIMES[prefix]
+    def times_of(inputs: MetricInputs) -> TimeDistribution:
+        distribution: TimeDistribution = getattr(inputs.counts, TIMES[prefix])
+        return distribution
 
     def figure(name: str) -> Callable[[MetricInputs], float | None]:
-        return lambda inputs: pick(inputs.counts).statistic_ms(name)
+        return lambda inputs: times_of(inputs).statistic_ms(name)
 
     statistics = tuple(
         Metric(path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=figure(name))
@@ -109,7 +106,7 @@ def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
         better="lower",
         meaning="requests that timed out or were cut off at the end of the load: they make ranges of percentiles, "
         "and are not in the mean",
-        value=lambda inputs: distribution.bounds.count if (distribution := pick(inputs.counts)).count else None,
+        value=lambda inputs: distribution.bounds.count if (distribution := times_of(inputs)).count else None,
     )
     return (*statistics, censored)
 

@@ -9,7 +9,7 @@ from seamark.analysis.comparison.factors import comparisons_of_summary
 from seamark.analysis.comparison.metric_names import table_paths
 from seamark.analysis.comparison.observations import Observation, observation
 from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDistribution
-from seamark.analysis.metrics.table import VERSION, error_ranges
+from seamark.analysis.metrics.table import TIMES, VERSION, error_ranges
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
@@ -47,6 +47,7 @@ from seamark.stats.range import Range
 from seamark.storage.paths import ScenarioFolder
 from seamark.storage.redaction import redacted
 
+STREAM_TIMES = ("ttft_ms", "ttft_response_ms", "ttfo_ms", "tpot_ms", "inter_chunk_ms")
 KIND_TIMES = ("latency_ms", "service_time_ms", "ttft_ms", "tpot_ms")
 
 
@@ -138,13 +139,9 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
         throughput=ThroughputSpread(**vars(spread_of(alike, "throughput.value")), unit=unit),
         requests_per_s=spread_of(figures, "requests_per_s"),
         bandwidth_mb_per_s=known(spread_of(figures, "bandwidth.mb_per_s")),
-        latency_ms=_pooled(histograms, "response_ns"),
-        service_time_ms=_pooled(histograms, "service_ns"),
-        ttft_ms=_pooled(histograms, "ttft_ns", streams=True),
-        ttft_response_ms=_pooled(histograms, "ttft_response_ns", streams=True),
-        ttfo_ms=_pooled(histograms, "ttfo_ns", streams=True),
-        tpot_ms=_pooled(histograms, "tpot_ns", streams=True),
-        inter_chunk_ms=_pooled(histograms, "inter_chunk_ns", streams=True),
+        latency_ms=_pooled(histograms, "latency_ms"),
+        service_time_ms=_pooled(histograms, "service_time_ms"),
+        **{group: _pooled(histograms, group, streams=True) for group in STREAM_TIMES},
         by_kind=_kinds(figures),
         concurrency_mean=spread_of(figures, "concurrency_mean"),
         errors=_errors(figures),
@@ -167,9 +164,10 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
     )
 
 
-def _pooled(histograms: Sequence[KnownAndBounds], name: str, *, streams: bool = False) -> PooledTimes | None:
+def _pooled(histograms: Sequence[KnownAndBounds], group: str, *, streams: bool = False) -> PooledTimes | None:
     """Return the statistics of all requests of the trials together, None for those that these are too few for;
     None for times of streams without any."""
+    name = f"{TIMES[group]}_ns"
     times = TimeDistribution.of_histograms(
         merge(known[name] for known, _ in histograms if name in known),
         merge(bounds[name] for _, bounds in histograms if name in bounds),
