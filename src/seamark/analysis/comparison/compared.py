@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
-from seamark.analysis.comparison.items import PairedItems, answers_test, paired_items, paired_judged, paired_record
+from seamark.analysis.comparison.items import PairedItems, paired_items, paired_judged, paired_record
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
@@ -31,6 +31,7 @@ from seamark.stats.compare import (
     reachable_p,
 )
 from seamark.stats.decision import repetitions_for
+from seamark.stats.paired_compare import paired_test
 from seamark.stats.ranks import Interval
 
 UNITS_DIFFER = "units differ"
@@ -95,8 +96,13 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
     size = len(family) + sum(test.record.in_family for test in scored.values())
     alpha = question.alpha
     paired = {
-        index: answers_test(
-            test.items, largest=test.largest, family=size if test.record.in_family else 1, alpha=alpha
+        index: paired_test(
+            test.items.base,
+            test.items.new,
+            clusters=test.items.clusters,
+            family=size if test.record.in_family else 1,
+            alpha=alpha,
+            largest_difference=test.largest,
         )
         for index, test in scored.items()
         if test.items is not None
@@ -219,7 +225,9 @@ def _test(
     elif values.are_apart:
         record = replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS)
     elif not values.are_enough:
-        record = replace(record, reason=_of_p(why_no_p((str(contrast.factor),))), remedy=RESTARTS)
+        # the plan's sentence on starts, without the smallest effect, which a result has not
+        reason = why_no_p((str(contrast.factor),)).replace("no p and no smallest effect", "no p")
+        record = replace(record, reason=reason, remedy=RESTARTS)
     return _Test(record=record, path=metric.path, units=values, margin=_margin(metric, question.comparing))
 
 
@@ -247,11 +255,6 @@ def largest_difference(quality: Quality | None) -> float | None:
     """Return the largest difference that two scores can have; None without a range."""
     low, high = (None, None) if quality is None else quality.range
     return None if low is None or high is None else high - low
-
-
-def _of_p(reason: str) -> str:
-    """Return the plan's sentence on starts without the part on the smallest effect, which a result has not."""
-    return reason.replace("no p and no smallest effect", "no p")
 
 
 def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
@@ -312,9 +315,14 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
     words = f"{margin.value:g}" if margin.of == "difference" else f"{100 * margin.value:g} %"
     if found.reachable_p * family > alpha:
+        number, noun = (
+            min(found.base_n, found.new_n),
+            "start" if record.unit_of_inference == "start" else "repetition",
+        )
+        of = f" in a family of {counted(family, 'comparison')}" if family > 1 else ""
         return replace(
             record,
-            reason=_too_few(min(found.base_n, found.new_n), record, family),
+            reason=f"{counted(number, noun)} {'is' if number == 1 else 'are'} too few to compare levels{of}",
             remedy=f"Use `repetitions: {needed}`{', or ask fewer questions' if family > 1 else ''}.",
         )
     return replace(
@@ -322,12 +330,6 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
         reason=f"a difference of more than {words} is neither shown nor excluded{of_family}",
         remedy="more repetitions narrow the interval; `bench plan` prints what a number of them can show.",
     )
-
-
-def _too_few(number: int, record: Compared, family: int) -> str:
-    noun = "start" if record.unit_of_inference == "start" else "repetition"
-    of = f" in a family of {counted(family, 'comparison')}" if family > 1 else ""
-    return f"{counted(number, noun)} {'is' if number == 1 else 'are'} too few to compare levels{of}"
 
 
 def _exact(record: Compared, margin: Margin) -> Compared:

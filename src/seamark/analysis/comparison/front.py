@@ -18,7 +18,7 @@ from seamark.analysis.comparison.units import Units, lower, units_of
 from seamark.model.origin import origin_of
 from seamark.model.results.comparison import Front, FrontPoint
 from seamark.model.service import Quality, Value
-from seamark.stats.compare import ALPHA, Comparison, compare_family, holm
+from seamark.stats.compare import ALPHA, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
 from seamark.stats.paired import mean_difference, mean_limits
 from seamark.stats.paired_compare import is_not_worse, paired_test
@@ -103,7 +103,11 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     named = [(first.base, first.base_level), *((contrast.new, contrast.new_level) for contrast in contrasts)]
     levels: list[_Level] = []
     for treatment, level in named:
-        trials = [trial for trial in seen.get(treatment, ()) if trial.counts and not _lacks_answers(trial)]
+        trials = [
+            trial
+            for trial in seen.get(treatment, ())
+            if trial.counts and not (trial.answers and trial.answers.unanswered)
+        ]
         score = first_score(trials)
         scores = item_means(trials, score) if score is not None else {}
         if scores and (not levels or scores.keys() & levels[0].scores.keys()):
@@ -111,11 +115,6 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
         elif not levels:
             return []
     return levels
-
-
-def _lacks_answers(trial: Observation) -> bool:
-    """Return whether a trial has unanswered items: then neither its scores nor its costs are those of all items."""
-    return trial.answers is not None and trial.answers.unanswered > 0
 
 
 def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
@@ -263,13 +262,12 @@ def savings(base: Trials, others: Mapping[str, Trials], cost: ComparedMetric) ->
         if name not in shown and of_level.are_enough
     }
     tests = compare_family(pairs, better=cost.better)
-    shown |= {name: _shows_less(test, cost) for name, test in tests.items() if test.reachable_p * len(tests) <= ALPHA}
-    return shown
-
-
-def _shows_less(test: Comparison, cost: ComparedMetric) -> bool:
-    """Return whether a test shows a lower cost, however small the difference: there is no margin of a saving."""
-    return test.p_adjusted <= ALPHA and (test.effect < 0 if cost.better == "lower" else test.effect > 0)
+    sign = 1 if cost.better == "lower" else -1  # however small the difference: there is no margin of a saving
+    return shown | {
+        name: test.p_adjusted <= ALPHA and sign * test.effect < 0
+        for name, test in tests.items()
+        if test.reachable_p * len(tests) <= ALPHA
+    }
 
 
 def _why_untested(units: Units, trials: int) -> str | None:

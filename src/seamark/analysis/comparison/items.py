@@ -9,7 +9,7 @@ from seamark.analysis.comparison.scored import Item
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedAnswers, Effect
 from seamark.model.scenario import Comparing
-from seamark.stats.paired_compare import PairedTest, is_not_worse, paired_test, paired_verdict
+from seamark.stats.paired_compare import PairedTest, is_not_worse, paired_verdict
 
 RETRY = "`bench retry` measures such trials again."
 OTHER_KEY = (
@@ -50,7 +50,12 @@ def paired_items(
     lacking = len(scored[0]) - len(usable[0]), len(scored[1]) - len(usable[1])
     for name, side, every in zip(("the baseline", "the other side"), usable, scored, strict=True):
         if not side:
-            return f"invalid for quality: {_all(len(every), name)} answers to some items", RETRY
+            which = (
+                f"the trial of {name} lacks"
+                if len(every) == 1
+                else f"all {counted(len(every), 'trial')} of {name} lack"
+            )
+            return f"invalid for quality: {which} answers to some items", RETRY
     if why := _other_seeds(usable[0], usable[1]):
         return why
     shared = {trial.block for trial in usable[0]} & {trial.block for trial in usable[1]}
@@ -106,20 +111,9 @@ def _other_seeds(base: Sequence[Observation], new: Sequence[Observation]) -> tup
     return None
 
 
-def _all(count: int, side: str) -> str:
-    return f"the trial of {side} lacks" if count == 1 else f"all {counted(count, 'trial')} of {side} lack"
-
-
 MORE_ITEMS = "more items narrow the interval; `bench plan` prints what a number of them can show."
 
 MORE_CONTEXTS = "more clusters (contexts) narrow the interval, more items of one do not."
-
-
-def answers_test(items: PairedItems, *, largest: float | None, family: int, alpha: float) -> PairedTest:
-    """Return the test of scores of the same items, as one of `family` tests; `largest` as in `paired_test`."""
-    return paired_test(
-        items.base, items.new, clusters=items.clusters, family=family, alpha=alpha, largest_difference=largest
-    )
 
 
 def paired_record(record: Compared, items: PairedItems, test: PairedTest, *, comparing: Comparing) -> Compared:

@@ -113,7 +113,7 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
             names = set(file.schema_arrow.names)
             metadata = file.schema_arrow.metadata or {}
             rows = file.metadata.num_rows
-            latest = [_latest(file, i) for i in range(file.num_row_groups)]
+            ends = [_statistics(file, group) for group in range(file.num_row_groups)]
         about = json.loads(metadata.get(b"seamark", b"{}"))
     except FileNotFoundError as cause:
         raise DamagedError(f"{path.name} is missing") from cause
@@ -125,8 +125,8 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
         raise DamagedError(f"{path.name} is not a samples file: it lacks {', '.join(missing)}")
     if config_hash is not None and about.get("config_hash") not in (None, config_hash):
         raise DamagedError(f"{path.name} is of another configuration ({about['config_hash']}, not {config_hash})")
-    known = [value for value in latest if value is not None]
-    return Samples(path=path, rows=rows, latest_ns=max(known, default=None), about=about)
+    latest_ns = max((int(end.max) for end in ends if end is not None), default=None)
+    return Samples(path=path, rows=rows, latest_ns=latest_ns, about=about)
 
 
 def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
@@ -150,11 +150,6 @@ def _statistics(file: pq.ParquetFile, group: int) -> Any:
     index = file.schema_arrow.names.index("last_ns") if "last_ns" in file.schema_arrow.names else -1
     statistics = described.column(index).statistics if index >= 0 else None
     return statistics if statistics is not None and statistics.has_min_max else None
-
-
-def _latest(file: pq.ParquetFile, group: int) -> int | None:
-    statistics = _statistics(file, group)
-    return int(statistics.max) if statistics is not None else None
 
 
 def _touches(file: pq.ParquetFile, group: int, between_ns: tuple[int, int] | None) -> bool:

@@ -28,6 +28,7 @@ TIMED = (EventKind.WAIT, EventKind.RUN, EventKind.BLOCKED, EventKind.PREPARE)
 EXAMPLES = {"p50": 0.5, "p99": 0.99}
 """Requests that the report draws: those whose response times are nearest to these quantiles."""
 MOST_BARS = 120
+KINDS = {int(kind): kind.name.lower() for kind in EventKind}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,17 +258,13 @@ def _traced(name: str, example: _Example, names: Sequence[str]) -> TracedRequest
         bars=tuple(
             StageBar(
                 stage=_name(names, int(events.stage[row])),
-                what=_word(int(events.what[row])),
+                what=KINDS.get(int(events.what[row]), str(events.what[row])),
                 begin_ms=(int(events.begin[row]) - example.due_ns) / 1e6,
                 end_ms=(int(events.end[row]) - example.due_ns) / 1e6,
             )
             for row in order.tolist()
         ),
     )
-
-
-def _word(what: int) -> str:
-    return EventKind(what).name.lower() if what in set(EventKind) else str(what)
 
 
 Nanoseconds = NDArray[np.int64]

@@ -24,7 +24,7 @@ from seamark.analysis.metrics.timeline import SECOND_NS
 from seamark.analysis.metrics.window import Window
 from seamark.model.plurals import in_percent
 from seamark.model.results.trial_metrics import SteadyVerdict
-from seamark.stats.change import Change, change
+from seamark.stats.change import change
 
 Series = NDArray[np.float64]
 
@@ -70,26 +70,19 @@ def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0
     """Return the change from part `start` on; None without one."""
     for name, values in series.items():
         part = values[start:]
-        found = change(np.log(np.maximum(part, _least(part))))
+        least = part[part > 0].min() / 2 if (part > 0).any() else 1.0  # half of the smallest above 0, for a logarithm
+        found = change(np.log(np.maximum(part, least)))
         ratio = float(np.exp(found.after - found.before))
         if found.p <= SURE / len(series) and abs(ratio - 1) > LEAST_CHANGE:
-            return f"{name} {_way(ratio)} {_when(found, start, timeline)}"
+            at = f"at about {timeline.at_s(start + found.at):.3g} s"
+            return f"{name} {_way(ratio)} {'over the window' if found.kind == 'trend' else at}"
     return None
-
-
-def _least(values: Series) -> float:
-    """Half of the smallest value above 0, for a logarithm."""
-    return float(values[values > 0].min(initial=np.inf)) / 2 if (values > 0).any() else 1.0
 
 
 def _way(ratio: float) -> str:
     if ratio >= 2:
         return f"rose {ratio:.3g}-fold"
     return f"rose by {in_percent(ratio - 1)}" if ratio > 1 else f"fell by {in_percent(1 - ratio)}"
-
-
-def _when(found: Change, start: int, timeline: RunTimeline) -> str:
-    return "over the window" if found.kind == "trend" else f"at about {timeline.at_s(start + found.at):.3g} s"
 
 
 def _after_start_up(

@@ -26,7 +26,9 @@ def write_schedule_trace(table: pa.Table, target: Path, *, from_s: float = 0.0, 
     OSError (no space).
     """
     try:
-        chosen = _within(ran(table), from_s, to_s)
+        chosen = ran(table)
+        taken_s, end_s = (chosen[name].to_numpy() for name in ("taken_s", "end_s"))
+        chosen = chosen.filter(pa.array((end_s >= from_s) & (taken_s < (np.inf if to_s is None else to_s))))
         events = [*_slices(chosen), *_counters(table, from_s, to_s)]
         names = _names(rows_of(table).gpus)
     except (pa.ArrowException, ValueError, LookupError, TypeError) as cause:
@@ -35,11 +37,6 @@ def write_schedule_trace(table: pa.Table, target: Path, *, from_s: float = 0.0, 
     with trace_file(target) as file:
         file.write(",\n".join(map(json.dumps, (*names, *events))))
     return len(chosen)
-
-
-def _within(table: pa.Table, from_s: float, to_s: float | None) -> pa.Table:
-    taken_s, end_s = (table[name].to_numpy() for name in ("taken_s", "end_s"))
-    return table.filter(pa.array((end_s >= from_s) & (taken_s < (np.inf if to_s is None else to_s))))
 
 
 def _names(gpus: int) -> Iterator[Event]:

@@ -26,15 +26,12 @@ def disagreements(values: Mapping[str, float], what: str, unit: str, factor: flo
         return {}
     if len(values) == 2:
         low, high = sorted(values.values())
-        odd = dict(values) if high > factor * low else {}
+        odd = set(values) if high > factor * low else set()
     else:
         middle = median(values.values())
-        odd = {name: value for name, value in values.items() if middle > 0 and _beyond(value, middle, factor)}
-    return {name: _reason(name, values, what, unit) for name in odd}
-
-
-def _beyond(value: float, middle: float, factor: float) -> bool:
-    return value > factor * middle or value * factor < middle
+        beyond = {name for name, value in values.items() if value > factor * middle or value * factor < middle}
+        odd = beyond if middle > 0 else set()
+    return {name: _reason(name, values, what, unit) for name in values if name in odd}
 
 
 def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> VerdictReason:

@@ -285,9 +285,8 @@ class LoadRecord(HasOrigin):
         """When the load began and ended, in seconds since 1970; None where it is not known."""
         if self.started_at is None or self.finished_at is None:
             return None
-        return datetime.fromisoformat(self.started_at).timestamp(), datetime.fromisoformat(
-            self.finished_at
-        ).timestamp()
+        began, ended = (datetime.fromisoformat(moment).timestamp() for moment in (self.started_at, self.finished_at))
+        return began, ended
 
     @property
     def worst_failure(self) -> str | None:
@@ -312,11 +311,4 @@ class SamplesRecord(LoadRecord):
     @property
     def mark(self) -> CommitMark:
         """The part that decides whether the measurement is whole."""
-        return CommitMark(
-            config_hash=self.config_hash,
-            samples_bytes=self.samples_bytes,
-            server_identity=self.server_identity,
-            pruned_at=self.pruned_at,
-            parties=self.parties,
-            executions_bytes=self.executions_bytes,
-        )
+        return CommitMark(**{attribute.name: getattr(self, attribute.name) for attribute in fields(CommitMark)})
