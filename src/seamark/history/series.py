@@ -165,7 +165,10 @@ def series_of(index: Index, metrics: Sequence[str], scenario: str | None = None)
             lacks = "withheld" if here["good"] else "no figures"
         elif row["run_folder"] != latest[row["scenario"], row["machine"]]:
             lacks = "not in latest run"
-        found.append(_series(rows, lacks))
+        same = {
+            name: row[name] for name in ("scenario", "workload", "treatment", "machine", "metric", "unit", "better")
+        }
+        found.append(Series(**same, levels=json.loads(row["levels"]), runs=tuple(map(_value, rows)), lacks=lacks))
     return sorted(
         found, key=lambda series: (series.scenario, series.machine, metrics.index(series.metric), *_order(series))
     )
@@ -176,13 +179,6 @@ def _order(series: Series) -> tuple[object, ...]:
     levels = series.levels.items()
     numbers = [(name, isinstance(value, str), 0 if isinstance(value, str) else value or 0) for name, value in levels]
     return series.workload, numbers, series.treatment
-
-
-def _series(rows: Sequence[Mapping[str, Any]], lacks: Any) -> Series:
-    last = rows[-1]
-    names = ("scenario", "workload", "treatment", "machine", "metric", "unit", "better")
-    levels, runs = json.loads(last["levels"]), tuple(map(_value, rows))
-    return Series(**{name: last[name] for name in names}, levels=levels, runs=runs, lacks=lacks)
 
 
 def _value(row: Mapping[str, Any]) -> RunValue:

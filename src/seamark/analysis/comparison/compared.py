@@ -315,10 +315,8 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
     words = f"{margin.value:g}" if margin.of == "difference" else f"{100 * margin.value:g} %"
     if found.reachable_p * family > alpha:
-        number, noun = (
-            min(found.base_n, found.new_n),
-            "start" if record.unit_of_inference == "start" else "repetition",
-        )
+        number = min(found.base_n, found.new_n)
+        noun = "start" if record.unit_of_inference == "start" else "repetition"
         of = f" in a family of {counted(family, 'comparison')}" if family > 1 else ""
         return replace(
             record,

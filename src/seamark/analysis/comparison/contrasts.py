@@ -40,11 +40,8 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     asked = {*baseline, *(plan.compare.family if plan.compare is not None else ())}
     levels = levels_of(plan)
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
-    groups: dict[str, dict[str, None]] = {}
-    for trial in plan.measured:
-        groups.setdefault(trial.group, {})[trial.treatment] = None
     contrasts: list[Contrast] = []
-    for workload, treatments in groups.items():
+    for workload, treatments in treatments_of(plan).items():
         of_workload = {treatment: levels[treatment] for treatment in treatments}
         tied = _tied(of_workload)
         names = list(tied)
@@ -80,6 +77,14 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
                         )
                     )
     return tuple(contrasts)
+
+
+def treatments_of(plan: Plan) -> dict[str, list[str]]:
+    """Return the treatments of each workload, in the order of the plan."""
+    groups: dict[str, dict[str, None]] = {}
+    for trial in plan.measured:
+        groups.setdefault(trial.group, {})[trial.treatment] = None
+    return {workload: list(treatments) for workload, treatments in groups.items()}
 
 
 def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:

@@ -49,29 +49,27 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS, own=True)
 
 
-def window_of_arrivals(samples: Samples, *, has_rate: bool = False) -> Window:
-    """Return the measured window of a simulation: from the first time at which a request was due, to the last end.
-    `has_rate`: its requests arrive at a rate, not at once."""
-    batches = [(int(batch.due.min()), int(batch.last.max())) for batch in samples.batches() if batch.due.size]
-    start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
-    latest_ns = max((int(batch.due.max()) for batch in samples.batches() if batch.due.size), default=0)
-    until_ns = latest_ns if has_rate and latest_ns > start_ns else None
-    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True, offered_until_ns=until_ns)
-
-
 def window_of_simulation(
     samples: Samples, settings: Mapping[str, Value], sending_ended_ns: int | None = None
 ) -> Window:
-    """Return the measured window of a simulation: all of it, or of one with a `warmup_s` what was due after that, to
-    the end of its `duration_s`, else to the last request; `sending_ended_ns` as in `find_window`."""
+    """Return the measured window of a simulation: from the first time at which a request was due to the last end, or
+    of one with a `warmup_s` what was due after that, to the end of its `duration_s`, else to the last request;
+    `sending_ended_ns` as in `find_window`."""
     warmup_s, duration_s = settings.get("warmup_s"), settings.get("duration_s")
-    if not isinstance(warmup_s, (int, float)):
-        rate = settings.get("arrivals_rps") if settings.get("arrivals") == "timestamps" else None
-        return window_of_arrivals(samples, has_rate=rate is not None)
-    if isinstance(duration_s, (int, float)):
+    if isinstance(warmup_s, (int, float)) and isinstance(duration_s, (int, float)):
         return find_window(warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=sending_ended_ns)
-    due_ns = max((int(batch.due.max()) for batch in samples.batches() if batch.due.size), default=0)
-    return Window(start_ns=round(warmup_s * SECOND_NS), end_ns=due_ns + 1)
+    ends = [
+        (int(batch.due.min()), int(batch.due.max()), int(batch.last.max()))
+        for batch in samples.batches()
+        if batch.due.size
+    ]
+    due_ns = max((latest for _, latest, _ in ends), default=0)
+    if isinstance(warmup_s, (int, float)):
+        return Window(start_ns=round(warmup_s * SECOND_NS), end_ns=due_ns + 1)
+    start_ns, end_ns = min((first for first, _, _ in ends), default=0), max((last for _, _, last in ends), default=0)
+    has_rate = settings.get("arrivals") == "timestamps" and settings.get("arrivals_rps") is not None
+    until_ns = due_ns if has_rate and due_ns > start_ns else None
+    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True, offered_until_ns=until_ns)
 
 
 def find_window(*, warmup_s: float, duration_s: float, sending_ended_ns: int | None = None) -> Window:
