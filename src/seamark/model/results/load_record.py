@@ -311,4 +311,11 @@ class SamplesRecord(LoadRecord):
     @property
     def mark(self) -> CommitMark:
         """The part that decides whether the measurement is whole."""
-        return CommitMark(**{attribute.name: getattr(self, attribute.name) for attribute in fields(CommitMark)})
+        return CommitMark(
+            config_hash=self.config_hash,
+            samples_bytes=self.samples_bytes,
+            server_identity=self.server_identity,
+            pruned_at=self.pruned_at,
+            parties=self.parties,
+            executions_bytes=self.executions_bytes,
+        )
