@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +64,10 @@ class Batch:
 
 
 COLUMNS = {
-    "index": "index",
-    "due": "due_ns",
-    "sent": "sent_ns",
-    "first": "first_ns",
-    "answer": "answer_ns",
-    "last": "last_ns",
-    "units": "units",
-    "first_units": "first_units",
-    "uncounted": "uncounted",
-    "bytes_sent": "bytes_sent",
-    "bytes_received": "bytes_received",
-    "failure": "failure",
-    "kind": "kind",
-    "retries": "retries",
+    part.name: f"{part.name}_ns" if part.name in ("due", "sent", "first", "answer", "last") else part.name
+    for part in fields(Batch)
 }
+"""Field of a batch -> column of the file."""
 ADDED = {"answer_ns": MISSING_NS, "first_units": 0, "uncounted": 0, "retries": 0}
 """Columns that files of older versions lack, with their default."""
 

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from seamark.analysis.checks import gravest_first, worst
+from seamark.analysis.checks.nodes import Seen, nodes_differ
 from seamark.analysis.comparison.factors import comparisons_of_summary
 from seamark.analysis.comparison.metric_names import table_paths
 from seamark.analysis.comparison.observations import Observation, observation
 from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDistribution
 from seamark.analysis.metrics.table import TIMES, VERSION, error_ranges
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
-from seamark.analysis.summary.repetitions import ComparedNodes, compared
+from seamark.analysis.summary.repetitions import add_nodes, compared
 from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
 from seamark.analysis.trial_view import KnownAndBounds, TrialView, of_figures
@@ -64,14 +65,15 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     comparing = plan.compare or Comparing()
     paths = table_paths((*comparing.metrics, *comparing.family, *comparing.costs))
     seen: dict[str, list[Observation]] = {}
-    nodes, servers = ComparedNodes(), ComparedServers()
+    nodes: dict[str, Seen] = {}
+    servers = ComparedServers()
     for trials in plan.by_treatment().values():
         views = compared([TrialView.of(trial, folder) for trial in trials])
         for view in views:
             seen.setdefault(view.treatment, []).append(observation(view, paths))
             if view.ok:
                 ok += 1
-                nodes.add(view)
+                add_nodes(nodes.setdefault(view.trial.group, {}), view)
                 servers.add(view)
             else:
                 failed.append(
@@ -96,16 +98,17 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         factors_without_p=tuple(between),
         why_no_p=why_no_p(between) if between else None,
         servers=servers.summaries(),
-        treatments=tuple(_compared(row, nodes, servers, members[row.workload]) for row in rows),
+        treatments=tuple(_compared(row, nodes.get(row.workload, {}), servers, members[row.workload]) for row in rows),
         compare=plan.compare,
         comparisons=comparisons_of_summary(plan, seen),
         knees=knees([point for point in points if not servers.several(members[point.workload])]),
     )
 
 
-def _compared(row: SummaryRow, nodes: ComparedNodes, servers: ComparedServers, group: Sequence[str]) -> SummaryRow:
+def _compared(row: SummaryRow, nodes: Seen, servers: ComparedServers, group: Sequence[str]) -> SummaryRow:
     """Return a treatment with the reasons against comparing it with the others of its group."""
-    against = nodes.reasons(row.workload, row.repetitions) if row.repetitions else []
+    differ = nodes_differ(nodes) if row.repetitions else None
+    against = [] if differ is None else [CountedReason(**vars(differ), count=row.repetitions)]
     against += servers.reasons(row.trials, group)
     return replace(
         row,
