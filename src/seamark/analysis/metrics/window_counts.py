@@ -18,6 +18,14 @@ FEW_UNCOUNTED = 0.01
 
 UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
 """Ended by the client without a reply: only a lower bound of the server's time is known."""
+ENDS = {
+    "latency_s": ("due", "last"),
+    "service_time_s": ("sent", "last"),
+    "ttft_s": ("sent", "first"),
+    "ttft_response_s": ("due", "first"),
+    "ttfo_s": ("sent", "answer"),
+}
+"""Objective on a single request -> the beginning and the end of its time; that per token is a quotient."""
 KNOWN = frozenset(int(kind) for kind in Failure)
 
 
@@ -182,12 +190,10 @@ class Unanswered:
         batch = self._batch
         may: Mask = self.rows & (batch.failure != Failure.TIMEOUT)
         for slo in slos:
-            if slo.op != "<=" or slo.metric not in REQUEST_OBJECTIVES or slo.metric == "tpot_s":
-                continue
-            begin = batch.due if slo.metric in ("latency_s", "ttft_response_s") else batch.sent
-            end = {"ttft_s": batch.first, "ttft_response_s": batch.first, "ttfo_s": batch.answer}.get(slo.metric)
-            end = self.until if end is None else np.where(end == MISSING_NS, self.until, end)
-            may &= (begin == MISSING_NS) | ((end - begin) / 1e9 <= slo.limit)
+            if slo.op == "<=" and slo.metric in ENDS:
+                begin, end = (getattr(batch, name) for name in ENDS[slo.metric])
+                end = np.where(end == MISSING_NS, self.until, end)
+                may &= (begin == MISSING_NS) | ((end - begin) / 1e9 <= slo.limit)
         return may
 
 
@@ -336,12 +342,9 @@ def meets(batch: Batch, slos: tuple[Slo, ...]) -> Mask:
 
 def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], Mask]:
     """Return an objective's metric for each request, in seconds, and where that time exists."""
-    streamed = batch.first != MISSING_NS
-    if objective == "ttfo_s":
-        return (batch.answer - batch.sent) / 1e9, batch.answer != MISSING_NS
-    if objective in ("ttft_s", "ttft_response_s"):
-        return (batch.first - (batch.sent if objective == "ttft_s" else batch.due)) / 1e9, streamed
     if objective == "tpot_s":
         later = _later_units(batch)
-        return (batch.last - batch.first) / 1e9 / np.maximum(later, 1), streamed & (later >= 1)
-    return (batch.last - (batch.sent if objective == "service_time_s" else batch.due)) / 1e9, batch.has_ended
+        known = (batch.first != MISSING_NS) & (later >= 1)
+        return (batch.last - batch.first) / 1e9 / np.maximum(later, 1), known
+    begin, end = (getattr(batch, name) for name in ENDS[objective])
+    return (end - begin) / 1e9, end != MISSING_NS
