@@ -199,9 +199,9 @@ class Unanswered:
 
 def _without_streams(counted: WindowCounts) -> None:
     """Requests that timed out have no bound on a time to first token if no reply has such a time."""
-    groups: list[tuple[WindowCounts | KindCounts, str]] = [(counted, "ttft_response"), (counted, "ttfo")]
-    groups += [(counts, "ttft") for counts in (counted, *counted.by_kind.values())]
-    for counts, name in groups:
+    several: list[tuple[WindowCounts | KindCounts, str]] = [(kind, "ttft") for kind in counted.by_kind.values()]
+    several += [(counted, name) for name in ("ttft", "ttft_response", "ttfo")]
+    for counts, name in several:
         if not getattr(counts, name).histogram.count:
             setattr(counts, name, TimeDistribution())
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from seamark.analysis.checks import gravest_first, worst
 from seamark.analysis.checks.nodes import Seen, nodes_differ
@@ -127,6 +128,7 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
     unit = unit_of(figures)
     alike = [metrics for metrics in figures if metrics.throughput.unit == unit]
     reasons = _reasons(views)
+    streams: dict[str, Any] = {group: _pooled(histograms, group, streams=True) for group in STREAM_TIMES}
     return SummaryRow(
         treatment=trial.treatment,
         workload=trial.group,
@@ -144,7 +146,7 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
         bandwidth_mb_per_s=known(spread_of(figures, "bandwidth.mb_per_s")),
         latency_ms=_pooled(histograms, "latency_ms"),
         service_time_ms=_pooled(histograms, "service_time_ms"),
-        **{group: _pooled(histograms, group, streams=True) for group in STREAM_TIMES},
+        **streams,
         by_kind=_kinds(figures),
         concurrency_mean=spread_of(figures, "concurrency_mean"),
         errors=_errors(figures),
