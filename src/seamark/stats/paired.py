@@ -120,7 +120,7 @@ def mean_difference(
     )
 
 
-def mean_limits(mean: float, error: float, units: int, confidence: float = CONFIDENCE) -> Interval:
+def mean_limits(mean: float, error: float, units: int) -> Interval:
     """Return the interval of a mean of scores from 0 to 1 by its standard error over `units` clusters or items.
 
     That of Clopper and Pearson for as many independent right and wrong answers as have this error (Korn and Graubard,
@@ -129,14 +129,14 @@ def mean_limits(mean: float, error: float, units: int, confidence: float = CONFI
     """
     from scipy.special import betaincinv, ndtri
 
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     unseen = 1 - tail ** (1 / units)
     low, high = mean * (1 - unseen), mean + unseen * (1 - mean)
     if error > 0 and 0 < mean < 1:
         answers = mean * (1 - mean) / error**2 * (ndtri(tail) / t_quantile(units, tail)) ** 2
         low = min(low, float(betaincinv(answers * mean, answers * (1 - mean) + 1, tail)))
         high = max(high, float(betaincinv(answers * mean + 1, answers * (1 - mean), 1 - tail)))
-    return Interval(estimate=mean, low=low, high=high, confidence=confidence)
+    return Interval(estimate=mean, low=low, high=high, confidence=CONFIDENCE)
 
 
 def _signed_sums(sums: Values) -> Values:

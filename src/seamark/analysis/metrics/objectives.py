@@ -28,15 +28,14 @@ def judged_objectives(slos: Sequence[Slo], metrics: TrialMetrics) -> tuple[Objec
 
     A value that is known between two ends alone is decided where both lie on one side of the limit.
     """
-    return tuple(_judged(slo, value_of(slo.metric, metrics)) for slo in slos)
-
-
-def _judged(slo: Slo, found: Range | None) -> ObjectiveResult:
-    result = ObjectiveResult(metric=slo.metric, op=slo.op, limit=slo.limit)
-    if found is None:
-        return result
-    ends = None if found.low == found.high else (found.low, found.high)
-    return replace(result, value=found.low, range=ends, met=found.meets(slo.op, slo.limit))
+    results = []
+    for slo in slos:
+        result, found = ObjectiveResult(metric=slo.metric, op=slo.op, limit=slo.limit), value_of(slo.metric, metrics)
+        if found is not None:
+            ends = None if found.low == found.high else (found.low, found.high)
+            result = replace(result, value=found.low, range=ends, met=found.meets(slo.op, slo.limit))
+        results.append(result)
+    return tuple(results)
 
 
 def path_of(objective: str) -> str:

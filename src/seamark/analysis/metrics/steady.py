@@ -102,15 +102,16 @@ def _after_start_up(
 
 
 BATCH = 5
+LEAST_DIFFERENCE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truncation:
     """Number of leading observations that MSER cuts, and whether they differ from the rest.
 
-    `differs` requires a difference of more than `least` of the kept mean and more than three standard errors, so that
-    pure noise is not cut. `at_limit`: the best cut is the latest allowed, half of the series, so the series has not
-    settled.
+    `differs` requires a difference of more than LEAST_DIFFERENCE of the kept mean and more than three standard errors,
+    so that pure noise is not cut. `at_limit`: the best cut is the latest allowed, half of the series, so the series
+    has not settled.
     """
 
     cut: int
@@ -118,16 +119,16 @@ class Truncation:
     differs: bool
 
 
-def mser(series: NDArray[np.float64], batch: int = BATCH, least: float = 0.05) -> Truncation:
-    """Return where the Marginal Standard Error Rule on means of `batch` observations truncates `series`.
+def mser(series: Series) -> Truncation:
+    """Return where the Marginal Standard Error Rule on means of BATCH observations truncates `series`.
 
     MSER(d) = sum over i > d of (y_i - mean_d)^2 / (n - d)^2, least for d in 0..n/2 (White, Cobb, Spratt 2000). Fewer
     than four batches are not cut.
     """
-    size = len(series) // batch
+    size = len(series) // BATCH
     if size < 4:
         return Truncation(cut=0, at_limit=False, differs=False)
-    means = series[: size * batch].reshape(size, batch).mean(axis=1)
+    means = series[: size * BATCH].reshape(size, BATCH).mean(axis=1)
     left = np.arange(size, 0, -1)
     sums = np.cumsum(means[::-1])[::-1]
     squares = np.cumsum((means - means.mean())[::-1] ** 2)[::-1]
@@ -142,5 +143,5 @@ def mser(series: NDArray[np.float64], batch: int = BATCH, least: float = 0.05) -
     difference = abs(means[:cut].mean() - kept)
     noise = 3 * deviation * math.sqrt(1 / cut + 1 / left[cut])
     return Truncation(
-        cut=cut * batch, at_limit=cut == limit, differs=bool(difference > max(least * abs(kept), noise))
+        cut=cut * BATCH, at_limit=cut == limit, differs=bool(difference > max(LEAST_DIFFERENCE * abs(kept), noise))
     )
