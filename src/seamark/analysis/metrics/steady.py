@@ -109,9 +109,9 @@ LEAST_DIFFERENCE = 0.05
 class Truncation:
     """Number of leading observations that MSER cuts, and whether they differ from the rest.
 
-    `differs` requires a difference of more than LEAST_DIFFERENCE of the kept mean and more than three standard errors,
-    so that pure noise is not cut. `at_limit`: the best cut is the latest allowed, half of the series, so the series
-    has not settled.
+    `differs` requires a difference of more than LEAST_DIFFERENCE of the kept mean and three standard errors, so that
+    pure noise is not cut. `at_limit`: the best cut is the latest allowed, half of the series, so the series has not
+    settled.
     """
 
     cut: int
