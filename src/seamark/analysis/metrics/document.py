@@ -275,24 +275,22 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
     for group in nested.keys() - ALWAYS:
         if isinstance(nested[group], dict) and all(value is None for value in nested[group].values()):
             nested[group] = None
-    for group, name in TIMES.items():
-        if inputs is not None and nested[group] is not None:
-            nested[group]["ranges"] = getattr(inputs.counts, name).ranges_ms()
     if inputs is not None:
         counts, lost = inputs.counts, inputs.lost_in_window
-        nested["errors"]["ranges"] = error_ranges(
-            failed=counts.failed + lost, due=counts.due + lost, unseen=counts.cancelled + counts.unsent
-        )
-    if inputs is not None and nested["goodput"] is not None:
-        nested["goodput"]["ranges"] = goodput_ranges(inputs)
+        unseen = counts.cancelled + counts.unsent
+        ranges = {group: getattr(counts, name).ranges_ms() for group, name in TIMES.items()}
+        ranges["errors"] = error_ranges(failed=counts.failed + lost, due=counts.due + lost, unseen=unseen)
+        ranges["goodput"] = goodput_ranges(inputs)
+        for group in (group for group in ranges if nested[group] is not None):
+            nested[group]["ranges"] = ranges[group]
+        if nested["energy"] is not None:
+            nested["energy"] |= {"scope": inputs.energy.scope, "method": inputs.energy.method}
     by_category, nested["errors"]["own"] = nested["errors"]["by_category"], load.errors
     for name in SELDOM & by_category.keys():
         if by_category[name] is None:
             del by_category[name]
     counts_units = inputs is None or inputs.counts.counts_units
     nested["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s" if counts_units else CHUNKS
-    if inputs is not None and nested["energy"] is not None:
-        nested["energy"] |= {"scope": inputs.energy.scope, "method": inputs.energy.method}
     return {
         name: GROUPS[name](**value) if isinstance(value, dict) and name in GROUPS else value
         for name, value in nested.items()
