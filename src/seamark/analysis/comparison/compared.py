@@ -92,20 +92,19 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         if test.units is not None and test.record.in_family and test.record.reason is None
         if test.units.kind != "result" and not test.record.exact
     }
-    scored = {index: test for index, test in enumerate(tests) if test.items is not None}
-    size = len(family) + sum(test.record.in_family for test in scored.values())
+    scored = {index: (test, test.items) for index, test in enumerate(tests) if test.items is not None}
+    size = len(family) + sum(test.record.in_family for test, _ in scored.values())
     alpha = question.alpha
     paired = {
         index: paired_test(
-            test.items.base,
-            test.items.new,
-            clusters=test.items.clusters,
+            items.base,
+            items.new,
+            clusters=items.clusters,
             family=size if test.record.in_family else 1,
             alpha=alpha,
             largest_difference=test.largest,
         )
-        for index, test in scored.items()
-        if test.items is not None
+        for index, (test, items) in scored.items()
     }
     judged = [index for index in paired if tests[index].record.in_family]
     ps = [paired[index].p for index in judged]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seamark.analysis.metrics.telemetry import Key, SeriesSummary
-from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.load_record import LoadRecord, PackageCounters
 from seamark.model.results.trial_metrics import EnergyFigures
@@ -31,7 +30,6 @@ class Part:
 
 def energy_of(
     counts: WindowCounts,
-    window: Window,
     telemetry: Mapping[Key, SeriesSummary],
     load: LoadRecord,
     *,
@@ -47,8 +45,8 @@ def energy_of(
     """
     nodes = nodes or 1
     outcomes = (
-        _gpus(counts, window, telemetry, gpus),
-        _packages(counts, window, telemetry, load.energy.package, nodes),
+        _gpus(counts, telemetry, gpus),
+        _packages(counts, telemetry, load.energy.package, nodes),
         _node(counts, load, nodes),
     )
     parts = [part for part in outcomes if isinstance(part, Part)]
@@ -74,9 +72,7 @@ def is_gpu(source: str) -> bool:
     return not name and number.isdigit()
 
 
-def _gpus(
-    counts: WindowCounts, window: Window, telemetry: Mapping[Key, SeriesSummary], count: int | None
-) -> Part | str:
+def _gpus(counts: WindowCounts, telemetry: Mapping[Key, SeriesSummary], count: int | None) -> Part | str:
     sources = sorted({source for source, _ in telemetry if is_gpu(source)})
     if not sources:
         return "gpu: the deployment has none" if count == 0 else "gpu: none was watched"
@@ -88,11 +84,11 @@ def _gpus(
         has_counter = counter is not None and counter.increase
         counters[source] = counter if has_counter else telemetry.get((source, "power_w"))
         methods.add("NVML energy counter" if has_counter else "NVML power, integrated")
-    return _part("gpu", " and ".join(sorted(methods)), counters, counts, window)
+    return _part("gpu", " and ".join(sorted(methods)), counters, counts)
 
 
 def _packages(
-    counts: WindowCounts, window: Window, telemetry: Mapping[Key, SeriesSummary], counted: PackageCounters, nodes: int
+    counts: WindowCounts, telemetry: Mapping[Key, SeriesSummary], counted: PackageCounters, nodes: int
 ) -> Part | str:
     if counted.reason:
         return f"package: {counted.reason}"
@@ -106,34 +102,34 @@ def _packages(
     sources = (f"{name}{suffix}" for suffix in places for name in names)
     counters = {source: telemetry.get((source, "energy_j")) for source in sources}
     over = f" of {nodes} nodes" if nodes > 1 else ""
-    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, counts, window)
+    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, counts)
 
 
-def _fault(seen: SeriesSummary | None, window: Window) -> str | None:
-    """Return the reason why a series does not cover the window; None if it does."""
+def _fault(seen: SeriesSummary | None, length_s: float) -> str | None:
+    """Return the reason why a series does not cover a window of that length; None if it does."""
     if seen is None or seen.increase is None or seen.span_s is None:
         return "no readings over the window, or a counter that was set back in it"
-    if seen.span_s < COVERED * window.length_s:
-        return f"readings cover {seen.span_s:.3g} s of a window of {window.length_s:.3g} s"
+    if seen.span_s < COVERED * length_s:
+        return f"readings cover {seen.span_s:.3g} s of a window of {length_s:.3g} s"
     if seen.n < LEAST_STEPS:
-        return f"{seen.n} readings are too few for a window of {window.length_s:.3g} s"
+        return f"{seen.n} readings are too few for a window of {length_s:.3g} s"
     return None if seen.increase > 0 else "the counter stands still"
 
 
 def _part(
-    scope: Scope, method: str, counters: Mapping[str, SeriesSummary | None], counts: WindowCounts, window: Window
+    scope: Scope, method: str, counters: Mapping[str, SeriesSummary | None], counts: WindowCounts
 ) -> Part | str:
     """Sum up, or return which counter does not cover the window; if readings cover slightly less than the window, its
     requests are scaled accordingly."""
     known = []
     for source, counter in counters.items():
-        if fault := _fault(counter, window):
+        if fault := _fault(counter, counts.window.length_s):
             return f"{scope}: {source}: {fault}"
         assert counter is not None
         known.append(counter)
     window_s = min(counter.span_s or 0.0 for counter in known)
     watts = sum((counter.increase or 0.0) / (counter.span_s or 1.0) for counter in known)
-    share = window_s / window.length_s
+    share = window_s / counts.window.length_s
     return Part(
         scope=scope,
         method=method,

@@ -118,7 +118,7 @@ def metric_inputs(
         steady = replace(steady, part=figures)
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
-    energy = energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes)
+    energy = energy_of(counted, telemetry, load, gpus=gpus, nodes=nodes)
     return MetricInputs(
         counts=counted,
         window=window,
