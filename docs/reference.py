@@ -242,14 +242,12 @@ def metrics_tables() -> str:
 
 
 def reasons() -> Iterator[tuple[str, str, str, str]]:
-    """Give code, severity, why and remedy of each check that has a code of its own, read from its source."""
+    """Give code, severity, why and remedy of each check, read from its source."""
     for check in CHECKS:
         [function] = ast.parse(inspect.getsource(check)).body
         assert isinstance(function, ast.FunctionDef)
-        made = _reason(function)
-        if made is not None and _words(made, "code"):
-            code, severity, remedy = (" or ".join(_words(made, key)) for key in ("code", "severity", "remedy"))
-            yield code, severity, (check.__doc__ or "").partition("\n\n")[0], remedy
+        severity, remedy = (" or ".join(_texts(value)) for value in _severity_and_remedy(function))
+        yield function.name, severity, (check.__doc__ or "").partition("\n\n")[0], remedy
 
 
 def reasons_tables() -> str:
@@ -267,17 +265,21 @@ def reasons_tables() -> str:
     return "\n".join(lines)
 
 
-def _reason(function: ast.FunctionDef) -> ast.Call | None:
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
-    return next((call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "VerdictReason"), None)
-
-
-def _words(made: ast.Call, key: str) -> list[str]:
-    """Return the possible texts of an argument: all of an `x if y else z`; an inserted value is N."""
-    return list(_texts(next(each.value for each in made.keywords if each.arg == key)))
+def _severity_and_remedy(function: ast.FunctionDef) -> list[ast.expr]:
+    """Return the first two arguments of `@check`, of a check without it the same of its VerdictReason."""
+    for made in function.decorator_list:
+        if isinstance(made, ast.Call):
+            return made.args[:2]
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    made = next(call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "VerdictReason")
+    return [keyword.value for key in ("severity", "remedy") for keyword in made.keywords if keyword.arg == key]
 
 
 def _texts(value: ast.expr) -> Iterator[str]:
+    """Yield the possible texts of an argument: all of a tuple or an `x if y else z`; an inserted value is N."""
+    if isinstance(value, ast.Tuple):
+        for text in value.elts:
+            yield from _texts(text)
     if isinstance(value, ast.IfExp):
         yield from _texts(value.body)
         yield from _texts(value.orelse)

@@ -9,6 +9,7 @@ from samples import a_trial
 from scipy.stats import binomtest
 from test_paired_answers import LOST, RIGHT, SAME, answered
 
+from seamark.analysis.comparison.compared import Question
 from seamark.analysis.comparison.contrasts import Contrast
 from seamark.analysis.comparison.factors import compared_factors
 from seamark.analysis.comparison.front import NOT_ITS_SPEED, fronts
@@ -40,7 +41,8 @@ def front_of(levels, margin=0.01, costs=("ttft_ms.p50",)):
         Contrast(workload="w", factor="method", base=names[0], new=name, base_level=names[0], new_level=name)
         for name in names[1:]
     ]
-    [found] = fronts(contrasts, levels, Comparing(quality_margin=margin, costs=costs), QUALITIES)
+    comparing = Comparing(quality_margin=margin, costs=costs)
+    [found] = fronts(Question(contrasts=tuple(contrasts), comparing=comparing, qualities=QUALITIES), levels)
     return found
 
 

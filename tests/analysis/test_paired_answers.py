@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from two_groups import compare
 
 from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import Contrast
 from seamark.analysis.comparison.observations import Observation
-from seamark.analysis.comparison.scored import ScoredItems, TrialAnswers
+from seamark.analysis.comparison.scored import TrialAnswers
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality
 from seamark.report.comparison import comparison_lines
-from seamark.stats.compare import compare
 from seamark.stats.paired_proportions import score_limits
 from seamark.stats.range import Range
 
@@ -22,7 +22,8 @@ RIGHT = Quality(range=(0, 1))
 def answered(treatment, values, *, block=1, ids=None, clusters=None, speed=1.0, **answers):
     """Return a trial whose items have these scores."""
     names = tuple(f"q{place}" for place in range(len(values))) if ids is None else tuple(ids)
-    items = ScoredItems(ids=names, clusters=clusters, scores={"score": tuple(values)})
+    items = zip(names, clusters or [None] * len(names), strict=True)
+    scored = {item: value for item, value in zip(items, values, strict=True) if value is not None}
     return Observation(
         trial=f"{treatment}--r{block}",
         treatment=treatment,
@@ -30,7 +31,7 @@ def answered(treatment, values, *, block=1, ids=None, clusters=None, speed=1.0, 
         start=f"start of {treatment}",
         verdict="VALID",
         figures={"quality.score": Range.exact(0.5), "throughput.value": Range.exact(speed)},
-        answers=TrialAnswers(scores=("score",), read=lambda: items, **answers),
+        answers=TrialAnswers(scores=("score",), read=lambda: {"score": scored}, **answers),
     )
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 from small_clusters import machine, model, ran, work_of
 
-from seamark.analysis.schedule.execution_rows import rows_of
-from seamark.analysis.schedule.machine_facts import gone_of
+from seamark.analysis.schedule.execution_rows import gone_of, rows_of
 from seamark.analysis.schedule.waiting import waiting_causes
 from seamark_simulate.simulation.execution_log import facts_of
 from seamark_simulate.simulation.machine import Change

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy import stats
+from two_groups import compare
 
-from seamark.stats.compare import compare, compare_family, holm, rank_sum_p, signed_rank_p
-from seamark.stats.decision import smallest_p
+from seamark.stats.compare import compare_family, holm, rank_sum_p, reachable_p, signed_rank_p
 from seamark.stats.ranks import paired_interval, rank_sum_ways, signed_rank_ways, unpaired_interval
 
 approx = pytest.approx
@@ -30,7 +30,11 @@ def test_holm_never_exceeds_one_and_keeps_the_order():
 @pytest.mark.parametrize(("repetitions", "p"), [(3, 0.10), (4, 0.029), (5, 0.0079)])
 def test_groups_that_do_not_overlap_reach_exactly_the_smallest_p_of_their_size(repetitions, p):
     low, high = np.arange(repetitions) + 1.0, np.arange(repetitions) + 100.0
-    assert rank_sum_p(low, high) == approx(p, abs=5e-4) == approx(smallest_p(repetitions), abs=5e-4)
+    assert (
+        rank_sum_p(low, high)
+        == approx(p, abs=5e-4)
+        == approx(reachable_p("rank-sum", repetitions, repetitions), abs=5e-4)
+    )
     tied = np.array([1.0, *low[:-1]])
     assert rank_sum_p(tied, high) == approx(p, abs=5e-4)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seamark.stats.paired import mcnemar, mean_difference, mean_limits, sign_flip
+from seamark.stats.paired import mcnemar_p, mean_difference, mean_limits, sign_flip
 
 approx = pytest.approx
 
@@ -32,19 +32,17 @@ def clustered(rng, clusters, within=1.0, between=1.0, items=(3, 9)):
 
 @pytest.mark.parametrize("table", [(40, 9, 2, 7), (0, 0, 1, 0), (3, 5, 5, 1), (0, 3, 14, 0), (500, 61, 102, 400)])
 def test_mcnemar_is_the_two_sided_binomial_test_of_the_pairs_that_differ(table):
-    result = mcnemar(*scores_of(table))
-    assert (result.both, result.only_base, result.only_new, result.neither) == table
-    assert result.p == approx(stats.binomtest(table[1], table[1] + table[2]).pvalue, rel=1e-10)
+    assert mcnemar_p(*scores_of(table)) == approx(stats.binomtest(table[1], table[1] + table[2]).pvalue, rel=1e-10)
 
 
 def test_mcnemar_without_discordant_pairs_has_p_1():
-    assert mcnemar(*scores_of((5, 0, 0, 3))).p == 1.0
+    assert mcnemar_p(*scores_of((5, 0, 0, 3))) == 1.0
 
 
 def test_mcnemar_takes_booleans_and_refuses_other_scores():
-    assert mcnemar([True, False], np.array([True, True])).only_new == 1
+    assert mcnemar_p([True, False], np.array([True, True])) == 1.0
     with pytest.raises(ValueError, match="0 and 1"):
-        mcnemar([1, 0, 0.5], [1, 0, 1])
+        mcnemar_p([1, 0, 0.5], [1, 0, 1])
 
 
 def enumerated_p(sums):
@@ -60,8 +58,7 @@ def test_sign_flips_are_those_of_scipy_and_of_a_literal_enumeration(seed):
     result = sign_flip(base, new, seed=0)
     scipys = stats.permutation_test((new - base,), np.mean, permutation_type="samples", n_resamples=np.inf)
     assert result.p == approx(scipys.pvalue) == approx(enumerated_p(list(new - base)))
-    assert (result.method, result.units, result.arrangements, result.seed) == ("exact", 10, 1024, None)
-    assert result.difference == approx(np.mean(new - base))
+    assert (result.method, result.units, result.arrangements) == ("exact", 10, 1024)
     assert sign_flip(new, base, seed=0).p == result.p
 
 
@@ -78,7 +75,7 @@ def test_items_without_a_difference_do_not_change_p_and_leave_it_exact():
     base, new = scores_of((4000, 3, 11, 4000))
     result = sign_flip(base, new, seed=0)
     assert (result.method, result.arrangements, result.units) == ("exact", 2**14, 8014)
-    assert result.p == approx(mcnemar(base, new).p)
+    assert result.p == approx(mcnemar_p(base, new))
     for equal in ([1, 1, 0], [0, 0, 0]):
         assert sign_flip(equal, equal, seed=0).p == 1.0
 
@@ -110,8 +107,8 @@ def test_rounding_errors_do_not_change_p():
 def test_random_signs_agree_with_the_exact_p_and_never_give_0():
     base, new = scores_of((5, 6, 18, 5))
     result = sign_flip(base, new, seed=1)
-    exact = mcnemar(base, new).p
-    assert (result.method, result.arrangements, result.seed) == ("monte-carlo", 9999, 1)
+    exact = mcnemar_p(base, new)
+    assert (result.method, result.arrangements) == ("monte-carlo", 9999)
     assert abs(result.p - exact) < 4 * math.sqrt(exact * (1 - exact) / 9999)
     assert sign_flip(base, new, seed=1) == result
     assert sign_flip(base, new, seed=2).p != result.p
@@ -176,7 +173,7 @@ def test_the_clustered_error_is_that_of_the_formula_written_as_loops(seed):
     error = literal_error(base, new, labels.tolist())
     assert result.standard_error == approx(error)
     assert result.difference == approx(np.mean(new - base))
-    assert (result.items, result.units) == (len(labels), 7)
+    assert result.units == 7
     reach = stats.t.ppf(0.95, 6) * error
     assert result.interval.low == approx(result.difference - reach)
     assert result.interval.high == approx(result.difference + reach)
@@ -247,7 +244,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", [*CALLS.values(), mcnemar], ids=[*CALLS, "mcnemar"])
+@pytest.mark.parametrize("call", [*CALLS.values(), mcnemar_p], ids=[*CALLS, "mcnemar"])
 @pytest.mark.parametrize(
     ("base", "new"),
     [([], []), ([1, 0], [1]), ([1], [1, 0]), ([1, math.nan], [1, 0]), ([1, 0], [math.inf, 0]), ([[1, 0]], [[0, 1]])],

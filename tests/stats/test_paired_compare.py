@@ -203,10 +203,10 @@ def test_score_intervals_cover_the_truth_at_their_level(loss, gain):
 
 def test_the_macro_average_counts_subsets_alike_and_the_micro_average_items():
     found = averages({"a": [1.0, 1.0, 1.0, 0.0], "b": [0.0]})
-    assert (found.macro, found.micro, found.items) == (0.375, 0.6, 5)
+    assert (found["macro"], found["micro"], found["items"]) == (0.375, 0.6, 5)
 
 
 @pytest.mark.parametrize("absent", [None, []])
 def test_there_is_no_average_over_what_is_left_of_the_subsets(absent):
     found = averages({"a": [1.0], "b": absent, "c": [0.0]})
-    assert (found.macro, found.micro, found.missing) == (None, None, ("b",))
+    assert (found["macro"], found["micro"], found["missing"]) == (None, None, ("b",))

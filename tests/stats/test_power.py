@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu, wilcoxon
 
-from seamark.stats.decision import detectable_shift, repetitions_for, smallest_p
+from seamark.stats.compare import reachable_p
+from seamark.stats.decision import detectable_shift, repetitions_for
+
+
+def smallest_p(repetitions: int) -> float:
+    return reachable_p("rank-sum", repetitions, repetitions)
 
 
 @pytest.mark.parametrize(("repetitions", "p"), [(1, 1.0), (2, 1 / 3), (3, 0.10), (4, 0.0286), (5, 0.0079)])

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, metrics_of, samples_of, write_chunks, write_samples
 
-from seamark.analysis.metrics.resources import Ceiling
-from seamark.model.results.calibration import Calibration
+from seamark.model.results.calibration import Calibration, WireCeiling
 from seamark.model.results.load_record import ConnectionFigures, WorkerReport
 from seamark.model.sample import CHUNK, SAMPLE
 from seamark.storage.codec import encode
@@ -24,12 +23,12 @@ def known(results: Path, **ceilings: dict[str, float | None]) -> None:
 
 
 def test_the_cost_of_a_request_is_that_of_itself_its_bytes_and_its_chunks():
-    ceiling = Ceiling(requests_per_s=1000.0, bytes_per_s=1e6, chunks_per_s=1e4, joined_chunks_per_s=1e5)
+    ceiling = WireCeiling(requests_per_s=1000.0, bytes_per_s=1e6, chunks_per_s=1e4, joined_chunks_per_s=1e5)
     assert ceiling.for_replies(0, 0) == pytest.approx(1000)
     assert ceiling.for_replies(1000, 0) == pytest.approx(500)
     assert ceiling.for_replies(1000, 20) == pytest.approx(250)
     assert ceiling.for_replies(1000, 20, 400) == pytest.approx(125)
-    assert Ceiling(requests_per_s=1000.0).for_replies(1e9, 1e9, 1e9) == pytest.approx(1000)
+    assert WireCeiling(requests_per_s=1000.0).for_replies(1e9, 1e9, 1e9) == pytest.approx(1000)
 
 
 def a_run(replies: int, reply_bytes: int, reads: list[int], **costs_s: float) -> NullServerLoad:
@@ -71,13 +70,13 @@ def test_a_trials_ceiling_is_that_of_its_kind_of_worker_on_its_node_times_its_pr
         threads={"requests_per_s": 50.0},
     )
     load = a_load(node="n1", client={"workers": "wire", "processes": 2})
-    assert ceiling_of(tmp_path, load) == Ceiling(requests_per_s=2000.0, bytes_per_s=2e6)
+    assert ceiling_of(tmp_path, load) == WireCeiling(requests_per_s=2000.0, bytes_per_s=2e6)
     load_ended = a_load(node="n1", client={"workers": "processes", "processes": 2})
     network = ConnectionFigures(**dict.fromkeys((each.name for each in fields(ConnectionFigures)), 1))
     spread = replace(load_ended, workers=(WorkerReport(network=network),))
     assert ceiling_of(tmp_path, spread) == ceiling_of(tmp_path, load)
     many = a_load(node="n1", client={"workers": "threads", "processes": 16})
-    assert ceiling_of(tmp_path, many) == Ceiling(requests_per_s=200.0), "no more than the cores can do"
+    assert ceiling_of(tmp_path, many) == WireCeiling(requests_per_s=200.0), "no more than the cores can do"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_a_trial_at_four_fifths_of_its_clients_ceiling_is_client_bound(tmp_path,
     folder = TrialFolder(root=tmp_path)
     due = [k / 100 for k in range(1000)]
     write_samples(folder.samples, samples_of(due, None, [at + 0.005 for at in due]))
-    ceiling = Ceiling(requests_per_s=ceiling_rps)
+    ceiling = WireCeiling(requests_per_s=ceiling_rps)
     document = metrics_of(a_trial(), a_load(), folder, scenario="s", client_is_server=False, ceiling=ceiling)
     assert ("client_bound" in {reason["code"] for reason in document["reasons"]}) == marked
 
@@ -123,7 +122,7 @@ def test_a_trial_of_streams_at_four_fifths_of_the_chunks_its_client_can_read_is_
     events = [2 if together else 1] * 10
     chunks = [(k, at + 0.001 * n, count) for k, at in enumerate(due) for n, count in enumerate(events)]
     write_chunks(folder.chunks, chunks)
-    ceiling = Ceiling(requests_per_s=1e6, chunks_per_s=chunks_per_s, joined_chunks_per_s=joined_per_s)
+    ceiling = WireCeiling(requests_per_s=1e6, chunks_per_s=chunks_per_s, joined_chunks_per_s=joined_per_s)
     document = metrics_of(a_trial(), a_load(), folder, scenario="s", client_is_server=False, ceiling=ceiling)
     assert ("client_bound" in {reason["code"] for reason in document["reasons"]}) == marked
 

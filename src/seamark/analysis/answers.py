@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamark.analysis.comparison.scored import ScoredItems
+from seamark.analysis.comparison.scored import Scores
 from seamark.storage.documents import regular
 
 TIMES = ("ttft_s", "latency_s")
@@ -37,20 +37,28 @@ def times_by_item_s(samples: pa.Table) -> Mapping[int, tuple[float | None, float
     }
 
 
-def read_scored(path: Path) -> ScoredItems | None:
-    """Return the scores of a trial's answers.parquet by item, without failed requests; None if it cannot be read."""
-    try:
-        scores = score_columns(pq.read_schema(regular(path)).names)
-        table = pq.read_table(path, columns=["id", "cluster", "failure", *scores])
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+def read_scored(path: Path) -> Scores | None:
+    """Return the scores of a trial's answers.parquet, without failed requests; None if it cannot be read. Without a
+    cluster of every item each is one of its own."""
+    table = _read(path, ("cluster", "failure"))
+    if table is None:
         return None
     good = table.filter(pc.field("failure").is_null())
-    clusters = good["cluster"].to_pylist()
-    return ScoredItems(
-        ids=tuple(good["id"].to_pylist()),
-        clusters=None if good["cluster"].null_count else tuple(clusters),
-        scores={name: tuple(good[name].to_pylist()) for name in scores},
-    )
+    clusters = good["cluster"]
+    labels = [None] * len(good) if clusters.null_count else clusters.to_pylist()
+    items = list(zip(good["id"].to_pylist(), labels, strict=True))
+    return {
+        name: {item: value for item, value in zip(items, good[name].to_pylist(), strict=True) if value is not None}
+        for name in score_columns(good.column_names)
+    }
+
+
+def _read(path: Path, others: Sequence[str]) -> pa.Table | None:
+    """Return ids, scores and other columns of a trial's answers.parquet; None if it cannot be read."""
+    try:
+        return pq.read_table(path, columns=["id", *others, *score_columns(pq.read_schema(regular(path)).names)])
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return None
 
 
 def said_by_item(answers: pa.Table) -> dict[str, object]:
@@ -65,11 +73,8 @@ def said_by_item(answers: pa.Table) -> dict[str, object]:
 
 def read_said(path: Path) -> dict[str, object] | None:
     """Return what was answered to each item of a trial's answers.parquet; None if it cannot be read."""
-    try:
-        names = ["id", "answer", *score_columns(pq.read_schema(regular(path)).names)]
-        return said_by_item(pq.read_table(path, columns=names))
-    except (OSError, KeyError, ValueError, pa.ArrowException):
-        return None
+    table = _read(path, ("answer",))
+    return None if table is None else said_by_item(table)
 
 
 def differing(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[int, int]:

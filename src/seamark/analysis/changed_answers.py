@@ -91,7 +91,11 @@ def scores_by_fact(levels: Mapping[str, Sequence[Mapping[str, Any]]], score: str
         places = sorted({label(value) for value in known})
         for rank, text in places:
             by_level = {
-                level: [row[score] for row in side if _in(row, fact, score, label, rank)]
+                level: [
+                    row[score]
+                    for row in side
+                    if row.get(fact) is not None and row.get(score) is not None and label(row[fact])[0] == rank
+                ]
                 for level, side in levels.items()
             }
             scores.append(
@@ -103,11 +107,6 @@ def scores_by_fact(levels: Mapping[str, Sequence[Mapping[str, Any]]], score: str
                 )
             )
     return scores
-
-
-def _in(row: Mapping[str, Any], fact: str, score: str, label: Any, place: float) -> bool:
-    value = row.get(fact)
-    return value is not None and row.get(score) is not None and label(value)[0] == place
 
 
 def _labels(known: Sequence[Any]) -> Any:

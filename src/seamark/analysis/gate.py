@@ -14,7 +14,6 @@ from seamark.model.plurals import counted
 from seamark.model.results.summary import ObjectiveSummary, Summary
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, VerdictReason
 from seamark.stats.quantiles import FEWEST, samples_needed
-from seamark.stats.range import Range
 
 SHOWN = 3
 """Reasons that the line names; the others are counted."""
@@ -49,23 +48,7 @@ class Gate:
         return f"Gate passed: {counted(self.trials, 'trial')}{suspect}; {objectives}."
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Objective:
-    """An objective over `of` trials: how many miss it, and in how many it is not known. `value` has the least and the
-    greatest end of its values."""
-
-    slo: ObjectiveSummary | ObjectiveResult
-    of: int
-    missed: int
-    unknown: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.slo.metric} {self.slo.op} {self.slo.limit:g}"
-
-    @property
-    def value(self) -> Range | None:
-        return self.slo.known
+Slo = ObjectiveSummary | ObjectiveResult
 
 
 def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
@@ -86,11 +69,8 @@ def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
         )
         if invalid or (row.verdict == "INVALID" and row.repetitions):
             reasons.append(f"{name}: INVALID{_in(invalid, row.repetitions)} ({_gravest(row.reasons)})")
-        objectives = [
-            _Objective(slo=slo, of=row.repetitions, missed=slo.of - slo.met, unknown=row.repetitions - slo.of)
-            for slo in row.slos
-        ]
-        reasons += [f"{name}: {reason}" for reason in _against(objectives, row.reasons)]
+        objectives = [(slo, slo.of - slo.met, row.repetitions - slo.of) for slo in row.slos]
+        reasons += [f"{name}: {reason}" for reason in _against(objectives, row.repetitions, row.reasons)]
     return Gate(
         trials=summary.trials,
         objectives=sum(len(row.slos) for row in summary.treatments),
@@ -103,11 +83,8 @@ def gate_of_trial(metrics: TrialMetrics) -> Gate:
     """Return the gate of one trial, as `bench load` measures it."""
     reasons = [f"INVALID ({_gravest(metrics.reasons)})"] if metrics.verdict == "INVALID" else []
     if metrics.ok:
-        objectives = [
-            _Objective(slo=slo, of=1, missed=int(slo.met is False), unknown=int(slo.met is None))
-            for slo in metrics.slos
-        ]
-        reasons += _against(objectives, metrics.reasons)
+        objectives = [(slo, int(slo.met is False), int(slo.met is None)) for slo in metrics.slos]
+        reasons += _against(objectives, 1, metrics.reasons)
     return Gate(
         trials=1,
         objectives=len(metrics.slos),
@@ -116,40 +93,46 @@ def gate_of_trial(metrics: TrialMetrics) -> Gate:
     )
 
 
-def _against(objectives: Sequence[_Objective], reasons: Iterable[VerdictReason]) -> list[str]:
-    """Return what speaks against passing, by objectives and the reasons of their trials."""
+def _against(objectives: Sequence[tuple[Slo, int, int]], trials: int, reasons: Iterable[VerdictReason]) -> list[str]:
+    """Return what speaks against passing, by objectives over so many trials, each with how many miss it and in how
+    many it is not known, and by the reasons of the trials."""
     by_code = {reason.code: reason for reason in reasons}
-    against = [_missed(objective) for objective in objectives if objective.missed]
-    against += [_unknown(objective, withheld=WITHHELD in by_code) for objective in objectives if objective.unknown]
+    against = [_missed(slo, _in(missed, trials)) for slo, missed, _ in objectives if missed]
+    withheld = WITHHELD in by_code
+    against += [_unknown(slo, _in(unknown, trials), withheld=withheld) for slo, _, unknown in objectives if unknown]
     if objectives and TOO_FEW in by_code:
         against.append(f"{by_code[TOO_FEW].text}, too few to know whether an objective is met")
     return against
 
 
-def _missed(one: _Objective) -> str:
-    if one.value is None:
-        return f"{one.text} missed{_in(one.missed, one.of)}"
-    if one.of == 1 or isinstance(one.slo, ObjectiveResult):
-        return f"{one.text} missed, is {one.value.text}"
-    worst = one.value.low if one.slo.op == ">=" else one.value.high
-    if worst is None and one.slo.value is not None:  # no end above: the greatest of the lower ones
-        return f"{one.text} missed{_in(one.missed, one.of)}, at worst at least {one.slo.value.max:.4g}"
-    return f"{one.text} missed{_in(one.missed, one.of)}, at worst {worst:.4g}"
+def _missed(slo: Slo, where: str) -> str:
+    text, value = f"{_text(slo)} missed", slo.known
+    if value is None:
+        return f"{text}{where}"
+    if isinstance(slo, ObjectiveResult) or not where:
+        return f"{text}, is {value.text}"
+    worst = value.low if slo.op == ">=" else value.high
+    if worst is None and slo.value is not None:  # no end above: the greatest of the lower ones
+        return f"{text}{where}, at worst at least {slo.value.max:.4g}"
+    return f"{text}{where}, at worst {worst:.4g}"
 
 
-def _unknown(one: _Objective, *, withheld: bool) -> str:
-    metric = one.slo.metric
-    statistic = metric.removesuffix("_s").rpartition("_")[2]
-    probability = QUANTILES.get(statistic, QUANTILES["p99"] if metric in REQUEST_OBJECTIVES else None)
-    if one.value is not None:
-        why = f"its value is {one.value.text}"
+def _unknown(slo: Slo, where: str, *, withheld: bool) -> str:
+    statistic = slo.metric.removesuffix("_s").rpartition("_")[2]
+    probability = QUANTILES.get(statistic, QUANTILES["p99"] if slo.metric in REQUEST_OBJECTIVES else None)
+    if slo.known is not None:
+        why = f"its value is {slo.known.text}"
         if withheld and probability is not None:
             why += f": {samples_needed(probability):,} samples in a trial give it as a number"
     elif withheld and probability is not None:
         why = f"too few samples, {FEWEST} in a trial give a range and {samples_needed(probability):,} a number"
     else:
         why = "it has no value"
-    return f"whether {one.text} is met is not known{_in(one.unknown, one.of)} ({why})"
+    return f"whether {_text(slo)} is met is not known{where} ({why})"
+
+
+def _text(slo: Slo) -> str:
+    return f"{slo.metric} {slo.op} {slo.limit:g}"
 
 
 def _in(count: int, of: int) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -27,8 +28,7 @@ def write_perfetto(events: Path, target: Path, *, from_s: float = 0.0, to_s: flo
     Raises ValueError for damaged events and OSError (no space).
     """
     count = 0
-    with replacing(target) as temporary, _opened(temporary, compress=target.suffix == ".gz") as file:
-        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+    with trace_file(target) as file:
         threads: set[tuple[int, int]] = set()
         for row, names in _rows(events):
             _, begin_ns, end_ns, thread, _, _, _, worker = row
@@ -39,8 +39,17 @@ def write_perfetto(events: Path, target: Path, *, from_s: float = 0.0, to_s: flo
                 threads.add((worker, thread))
             file.write(_entries(row, names))
             count += 1
-        file.write('{"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "worker 0"}}\n]}\n')
+        file.write('{"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "worker 0"}}')
     return count
+
+
+@contextmanager
+def trace_file(target: Path) -> Iterator[TextIO]:
+    """Open a trace for its events, compressed if its name ends in `.gz`; it is there once it is whole."""
+    with replacing(target) as temporary, _opened(temporary, compress=target.suffix == ".gz") as file:
+        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+        yield file
+        file.write("\n]}\n")
 
 
 def _opened(path: Path, *, compress: bool) -> TextIO:

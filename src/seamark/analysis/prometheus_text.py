@@ -231,7 +231,13 @@ def _info(metrics: TrialMetrics) -> Labels:
 
 
 def _labels(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) -> Labels:
-    factors = {f"factor_{_label(name)}": _level(value) for name, value in levels.items() if value is not None}
+    # a valid label: letters other than a to z become their numbers
+    names = {name: re.sub(r"[^A-Za-z0-9_]", lambda letter: f"_u{ord(letter[0]):04x}", name) for name in levels}
+    factors = {
+        f"factor_{names[name]}": str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in levels.items()
+        if value is not None
+    }
     return {
         "scenario": metrics.scenario,
         "service": metrics.service,
@@ -242,12 +248,3 @@ def _labels(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) ->
         **({"origin": metrics.origin} if metrics.virtual_clock else {}),
         **factors,
     }
-
-
-def _label(name: str) -> str:
-    """Return a setting's name as a valid label; letters other than a to z become their numbers."""
-    return re.sub(r"[^A-Za-z0-9_]", lambda letter: f"_u{ord(letter[0]):04x}", name)
-
-
-def _level(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

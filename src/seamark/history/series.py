@@ -24,6 +24,7 @@ DEFAULT_METRICS = ("throughput.value", "latency_ms.p50", "latency_ms.p99")
 THRESHOLD_RATIO = 0.05
 CONDITIONS = ("seamark", "metrics_version", "service_version", "server", "site")
 """Columns of the index that explain a change besides the commit."""
+KEY = ("scenario", "workload", "treatment", "machine", "metric")
 LATEST = """
     SELECT scenario, treatment, machine, run_folder, bool_and(server IS NULL) AS nowhere,
         bool_or(status = 'ok' AND verdict <> 'INVALID') AS good
@@ -153,7 +154,7 @@ def series_of(index: Index, metrics: Sequence[str], scenario: str | None = None)
     there: set[tuple[str, ...]] = set()
     for row in index.rows(QUERY, [list(metrics), scenario, scenario]):
         if row["value"] is not None:
-            key = tuple(row[name] for name in ("scenario", "workload", "treatment", "machine", "metric"))
+            key = tuple(row[name] for name in KEY)
             groups.setdefault((*key, row["unit"]), []).append(row)
             there.add((*key, row["run_folder"]))
     found = []
@@ -165,7 +166,8 @@ def series_of(index: Index, metrics: Sequence[str], scenario: str | None = None)
             lacks = "withheld" if here["good"] else "no figures"
         elif row["run_folder"] != latest[row["scenario"], row["machine"]]:
             lacks = "not in latest run"
-        found.append(_series(rows, lacks))
+        same = {name: row[name] for name in (*KEY, "unit", "better")}
+        found.append(Series(**same, levels=json.loads(row["levels"]), runs=tuple(map(_value, rows)), lacks=lacks))
     return sorted(
         found, key=lambda series: (series.scenario, series.machine, metrics.index(series.metric), *_order(series))
     )
@@ -176,13 +178,6 @@ def _order(series: Series) -> tuple[object, ...]:
     levels = series.levels.items()
     numbers = [(name, isinstance(value, str), 0 if isinstance(value, str) else value or 0) for name, value in levels]
     return series.workload, numbers, series.treatment
-
-
-def _series(rows: Sequence[Mapping[str, Any]], lacks: Any) -> Series:
-    last = rows[-1]
-    names = ("scenario", "workload", "treatment", "machine", "metric", "unit", "better")
-    levels, runs = json.loads(last["levels"]), tuple(map(_value, rows))
-    return Series(**{name: last[name] for name in names}, levels=levels, runs=runs, lacks=lacks)
 
 
 def _value(row: Mapping[str, Any]) -> RunValue:

@@ -7,7 +7,7 @@ from typing import Any
 from seamark.history.index import Scanned
 from seamark.history.series import Judgement, RunValue, SeriesChange
 from seamark.model.plurals import counted
-from seamark.report.numbers import ABSENT, level, number, range_text, span, unit_of
+from seamark.report.numbers import ABSENT, aligned, level, number, range_text, span, unit_of
 from seamark.stats.range import Range
 from seamark.storage.codec import encode
 
@@ -202,14 +202,7 @@ def _run_rows(judged: Judgement) -> Rows:
 
 
 def _plain(heads: Sequence[str], rows: Rows) -> list[str]:
-    widths = [max(len(head), *(len(row[at]) for row in rows)) for at, head in enumerate(heads)]
-    return [
-        "  ".join(
-            cell.rjust(width) if head in RIGHT else cell.ljust(width)
-            for cell, width, head in zip(row, widths, heads, strict=True)
-        ).rstrip()
-        for row in (tuple(heads), *rows)
-    ]
+    return aligned([heads, *rows], left=[place for place, head in enumerate(heads) if head not in RIGHT])
 
 
 def _markdown(heads: Sequence[str], rows: Rows) -> list[str]:

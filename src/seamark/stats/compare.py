@@ -70,13 +70,6 @@ class Comparison:
         return self.shift.estimate if self.ratio is None else self.ratio.estimate - 1
 
 
-def compare(
-    base: Group, new: Group, *, better: Direction, margin: float = MARGIN, alpha: float = ALPHA
-) -> Comparison:
-    """Compare two groups as a family of one; ValueError if one is empty."""
-    return compare_family({None: (base, new)}, better=better, margin=Margin(value=margin), alpha=alpha)[None]
-
-
 def compare_family(
     pairs: Mapping[Any, tuple[Group, Group]],
     *,
@@ -227,7 +220,8 @@ def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
     one, other = _values(base), _values(new)
     if not len(one) or not len(other):
         raise ValueError("each group needs at least one value")
-    blocks = _blocks_of_both(base, new)
+    paired = isinstance(base, Mapping) and isinstance(new, Mapping)
+    blocks = [block for block in base if block in new] if paired else []
     method = method_of(len(blocks), family, alpha)
     positive = bool((one > 0).all() and (other > 0).all())
     medians = float(np.median(one)), float(np.median(other))
@@ -263,12 +257,6 @@ def _confidence(family: int, alpha: float) -> float:
 
 def _values(group: Group) -> Values:
     return np.asarray(list(group.values()) if isinstance(group, Mapping) else group, dtype=float)
-
-
-def _blocks_of_both(base: Group, new: Group) -> list[Hashable]:
-    if not isinstance(base, Mapping) or not isinstance(new, Mapping):
-        return []
-    return [block for block in base if block in new]
 
 
 def method_of(pairs: int, family: int, alpha: float) -> Method:

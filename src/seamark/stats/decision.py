@@ -6,7 +6,7 @@ comes from batch means, corrected for their remaining correlation (Alexopoulos a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
@@ -14,6 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.stats.compare import reachable_p
 from seamark.stats.ranks import critical, rank_sum_ways, signed_rank_ways
 
 Values = NDArray[np.float64]
@@ -145,15 +146,10 @@ DRAWS = 4000
 LARGEST_SIMULATED = 30
 
 
-def smallest_p(repetitions: int) -> float:
-    """Return the smallest two-sided p of the exact rank-sum test of two groups of that size."""
-    return min(1.0, 2 / math.comb(2 * repetitions, repetitions))
-
-
 def repetitions_for(alpha: float, comparisons: int = 1) -> int:
     """Return the fewest repetitions with which every one of `comparisons` Holm-adjusted p can reach `alpha`."""
     count = 2
-    while comparisons * smallest_p(count) > alpha:
+    while comparisons * reachable_p("rank-sum", count, count) > alpha:
         count += 1
     return count
 
@@ -169,7 +165,7 @@ def detectable_shift(
     By simulation with normal trials (4,000 seeded draws, accurate to about 3 %); above 30 repetitions by the normal
     approximation with the test's asymptotic efficiency of 3 / pi. None if no p can reach `alpha`.
     """
-    if (2 / 2**repetitions if paired else smallest_p(repetitions)) > alpha:
+    if reachable_p("signed-rank" if paired else "rank-sum", repetitions, repetitions) > alpha:
         return None
     if repetitions > LARGEST_SIMULATED:
         return (
@@ -177,33 +173,35 @@ def detectable_shift(
             * math.sqrt(2 / repetitions)
             / math.sqrt(3 / math.pi)
         )
-    random = np.random.default_rng(0)
-    if paired:
-        return _detectable_by_pairs(repetitions, alpha, power, random)
-    edge = critical(rank_sum_ways(repetitions, repetitions), alpha)
+    statistic, ways = (_by_pairs if paired else _by_groups)(repetitions)
+    edge = critical(ways, alpha)
     assert edge is not None
-    gaps = random.standard_normal((DRAWS, repetitions, 1)) - random.standard_normal((DRAWS, 1, repetitions))
     low, high = 0.0, 8.0
     for _ in range(14):
         shift = (low + high) / 2
-        above = np.count_nonzero(gaps + shift > 0, axis=(1, 2))
-        detected = np.mean((above <= edge) | (above >= repetitions**2 - edge))
+        values = statistic(shift)
+        detected = np.mean((values <= edge) | (values >= len(ways) - 1 - edge))
         low, high = (low, shift) if detected >= power else (shift, high)
     return round(high, 2)
 
 
-def _detectable_by_pairs(pairs: int, alpha: float, power: float, random: np.random.Generator) -> float:
-    """Return `detectable_shift` for pairs, whose differences have twice the variance of a trial."""
-    edge = critical(signed_rank_ways(pairs), alpha)
-    assert edge is not None
-    differences = random.standard_normal((DRAWS, pairs)) * math.sqrt(2)
-    most = pairs * (pairs + 1) // 2
-    low, high = 0.0, 8.0
-    for _ in range(14):
-        shift = (low + high) / 2
+Drawn = tuple[Callable[[float], NDArray[np.int64]], tuple[int, ...]]
+"""From a shift to the values of a test's statistic in all draws, and in how many ways it has each value."""
+
+
+def _by_groups(size: int) -> Drawn:
+    random = np.random.default_rng(0)
+    gaps = random.standard_normal((DRAWS, size, 1)) - random.standard_normal((DRAWS, 1, size))
+    return lambda shift: np.count_nonzero(gaps + shift > 0, axis=(1, 2)), rank_sum_ways(size, size)
+
+
+def _by_pairs(pairs: int) -> Drawn:
+    """Draw differences of pairs, which have twice the variance of a trial."""
+    differences = np.random.default_rng(0).standard_normal((DRAWS, pairs)) * math.sqrt(2)
+
+    def statistic(shift: float) -> NDArray[np.int64]:
         moved = differences + shift
         ranks = np.abs(moved).argsort(axis=1).argsort(axis=1) + 1
-        positive = (ranks * (moved > 0)).sum(axis=1)
-        detected = np.mean((positive <= edge) | (positive >= most - edge))
-        low, high = (low, shift) if detected >= power else (shift, high)
-    return round(high, 2)
+        return np.asarray((ranks * (moved > 0)).sum(axis=1))
+
+    return statistic, signed_rank_ways(pairs)

@@ -6,20 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.stats.paired_scores import Labels
+from seamark.stats.paired_scores import Labels, cluster_numbers, rows_of
 from seamark.stats.ranks import Values
 
 RESAMPLES = 2000
 SEED = 0
-MOST_DRAWN = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrontPlaces:
-    """For each point: mean quality, median cost, whether it is on the front, and in which share of resamples."""
+    """For each point: whether it is on the front, and in which share of resamples."""
 
-    quality: Values
-    cost: Values
     on_front: NDArray[np.bool_]
     probability: Values
     clusters: int
@@ -61,12 +58,12 @@ def front(
         )
     if not (np.isfinite(table).all() and np.isfinite(cost).all()):
         raise ValueError("scores and costs must be finite")
-    groups = _groups(table.shape[1], clusters)
+    groups = cluster_numbers(clusters, table.shape[1])
     sizes = np.bincount(groups).astype(float)
     sums = np.array([np.bincount(groups, weights=row) for row in table])
     rng = np.random.default_rng(seed)
     held = np.zeros(len(table))
-    for rows in _rows(resamples, max(len(sizes), len(table) ** 2)):
+    for rows in rows_of(resamples, max(len(sizes), len(table) ** 2)):
         picked = rng.integers(0, len(sizes), size=(rows, len(sizes)))
         blocks = rng.integers(0, cost.shape[1], size=(rows, cost.shape[1]))
         quality = np.stack([row[picked].sum(axis=1) for row in sums], axis=1) / sizes[picked].sum(axis=1)[:, None]
@@ -74,24 +71,8 @@ def front(
         held += undominated(quality.round(12), spent).sum(axis=0)
     quality, spent = table.mean(axis=1), np.median(cost, axis=1)
     return FrontPlaces(
-        quality=quality,
-        cost=spent,
         on_front=undominated(quality.round(12), spent),
         probability=held / resamples,
         clusters=len(sizes),
         blocks=cost.shape[1],
     )
-
-
-def _groups(items: int, clusters: Labels | None) -> NDArray[np.int64]:
-    if clusters is None:
-        return np.arange(items)
-    if len(clusters) != items:
-        raise ValueError(f"there are {len(clusters)} cluster labels for {items} items")
-    numbers: dict[object, int] = {}
-    return np.array([numbers.setdefault(label, len(numbers)) for label in clusters])
-
-
-def _rows(total: int, width: int) -> list[int]:
-    most = max(1, MOST_DRAWN // width)
-    return [min(most, total - start) for start in range(0, total, most)]

@@ -45,8 +45,8 @@ def knee(throughput: Sequence[float], response: Sequence[float]) -> Knee:
     return Knee(index=index, place=place, power=power)
 
 
-def full_from(throughput: Sequence[float], share: float = FULL) -> int:
-    """Return the index of the first load that reaches `share` of the greatest throughput: higher loads mainly add
+def full_from(throughput: Sequence[float]) -> int:
+    """Return the index of the first load that reaches FULL of the greatest throughput: higher loads mainly add
     waiting."""
     most = max(throughput)
-    return next(index for index, rate in enumerate(throughput) if rate >= share * most)
+    return next(index for index, rate in enumerate(throughput) if rate >= FULL * most)

@@ -11,26 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from seamark.stats.paired_scores import Labels, Scores, pairs, standard_error, t_quantile, units_of
-from seamark.stats.ranks import Values
+from seamark.stats.paired_scores import Labels, Scores, pairs, rows_of, standard_error, t_quantile, units_of
+from seamark.stats.ranks import Interval, Values
 
 CONFIDENCE = 0.95
 RESAMPLES = 9999
 MOST_ENUMERATED = 16
 """Units above which signs are drawn at random instead of enumerated."""
-MOST_DRAWN = 2**20
-"""Random numbers in memory at a time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class McNemar:
-    """Numbers of items with score 1 by both methods, one of them or neither, and the two-sided p."""
-
-    both: int
-    only_base: int
-    only_new: int
-    neither: int
-    p: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,40 +28,28 @@ class SignFlip:
     `seed` (monte-carlo), where p is 1 / (arrangements + 1) at least.
     """
 
-    difference: float
     p: float
     method: Literal["exact", "monte-carlo"]
     units: int
     arrangements: int
-    seed: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """A two-sided confidence interval, in units of the score; each side is missed with (1 - `confidence`) / 2."""
-
-    low: float
-    high: float
-    confidence: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeanDifference:
-    """Mean difference over `items` in `units` clusters (or items), with its standard error and t interval.
+    """Mean difference over items in `units` clusters (or items), with its standard error and t interval.
 
     `standard_error` and `interval` are None with fewer than two units. If all units have the same mean difference,
     the error and the width are 0: the scores contain no information about rarer differences.
     """
 
-    items: int
     units: int
     difference: float
     standard_error: float | None
-    interval: Limits | None
+    interval: Interval | None
 
 
-def mcnemar(base: Scores, new: Scores) -> McNemar:
-    """Return the exact McNemar test of scores 0 and 1: two-sided binomial test of the discordant pairs.
+def mcnemar_p(base: Scores, new: Scores) -> float:
+    """Return the two-sided p of the exact McNemar test of scores 0 and 1: binomial test of the discordant pairs.
 
     p is 1 without discordant pairs. The test assumes independent items: for clustered ones, use `sign_flip`, which
     is the same test without clusters (McNemar, Psychometrika 12, 1947). ValueError for other scores.
@@ -85,14 +60,7 @@ def mcnemar(base: Scores, new: Scores) -> McNemar:
     if not np.isin(np.concatenate([one, other]), (0, 1)).all():
         raise ValueError("McNemar's test needs scores of 0 and 1 only")
     only_base, only_new = int((one > other).sum()), int((other > one).sum())
-    both = int((one * other).sum())
-    return McNemar(
-        both=both,
-        only_base=only_base,
-        only_new=only_new,
-        neither=len(one) - both - only_base - only_new,
-        p=min(1.0, 2 * float(bdtr(min(only_base, only_new), only_base + only_new, 0.5))),
-    )
+    return min(1.0, 2 * float(bdtr(min(only_base, only_new), only_base + only_new, 0.5)))
 
 
 def sign_flip(
@@ -117,12 +85,10 @@ def sign_flip(
     else:
         p = (_as_extreme(sums, least, resamples, np.random.default_rng(seed)) + 1) / (resamples + 1)
     return SignFlip(
-        difference=units.mean,
         p=p,
         method="exact" if is_exact else "monte-carlo",
         units=len(units.sums),
         arrangements=2 ** len(sums) if is_exact else resamples,
-        seed=None if is_exact else seed,
     )
 
 
@@ -136,15 +102,17 @@ def mean_difference(
     that is the usual variance / items. The interval is too narrow for few clusters of very unequal size. ValueError
     for a `confidence` outside (0, 1).
     """
-    _check_confidence(confidence)
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1")
     units = units_of(base, new, clusters)
     error, difference = standard_error(units), units.mean
     interval = None
     if error is not None:
         reach = t_quantile(len(units.sums), (1 + confidence) / 2) * error
-        interval = Limits(low=difference - reach, high=difference + reach, confidence=confidence)
+        interval = Interval(
+            estimate=difference, low=difference - reach, high=difference + reach, confidence=confidence
+        )
     return MeanDifference(
-        items=int(units.sizes.sum()),
         units=len(units.sums),
         difference=difference,
         standard_error=error,
@@ -152,7 +120,7 @@ def mean_difference(
     )
 
 
-def mean_limits(mean: float, error: float, units: int, confidence: float = CONFIDENCE) -> Limits:
+def mean_limits(mean: float, error: float, units: int) -> Interval:
     """Return the interval of a mean of scores from 0 to 1 by its standard error over `units` clusters or items.
 
     That of Clopper and Pearson for as many independent right and wrong answers as have this error (Korn and Graubard,
@@ -161,14 +129,14 @@ def mean_limits(mean: float, error: float, units: int, confidence: float = CONFI
     """
     from scipy.special import betaincinv, ndtri
 
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     unseen = 1 - tail ** (1 / units)
     low, high = mean * (1 - unseen), mean + unseen * (1 - mean)
     if error > 0 and 0 < mean < 1:
         answers = mean * (1 - mean) / error**2 * (ndtri(tail) / t_quantile(units, tail)) ** 2
         low = min(low, float(betaincinv(answers * mean, answers * (1 - mean) + 1, tail)))
         high = max(high, float(betaincinv(answers * mean + 1, answers * (1 - mean), 1 - tail)))
-    return Limits(low=low, high=high, confidence=confidence)
+    return Interval(estimate=mean, low=low, high=high, confidence=CONFIDENCE)
 
 
 def _signed_sums(sums: Values) -> Values:
@@ -182,18 +150,7 @@ def _signed_sums(sums: Values) -> Values:
 def _as_extreme(sums: Values, least: float, resamples: int, rng: np.random.Generator) -> int:
     """Return how many of `resamples` random sign patterns have an absolute sum of `least` or more."""
     count = 0
-    for rows in _rows(resamples, len(sums)):
+    for rows in rows_of(resamples, len(sums)):
         positive = rng.integers(0, 2, size=(rows, len(sums)), dtype=np.bool_)
         count += int(np.count_nonzero(np.abs(2 * (positive @ sums) - sums.sum()) >= least))
     return count
-
-
-def _rows(total: int, width: int) -> list[int]:
-    """Return numbers of rows of `width` that add up to `total`, each with at most MOST_DRAWN elements."""
-    most = max(1, MOST_DRAWN // width)
-    return [min(most, total - start) for start in range(0, total, most)]
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1")

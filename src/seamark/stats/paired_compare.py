@@ -1,15 +1,16 @@
 """Comparison of two methods by scores of the same items as a part of a family: test, intervals, verdict. Pure."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from seamark.stats.compare import ALPHA, Direction, Verdict
-from seamark.stats.paired import Limits, mcnemar, mean_difference, sign_flip
+from seamark.stats.paired import mcnemar_p, mean_difference, sign_flip
 from seamark.stats.paired_proportions import score_limits
 from seamark.stats.paired_scores import Labels, Scores, differing, pairs, units_of
+from seamark.stats.ranks import Interval
 
 PairedMethod = Literal["mcnemar", "sign-flip"]
 SEED = 0
@@ -36,7 +37,7 @@ class PairedTest:
     higher: int
     lower: int
     difference: float
-    interval: Limits | None
+    interval: Interval | None
     p: float
     p_error: float | None
 
@@ -70,11 +71,13 @@ def paired_test(
     clustered = clusters is not None and len(set(clusters)) < len(one)
     wide = max(1 - alpha, 1 - 2 * alpha / family)
     higher, lower = int((other > one).sum()), int((other < one).sum())
+    difference = float((other - one).mean())
     error: float | None = None
     method: PairedMethod
     if not clustered and np.isin(np.concatenate([one, other]), (0, 1)).all():
-        method, units, p = "mcnemar", len(one), mcnemar(one, other).p
-        interval: Limits | None = _score_interval(len(one), lower, higher, wide)
+        method, units, p = "mcnemar", len(one), mcnemar_p(one, other)
+        low, high = score_limits(len(one), lower, higher, wide)
+        interval: Interval | None = Interval(estimate=difference, low=low, high=high, confidence=wide)
     else:
         groups = clusters if clustered else None
         signs = sign_flip(one, other, seed=seed, clusters=groups)
@@ -91,7 +94,7 @@ def paired_test(
         new_mean=float(other.mean()),
         higher=higher,
         lower=lower,
-        difference=float((other - one).mean()),
+        difference=difference,
         interval=interval,
         p=p,
         p_error=error,
@@ -120,14 +123,9 @@ def is_not_worse(test: PairedTest, *, better: Direction, margin: float) -> bool:
     return worst > -margin
 
 
-def _score_interval(items: int, only_base: int, only_new: int, confidence: float) -> Limits:
-    low, high = score_limits(items, only_base, only_new, confidence)
-    return Limits(low=low, high=high, confidence=confidence)
-
-
 def _mean_interval(
     one: Scores, other: Scores, clusters: Labels | None, confidence: float, largest: float | None
-) -> Limits | None:
+) -> Interval | None:
     mean = mean_difference(one, other, clusters=clusters, confidence=confidence)
     interval, difference = mean.interval, mean.difference
     if interval is None or (largest is None and mean.standard_error == 0):
@@ -135,8 +133,8 @@ def _mean_interval(
     if largest is None or differing(units_of(one, other, clusters)) >= min(FEWEST_DIFFERING, mean.units - 1) > 0:
         return interval
     unseen = 1 - ((1 - confidence) / 2) ** (1 / mean.units)
-    return Limits(
+    return replace(
+        interval,
         low=min(interval.low, difference - unseen * (largest + difference)),
         high=max(interval.high, difference + unseen * (largest - difference)),
-        confidence=confidence,
     )

@@ -17,6 +17,8 @@ Labels = Sequence[Hashable] | NDArray[np.generic]
 
 ROUNDING = 1e-12
 """Sums that differ by at most this part of the largest score, per item, are equal."""
+MOST_DRAWN = 2**20
+"""Random numbers in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ def units_of(base: Scores, new: Scores, clusters: Labels | None) -> Units:
     ValueError if scores are no finite pairs, or labels are missing.
     """
     one, other = pairs(base, new)
-    at = np.arange(len(one)) if clusters is None else _cluster_numbers(clusters, len(one))
+    at = cluster_numbers(clusters, len(one))
     sums, sizes = np.bincount(at, weights=other - one).astype(float), np.bincount(at).astype(float)
     scale = max(float(np.abs(one).max()), float(np.abs(other).max()))
     return Units(sums=sums, sizes=sizes, rounding=ROUNDING * scale * sizes)
@@ -80,8 +82,10 @@ def t_quantile(units: int, probability: float) -> float:
     return float(stdtrit(units - 1, probability))
 
 
-def _cluster_numbers(clusters: Labels, items: int) -> NDArray[np.int64]:
-    """Return the number of each item's cluster, in order of first appearance."""
+def cluster_numbers(clusters: Labels | None, items: int) -> NDArray[np.int64]:
+    """Return the number of each item's cluster, in order of first appearance; without `clusters` that of the item."""
+    if clusters is None:
+        return np.arange(items)
     if len(clusters) != items:
         raise ValueError(f"there are {len(clusters)} cluster labels for {items} items")
     numbers: dict[Hashable, int] = {}
@@ -90,3 +94,9 @@ def _cluster_numbers(clusters: Labels, items: int) -> NDArray[np.int64]:
     if any(label is None or label != label for label in numbers):
         raise ValueError("a cluster label is None or NaN: each item needs one")
     return np.array(at)
+
+
+def rows_of(total: int, width: int) -> list[int]:
+    """Return numbers of rows of `width` that add up to `total`, each with at most MOST_DRAWN elements."""
+    most = max(1, MOST_DRAWN // width)
+    return [min(most, total - start) for start in range(0, total, most)]

@@ -1,10 +1,7 @@
-"""Nearest-rank quantiles of exact values, and the sample size that they need. Estimates are in histogram.py."""
+"""Ranks of quantiles, and the sample size that they need. Estimates are in histogram.py."""
 
 import math
 from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
 
 BEYOND = 10
 """Samples required beyond a percentile before it is printed: p50 needs 20, p99 1,000, p99.9 10,000."""
@@ -54,10 +51,3 @@ def ranks_of(probability: float, count: int) -> Ranks | None:
             return low, below
         log_pmf += math.log((count - below) / (below + 1)) + log_odds
     return low, None
-
-
-def quantiles(values: NDArray[np.int64], probabilities: tuple[float, ...]) -> list[int]:
-    """Return the nearest-rank quantiles of non-empty `values` (inverse of the empirical distribution, type 1)."""
-    ranks = [rank(probability, len(values)) for probability in probabilities]
-    parted = np.partition(values, sorted(set(ranks)))
-    return [int(parted[position]) for position in ranks]

@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch import identity
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.calibration import (
@@ -88,7 +87,7 @@ def calibration_file(results: Path, node: str) -> Path:
     return results / ".calibration" / f"{node}.json"
 
 
-def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
+def ceiling_of(results: Path, load: LoadRecord) -> WireCeiling | None:
     """Return the ceiling of the client of a load.json; None if its machine was never calibrated, or if its workers
     ran on other machines."""
     if any(worker.carrier != "local" for worker in load.workers):
@@ -102,15 +101,15 @@ def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
     if one is None or one.requests_per_s is None:
         return None
     many = min(load.client.processes or 0, known.cores)
-    return Ceiling(**{name: rate * many for name, rate in vars(one).items() if rate is not None})
+    return WireCeiling(**{name: rate * many for name, rate in vars(one).items() if rate is not None})
 
 
 def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = "auto") -> Calibration:
     """Measure for about seven times `seconds`, write the machine's file and return its content.
 
-    `ceilings` has, for one worker of each kind, requests_per_s, and for wire workers bytes_per_s of large replies and
-    chunks_per_s of streams (see Ceiling), computed from CPU time as if the worker had a core to itself. `runs` has
-    the measured rates and their limits. `schedule_lag_us` has p50 and p99 of the schedule lag at 1,000 requests/s.
+    `ceilings` has, for one worker of each kind, requests_per_s, and for wire workers the rest of WireCeiling,
+    computed from CPU time as if the worker had a core to itself. `runs` has the measured rates and their limits.
+    `schedule_lag_us` has p50 and p99 of the schedule lag at 1,000 requests/s.
     Load and null server are pinned by the `pinning` of the site. Raises UserError if it names CPUs that do not exist.
     """
     split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())

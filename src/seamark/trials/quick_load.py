@@ -12,13 +12,13 @@ from typing import cast
 import numpy as np
 
 from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import read_samples
+from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import ClientRecord, LoadRecord
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
@@ -70,7 +70,7 @@ def run_quick_load(
     *,
     slos: tuple[Slo, ...] = (),
     seed: int = 1,
-    ceiling: Ceiling | None = None,
+    ceiling: WireCeiling | None = None,
     on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
     launcher: WorkerLauncher | None = None,
     others_before: float | None = None,

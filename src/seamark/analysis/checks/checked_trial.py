@@ -6,11 +6,11 @@ from functools import wraps
 
 from seamark.analysis.metrics.metric_inputs import is_simulated_load
 from seamark.analysis.metrics.processors import Processors
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
+from seamark.model.results.trial_metrics import Severity, TrialMetrics, VerdictReason
 from seamark.model.service import LoadKind
 from seamark.model.trial import Trial
 
@@ -32,7 +32,7 @@ class CheckedTrial:
     processors: tuple[Processors, ...] = ()
     others_unknown: str | None = None
     client_is_server: bool = False
-    ceiling: Ceiling | None = None
+    ceiling: WireCeiling | None = None
     gpu_hz: float | None = None
     answers: AnswersRecord | None = None
 
@@ -45,15 +45,30 @@ class CheckedTrial:
 Check = Callable[[CheckedTrial], VerdictReason | None]
 
 
-def of_loads(*kinds: LoadKind) -> Callable[[Check], Check]:
-    """Limit a check to kinds of load: a finite load has no steady state, and ends with few users; a program is no
-    sample of many."""
+Finding = str | tuple[Severity, str] | None
+"""What is wrong, None for nothing; of a check with several severities with its own."""
 
-    def limit(check: Check) -> Check:
-        @wraps(check)
-        def limited(view: CheckedTrial) -> VerdictReason | None:
-            return check(view) if view.kind in kinds else None
 
-        return limited
+def check(
+    severity: Severity | tuple[Severity, ...], remedy: str, *kinds: LoadKind
+) -> Callable[[Callable[[CheckedTrial], Finding]], Check]:
+    """Make a check of a function that says what is wrong; its name is the code of the reason.
 
-    return limit
+    With `kinds` it looks at these kinds of load alone: a finite load has no steady state, and ends with few users; a
+    program is no sample of many.
+    """
+
+    severities: tuple[Severity, ...] = (severity,) if isinstance(severity, str) else severity
+
+    def make(says: Callable[[CheckedTrial], Finding]) -> Check:
+        @wraps(says)
+        def judged(view: CheckedTrial) -> VerdictReason | None:
+            finding = says(view) if not kinds or view.kind in kinds else None
+            if finding is None:
+                return None
+            grade, text = finding if isinstance(finding, tuple) else (severities[0], finding)
+            return VerdictReason(code=says.__name__, severity=grade, text=text, remedy=remedy)
+
+        return judged
+
+    return make

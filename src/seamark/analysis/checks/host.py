@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from seamark.analysis.checks.checked_trial import CheckedTrial
+from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.analysis.metrics.processors import OTHERS_BURST, Processors
 from seamark.model.plurals import in_percent
 from seamark.model.results.load_record import ConnectionFigures
-from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.results.trial_metrics import Severity, VerdictReason
 
 FULL = 0.9
 """Busy ratio of a machine from which on load and server may wait for a processor."""
@@ -20,18 +20,14 @@ WAITING_MEMORY = 0.1
 WORTH_SAYING = 0.01
 
 
-def host_cpu_saturated(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Compare only with results of the same machine, or load from another one.")
+def host_cpu_saturated(view: CheckedTrial) -> str | None:
     """Processes on shared cores slow each other: a faster client slows its server, and the reverse."""
     busy = view.metrics.resource.get("cpu_util")
     if busy is None or busy <= FULL or view.client_is_server:
         return None
     local = next((processors for processors in view.processors if processors.node is None), None)
-    return VerdictReason(
-        code="host_cpu_saturated",
-        severity="note",
-        text=f"the machine's processors were {in_percent(busy)} busy" + (_shares(local) if local else ""),
-        remedy="Compare only with results of the same machine, or load from another one.",
-    )
+    return f"the machine's processors were {in_percent(busy)} busy" + (_shares(local) if local else "")
 
 
 def busy_elsewhere(view: CheckedTrial) -> VerdictReason | None:
@@ -58,44 +54,33 @@ def busy_elsewhere(view: CheckedTrial) -> VerdictReason | None:
     return None
 
 
-def others_unknown(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Compare the repetitions; the report's nodes have load average and busiest processes.")
+def others_unknown(view: CheckedTrial) -> str | None:
     """Without the use of every process of the trial, what others used cannot be told from it."""
     if view.others_unknown is None:
         return None
-    return VerdictReason(
-        code="others_unknown",
-        severity="note",
-        text=f"what others used of the processors is not known: {view.others_unknown}",
-        remedy="Compare the repetitions; the report's nodes have load average and busiest processes.",
-    )
+    return f"what others used of the processors is not known: {view.others_unknown}"
 
 
-def memory_pressure(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "See ram_used_bytes and rss_bytes in telemetry.csv; use less memory, or a larger machine.")
+def memory_pressure(view: CheckedTrial) -> str | None:
     """A task that waits for memory stands still while pages are freed or come back from a disk."""
     for processors in view.processors:
         if processors.waiting_memory is not None and processors.waiting_memory >= WAITING_MEMORY:
-            return VerdictReason(
-                code="memory_pressure",
-                severity="suspect",
-                text=f"some task of {_where(processors)} waited for memory"
-                f" {in_percent(processors.waiting_memory)} of the time",
-                remedy="See ram_used_bytes and rss_bytes in telemetry.csv; use less memory, or a larger machine.",
+            return (
+                f"some task of {_where(processors)} waited for memory"
+                f" {in_percent(processors.waiting_memory)} of the time"
             )
     return None
 
 
-def device_shared(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Where speed is compared, set per_device to 1; `bench retry TRIAL` measures the trial again.")
+def device_shared(view: CheckedTrial) -> str | None:
     """Lanes on one device slow each other, by an amount that depends on which ones meet. Answers stay the same."""
     device = view.load.device
     if device is None or not device.shared:
         return None
-    return VerdictReason(
-        code="device_shared",
-        severity="suspect",
-        text=f"other lanes were on {device.kind} {device.id} during the load: speed depends on them, quality does "
-        "not",
-        remedy="Where speed is compared, set per_device to 1; `bench retry TRIAL` measures the trial again.",
-    )
+    return f"other lanes were on {device.kind} {device.id} during the load: speed depends on them, quality does not"
 
 
 BUSY_IDLE = 0.05
@@ -104,7 +89,8 @@ SHORT = 0.5
 """Ratio of the planned window below which figures are of too little."""
 
 
-def party_ended_early(view: CheckedTrial) -> VerdictReason | None:
+@check(("suspect", "note"), "Give that party more requests or items, or set keep_busy: true.")
+def party_ended_early(view: CheckedTrial) -> tuple[Severity, str] | None:
     """What was due after one party had ended met another load than planned, and is in no figure."""
     if view.load.ended_early is None:
         return None
@@ -112,16 +98,15 @@ def party_ended_early(view: CheckedTrial) -> VerdictReason | None:
     planned_s = profile.length_s - window.start_ns / 1e9
     limited = planned_s > 0 and not (profile.finite or profile.until_last_reply)
     ratio = min(1.0, window.length_s / planned_s) if limited else 1.0
-    return VerdictReason(
-        code="party_ended_early",
-        severity="suspect" if ratio < SHORT else "note",
-        text=f"the party '{view.load.ended_early}' ended before its time: the window of all is "
-        f"{in_percent(ratio)} of the planned one",
-        remedy="Give that party more requests or items, or set keep_busy: true.",
+    severity: Severity = "suspect" if ratio < SHORT else "note"
+    return severity, (
+        f"the party '{view.load.ended_early}' ended before its time: the window of all is "
+        f"{in_percent(ratio)} of the planned one"
     )
 
 
-def idle_member_busy(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "See what they do when idle, such as vacuum or compaction; or raise warmup_s.")
+def idle_member_busy(view: CheckedTrial) -> str | None:
     """A server without load that works nevertheless slows the others, which then are not alone."""
     telemetry, ending = view.metrics.telemetry, ".server.cpu_ratio"
     processors = telemetry.get("host.processors")
@@ -136,12 +121,7 @@ def idle_member_busy(view: CheckedTrial) -> VerdictReason | None:
     if not busy:
         return None
     names = ", ".join(f"'{name}' {cores:.2g} cores" for name, cores in busy.items())
-    return VerdictReason(
-        code="idle_member_busy",
-        severity="suspect",
-        text=f"members without load were busy: {names}",
-        remedy="See what they do when idle, such as vacuum or compaction; or raise warmup_s.",
-    )
+    return f"members without load were busy: {names}"
 
 
 def _much(one: Processors) -> bool:
@@ -187,51 +167,42 @@ def _shares(one: Processors) -> str:
 MANY_RATIO = 0.8
 
 
-def few_local_ports(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Widen net.ipv4.ip_local_port_range, or load from more machines.")
+def few_local_ports(view: CheckedTrial) -> str | None:
     """Nearly every local port was needed; another load, or repeated connections, would find none."""
     networks = _networks(view)
     asked, free = sum(network.connections for network in networks), _least(network.ports_free for network in networks)
     if free is None or asked <= MANY_RATIO * free:
         return None
-    return VerdictReason(
-        code="few_local_ports",
-        severity="note",
-        text=f"{asked} connections to one address, and {free} local ports were free for them",
-        remedy="Widen net.ipv4.ip_local_port_range, or load from more machines.",
-    )
+    return f"{asked} connections to one address, and {free} local ports were free for them"
 
 
-def connection_churn(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Have the server keep connections open, set net.ipv4.tcp_tw_reuse=1, or load from more machines.")
+def connection_churn(view: CheckedTrial) -> str | None:
     """A used port cannot be reused for the same address for a minute."""
     networks = _networks(view)
     rate = sum(network.connected_anew_per_s or 0.0 for network in networks)
     limit = _least(network.churn_per_s_limit for network in networks)
     if limit is None or rate <= MANY_RATIO * limit:
         return None
-    return VerdictReason(
-        code="connection_churn",
-        severity="suspect",
-        text=f"{rate:.4g} connections/s were made anew, and local ports last for {limit:.4g}/s: after a minute there "
-        "are none",
-        remedy="Have the server keep connections open, set net.ipv4.tcp_tw_reuse=1, or load from more machines.",
+    return (
+        f"{rate:.4g} connections/s were made anew, and local ports last for {limit:.4g}/s: after a minute there "
+        "are none"
     )
 
 
-def connected_anew(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Have the server keep connections open, if real users would.")
+def connected_anew(view: CheckedTrial) -> str | None:
     """Times then include the setup of a new connection."""
     networks = _networks(view)
     asked, anew = (sum(getattr(network, name) for network in networks) for name in ("connections", "connected_anew"))
     if not view.counts.ok or anew <= max(asked, view.counts.due // 2):
         return None
-    return VerdictReason(
-        code="connected_anew",
-        severity="note",
-        text=f"{anew} connections were made while the load ran: the server closes them, and times include connecting",
-        remedy="Have the server keep connections open, if real users would.",
-    )
+    return f"{anew} connections were made while the load ran: the server closes them, and times include connecting"
 
 
-def listen_queue_full(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise net.core.somaxconn and the server's own backlog above concurrency, or lower concurrency.")
+def listen_queue_full(view: CheckedTrial) -> str | None:
     """A refused connection is attempted again after 1 s, then 3 s, 7 s, ..."""
     networks = _networks(view)
     overflows = max((network.listen_overflows or 0 for network in networks), default=0)
@@ -239,12 +210,7 @@ def listen_queue_full(view: CheckedTrial) -> VerdictReason | None:
         return None
     backlog = _least(network.listen_backlog for network in networks)
     length = "" if backlog is None else f" of {backlog}"
-    return VerdictReason(
-        code="listen_queue_full",
-        severity="suspect",
-        text=f"a full queue{length} of new connections turned {overflows} of them away, for a second or more each",
-        remedy="Raise net.core.somaxconn and the server's own backlog above concurrency, or lower concurrency.",
-    )
+    return f"a full queue{length} of new connections turned {overflows} of them away, for a second or more each"
 
 
 def _networks(view: CheckedTrial) -> list[ConnectionFigures]:

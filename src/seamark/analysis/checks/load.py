@@ -1,10 +1,10 @@
 """Checks of the load: whether it followed the scenario, and whether it measured the service or itself."""
 
-from seamark.analysis.checks.checked_trial import CheckedTrial, of_loads
+from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.analysis.metrics.metric_inputs import is_simulated_load
 from seamark.model.load_profile import LoadProfile
 from seamark.model.plurals import counted, in_percent, in_time
-from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.results.trial_metrics import Severity, VerdictReason
 from seamark.patterns.patterns import Pattern
 from seamark.patterns.table import pattern_of
 
@@ -18,33 +18,25 @@ STALL_S, STALL_RATIO = 0.1, 0.01
 """A standstill of a hundredth of the window affects the slowest hundredth of its requests."""
 
 
-@of_loads("requests")
-def unfinished(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise duration_s to many times the latency.", "requests")
+def unfinished(view: CheckedTrial) -> str | None:
     """Requests that were cut off are the slow ones."""
     counts = view.counts
     left = counts.cancelled + counts.unsent
     if view.metrics.saturated or not counts.ok or left <= 0.05 * counts.due:
         return None
-    return VerdictReason(
-        code="unfinished",
-        severity="suspect",
-        text=f"{left} of {counted(counts.due, 'request')} outlived the load: the slow ones are missing",
-        remedy="Raise duration_s to many times the latency.",
-    )
+    return f"{left} of {counted(counts.due, 'request')} outlived the load: the slow ones are missing"
 
 
-def shard_lost(view: CheckedTrial) -> VerdictReason | None:
+@check(("invalid", "suspect"), "See the trial's log. `bench retry` measures the trial again.")
+def shard_lost(view: CheckedTrial) -> tuple[Severity, str] | None:
     """A part of the requested load was missing."""
     workers = len(view.load.workers)
     lost = sum(not worker.ok for worker in view.load.workers)
     if not lost:
         return None
-    return VerdictReason(
-        code="shard_lost",
-        severity="invalid" if 2 * lost > workers else "suspect",
-        text=f"{lost} of {counted(workers, 'worker')} of the load died",
-        remedy="See the trial's log. `bench retry` measures the trial again.",
-    )
+    severity: Severity = "invalid" if 2 * lost > workers else "suspect"
+    return severity, f"{lost} of {counted(workers, 'worker')} of the load died"
 
 
 def saturated(view: CheckedTrial) -> VerdictReason | None:
@@ -61,36 +53,29 @@ def saturated(view: CheckedTrial) -> VerdictReason | None:
     )
 
 
-def over_saturated(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Lower rate_rps below what was served, or set stop_when_saturated to false.")
+def over_saturated(view: CheckedTrial) -> str | None:
     """The server fell behind permanently, so the load was ended early; its end is not in the metrics."""
     if view.load.over_saturated_at_s is None:
         return None
-    return VerdictReason(
-        code="over_saturated",
-        severity="suspect",
-        text=f"outstanding requests grew steadily: the server cannot keep up, and the load was ended after "
-        f"{view.load.over_saturated_at_s:.3g} s",
-        remedy="Lower rate_rps below what was served, or set stop_when_saturated to false.",
+    return (
+        f"outstanding requests grew steadily: the server cannot keep up, and the load was ended after "
+        f"{view.load.over_saturated_at_s:.3g} s"
     )
 
 
-def rate_not_sent(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise shards or concurrency.")
+def rate_not_sent(view: CheckedTrial) -> str | None:
     """Due requests were not sent in time, although the server kept up."""
     offered, window_s = view.metrics.offered_rps, view.counts.window.length_s
     if view.metrics.saturated or view.trial.load.closed or offered is None or window_s <= 0:
         return None
     sent = view.counts.sent / window_s
-    if sent >= 0.95 * offered:
-        return None
-    return VerdictReason(
-        code="rate_not_sent",
-        severity="suspect",
-        text=f"{sent:.4g} of {offered:.4g} requests/s due were sent",
-        remedy="Raise shards or concurrency.",
-    )
+    return f"{sent:.4g} of {offered:.4g} requests/s due were sent" if sent < 0.95 * offered else None
 
 
-def offered_rate_mismatch(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "A lost worker or a low limit of `requests` causes this.")
+def offered_rate_mismatch(view: CheckedTrial) -> str | None:
     """The schedule does not have the configured rate; up to four standard errors are chance."""
     offered, window_s = view.metrics.offered_rps, view.counts.window.length_s
     pattern = _pattern(view)
@@ -100,12 +85,7 @@ def offered_rate_mismatch(view: CheckedTrial) -> VerdictReason | None:
     chance = 4 * pattern.gap_variation * (requested / window_s) ** 0.5
     if abs(offered - requested) <= max(0.02 * requested, chance, 1 / window_s):
         return None
-    return VerdictReason(
-        code="offered_rate_mismatch",
-        severity="suspect",
-        text=f"{offered:.4g} requests/s were due where {requested:.4g} were asked for",
-        remedy="A lost worker or a low limit of `requests` causes this.",
-    )
+    return f"{offered:.4g} requests/s were due where {requested:.4g} were asked for"
 
 
 def _pattern(view: CheckedTrial) -> Pattern | None:
@@ -132,32 +112,28 @@ def _requested_rps(view: CheckedTrial, pattern: Pattern) -> float | None:
     return None if first is None or last is None else (last - first) / window.length_s
 
 
-def schedule_lag(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise concurrency when all users were busy; else shards, or give the load more cores.")
+def schedule_lag(view: CheckedTrial) -> str | None:
     """The response time includes the client's own lateness, which the server did not cause."""
     lag_s, service_s = _p99_s(view, "schedule_lag_ms"), _p99_s(view, "service_time_ms")
     if view.metrics.saturated or lag_s is None or service_s is None or lag_s <= max(LATE_S, LATE_RATIO * service_s):
         return None
-    return VerdictReason(
-        code="schedule_lag",
-        severity="suspect",
-        text=f"1 % of the requests were sent more than {in_time(lag_s)} late, "
-        f"against a p99 of the service time of {in_time(service_s)}",
-        remedy="Raise concurrency when all users were busy; else shards, or give the load more cores.",
+    return (
+        f"1 % of the requests were sent more than {in_time(lag_s)} late, "
+        f"against a p99 of the service time of {in_time(service_s)}"
     )
 
 
-def loop_lag(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise shards, or give the load cores of its own.")
+def loop_lag(view: CheckedTrial) -> str | None:
     """A late event loop records arrivals late."""
     lags = [worker.loop_lag_ns.p99 or 0 for worker in view.load.workers if worker.loop_lag_ns is not None]
     lag_s, service_s = max(lags, default=0) / 1e9, _p99_s(view, "service_time_ms")
     if service_s is None or lag_s <= max(LATE_S, LATE_RATIO * service_s):
         return None
-    return VerdictReason(
-        code="loop_lag",
-        severity="suspect",
-        text=f"the event loop of the load was late by {in_time(lag_s)} (p99), "
-        f"against a p99 of the service time of {in_time(service_s)}",
-        remedy="Raise shards, or give the load cores of its own.",
+    return (
+        f"the event loop of the load was late by {in_time(lag_s)} (p99), "
+        f"against a p99 of the service time of {in_time(service_s)}"
     )
 
 
@@ -166,7 +142,8 @@ def _p99_s(view: CheckedTrial, times: str) -> float | None:
     return None if p99_ms is None else p99_ms / 1e3
 
 
-def client_stalled(view: CheckedTrial) -> VerdictReason | None:
+@check(("suspect", "note"), "Give the load cores of its own; `bench doctor` lists what may use them.")
+def client_stalled(view: CheckedTrial) -> tuple[Severity, str] | None:
     """A standing load sends and timestamps nothing, so its standstill is in the samples, however few."""
     window, total_s, longest_s = view.counts.window, 0.0, 0.0
     for worker in view.load.workers:
@@ -176,16 +153,17 @@ def client_stalled(view: CheckedTrial) -> VerdictReason | None:
     if view.client_is_server or longest_s < STALL_S or not window.length_s:
         return None
     share = total_s / window.length_s
-    return VerdictReason(
-        code="client_stalled",
-        severity="suspect" if share >= STALL_RATIO else "note",
-        text=f"a worker of the load stood still for {longest_s:.3g} s at once and for "
-        f"{in_percent(share, 2)} of the window: it sent and stamped late then",
-        remedy="Give the load cores of its own; `bench doctor` lists what may use them.",
+    severity: Severity = "suspect" if share >= STALL_RATIO else "note"
+    return severity, (
+        f"a worker of the load stood still for {longest_s:.3g} s at once and for "
+        f"{in_percent(share, 2)} of the window: it sent and stamped late then"
     )
 
 
-def clock_offset(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    ("suspect", "note"), "Synchronise all nodes with one time server (chrony), and choose nodes close to each other."
+)
+def clock_offset(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Workers on machines with an unknown clock difference do not send the common schedule."""
     errors_ns = [
         worker.offset_error_ns + abs(worker.offset_drift_ns or 0)
@@ -195,16 +173,15 @@ def clock_offset(view: CheckedTrial) -> VerdictReason | None:
     error_s = max(errors_ns, default=0) / 1e9
     if error_s <= LATE_S:
         return None
-    return VerdictReason(
-        code="clock_offset",
-        severity="suspect" if not view.trial.load.closed else "note",
-        text=f"the clocks of the load's machines are known to each other within {in_time(error_s)} "
-        "only: requests of different shards lie so far from the schedule",
-        remedy="Synchronise all nodes with one time server (chrony), and choose nodes close to each other.",
+    severity: Severity = "suspect" if not view.trial.load.closed else "note"
+    return severity, (
+        f"the clocks of the load's machines are known to each other within {in_time(error_s)} "
+        "only: requests of different shards lie so far from the schedule"
     )
 
 
-def client_cpu(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise shards, or lower the load.")
+def client_cpu(view: CheckedTrial) -> str | None:
     """A worker with a full core measures itself."""
     used = [
         (worker.cpu_s - (worker.spin_s or 0.0)) / worker.wall_s
@@ -214,15 +191,11 @@ def client_cpu(view: CheckedTrial) -> VerdictReason | None:
     most = max(used, default=0.0)
     if view.client_is_server or most <= 0.8:
         return None
-    return VerdictReason(
-        code="client_cpu",
-        severity="suspect",
-        text=f"a worker of the load used {in_percent(most)} of a core",
-        remedy="Raise shards, or lower the load.",
-    )
+    return f"a worker of the load used {in_percent(most)} of a core"
 
 
-def client_bound(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise shards, or load from more machines.")
+def client_bound(view: CheckedTrial) -> str | None:
     """The load is close to the ceiling of the same driver against the null server on this machine."""
     counts, achieved = view.counts, view.metrics.achieved_rps
     if view.ceiling is None or not counts.replies or achieved is None:
@@ -231,17 +204,14 @@ def client_bound(view: CheckedTrial) -> VerdictReason | None:
     ceiling = view.ceiling.for_replies(*(count / counts.replies for count in exchanged))
     if achieved < 0.8 * ceiling:
         return None
-    return VerdictReason(
-        code="client_bound",
-        severity="suspect",
-        text=f"{achieved:.4g} requests/s is {in_percent(achieved / ceiling)} of "
-        "what this driver reaches on this machine without a server's work",
-        remedy="Raise shards, or load from more machines.",
+    return (
+        f"{achieved:.4g} requests/s is {in_percent(achieved / ceiling)} of "
+        "what this driver reaches on this machine without a server's work"
     )
 
 
-@of_loads("requests")
-def littles_law(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "The load was not stable over the window: raise duration_s or warmup_s.", "requests")
+def littles_law(view: CheckedTrial) -> str | None:
     """Concurrency = throughput x latency in any stable system; here from three separate counts of all sent requests,
     including failed ones."""
     counts, window_s, in_flight = view.counts, view.counts.window.length_s, view.metrics.concurrency_mean
@@ -251,42 +221,37 @@ def littles_law(view: CheckedTrial) -> VerdictReason | None:
     expected = counts.ended / window_s * stay_mean_s
     if counts.ended < 100 or stay_mean_s > window_s / 20 or abs(expected - in_flight) <= max(0.1 * in_flight, 0.05):
         return None
-    return VerdictReason(
-        code="littles_law",
-        severity="suspect",
-        text=f"{in_flight:.3g} requests were in flight, but those that ended a second x their time in "
-        f"flight is {expected:.3g}",
-        remedy="The load was not stable over the window: raise duration_s or warmup_s.",
+    return (
+        f"{in_flight:.3g} requests were in flight, but those that ended a second x their time in "
+        f"flight is {expected:.3g}"
     )
 
 
-@of_loads("requests")
-def client_underdriven(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise shards, or give the load cores of its own; the service could do more than this.", "requests")
+def client_underdriven(view: CheckedTrial) -> str | None:
     """A closed loop keeps every user's request in flight; otherwise time passes between a reply and the next
     request."""
     if not _is_short_of_users(view) or _is_held_open(view):
         return None
-    return VerdictReason(
-        code="client_underdriven",
-        severity="suspect",
-        text=f"{view.metrics.concurrency_mean:.3g} requests were in flight on average, of "
+    return (
+        f"{view.metrics.concurrency_mean:.3g} requests were in flight on average, of "
         f"{view.trial.load.concurrency:g} asked for: the rest of the time lies between a reply and the next "
-        f"request{_held(view)}",
-        remedy="Raise shards, or give the load cores of its own; the service could do more than this.",
+        f"request{_held(view)}"
     )
 
 
-@of_loads("requests")
-def streams_held_open(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    "note",
+    "Check what the server does after its last token; a client that stops reading there sends sooner.",
+    "requests",
+)
+def streams_held_open(view: CheckedTrial) -> str | None:
     """A user waits until its stream is closed, but a reply ends with its last token: the wait is in no metric."""
     if not _is_short_of_users(view) or not _is_held_open(view):
         return None
-    return VerdictReason(
-        code="streams_held_open",
-        severity="note",
-        text=f"{view.metrics.concurrency_mean:.3g} replies were under way on average, of "
-        f"{view.trial.load.concurrency:g} users{_held(view)}",
-        remedy="Check what the server does after its last token; a client that stops reading there sends sooner.",
+    return (
+        f"{view.metrics.concurrency_mean:.3g} replies were under way on average, of "
+        f"{view.trial.load.concurrency:g} users{_held(view)}"
     )
 
 

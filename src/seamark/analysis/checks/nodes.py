@@ -1,6 +1,6 @@
 """Checks whether compared trials ran on equal machines, and lists the differences with their nodes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 
 from seamark.model.results.trial_meta import Machine
@@ -87,11 +87,10 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _spread(values: Mapping[str, Iterable[str]]) -> str:
-    return ", ".join(f"{value} ({_names(nodes)})" for value, nodes in values.items())
-
-
-def _names(nodes: Iterable[str]) -> str:
-    ordered = sorted(nodes)
-    more = len(ordered) - MOST_NODES
-    return ", ".join(ordered[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
+def _spread(values: Mapping[str, Collection[str]]) -> str:
+    """Return each value with its nodes, of many with the first ones."""
+    shown = []
+    for value, nodes in values.items():
+        more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
+        shown.append(f"{value} ({', '.join(sorted(nodes)[:MOST_NODES])}{more})")
+    return ", ".join(shown)

@@ -1,13 +1,13 @@
 """Checks of the result: whether it exists, is steady, and can be compared."""
 
-from seamark.analysis.checks.checked_trial import CheckedTrial, of_loads
+from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.energy import is_gpu
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.plurals import counted, in_percent, unit_of_times
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import PartFigures, TrialMetrics, VerdictReason
+from seamark.model.results.trial_metrics import PartFigures, Severity, TrialMetrics, VerdictReason
 from seamark.patterns.table import has_rate
 from seamark.stats.quantiles import samples_needed
 from seamark.stats.range import Range
@@ -30,117 +30,88 @@ def trial_failed(category: str, why: str, remedy: str | None = None) -> VerdictR
     )
 
 
-def no_replies(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    "invalid",
+    "See errors.by_category; a duration_s shorter than one reply has the same effect, and so have as many "
+    "warmup_items as items.",
+)
+def no_replies(view: CheckedTrial) -> str | None:
     """No good reply arrived inside the window."""
     if view.counts.ok:
         return None
-    return VerdictReason(
-        code="no_replies",
-        severity="invalid",
-        text=f"none of the {counted(view.counts.due, 'request')} of the window has a good reply",
-        remedy="See errors.by_category; a duration_s shorter than one reply has the same effect, and so have as many "
-        "warmup_items as items.",
-    )
+    return f"none of the {counted(view.counts.due, 'request')} of the window has a good reply"
 
 
-@of_loads("requests", "finite")
-def too_few_samples(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Raise duration_s, or give a finite load more items.", "requests", "finite")
+def too_few_samples(view: CheckedTrial) -> str | None:
     """Even a median needs ten replies on each side."""
-    if not 0 < view.counts.ok < 20:
-        return None
-    return VerdictReason(
-        code="too_few_samples",
-        severity="suspect",
-        text=f"only {view.counts.ok} good replies in the window",
-        remedy="Raise duration_s, or give a finite load more items.",
-    )
+    return f"only {view.counts.ok} good replies in the window" if 0 < view.counts.ok < 20 else None
 
 
-def timestamp_order(view: CheckedTrial) -> VerdictReason | None:
+@check("invalid", "The driver or the machine's clock is faulty; report it with the samples.")
+def timestamp_order(view: CheckedTrial) -> str | None:
     """A reply cannot end before its request was sent."""
     if not view.counts.disordered:
         return None
-    return VerdictReason(
-        code="timestamp_order",
-        severity="invalid",
-        text=f"times out of order in {counted(view.counts.disordered, 'sample')}: the end comes before the beginning",
-        remedy="The driver or the machine's clock is faulty; report it with the samples.",
-    )
+    return f"times out of order in {counted(view.counts.disordered, 'sample')}: the end comes before the beginning"
 
 
-def error_rate(view: CheckedTrial) -> VerdictReason | None:
+@check(("invalid", "suspect"), "See errors.by_category; lower the load or raise timeout_s.")
+def error_rate(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Failures have durations of their own: the good replies no longer represent the load."""
     rate, most = view.metrics.errors.rate, view.load.most_errors()
     if rate is None or rate <= 0.01 or not view.counts.ok:
         return None
-    return VerdictReason(
-        code="error_rate",
-        severity="invalid" if rate > 0.5 else "suspect",
-        text=f"{in_percent(rate, 1)} of the requests failed" + (f", most with {most}" if most else ""),
-        remedy="See errors.by_category; lower the load or raise timeout_s.",
-    )
+    severity: Severity = "invalid" if rate > 0.5 else "suspect"
+    return severity, f"{in_percent(rate, 1)} of the requests failed" + (f", most with {most}" if most else "")
 
 
-def incomplete_work(view: CheckedTrial) -> VerdictReason | None:
+@check("invalid", "See the trial's log. `bench retry` measures the trial again.")
+def incomplete_work(view: CheckedTrial) -> str | None:
     """Figures of a part of the items cannot be compared with figures of all."""
     items = view.load.items or 0
     left = items - view.counts.rows
-    if left <= 0:
-        return None
-    return VerdictReason(
-        code="incomplete_work",
-        severity="invalid",
-        text=f"{left} of {counted(items, 'item')} were not done",
-        remedy="See the trial's log. `bench retry` measures the trial again.",
-    )
+    return f"{left} of {counted(items, 'item')} were not done" if left > 0 else None
 
 
-def resumed(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Where speed is compared, measure the trial again: `bench retry TRIAL`.")
+def resumed(view: CheckedTrial) -> str | None:
     """Caches and clocks differ between sessions, and the last second before a kill was done twice."""
     sessions = len(view.load.sessions)
     if sessions <= 1:
         return None
-    return VerdictReason(
-        code="resumed",
-        severity="note",
-        text=f"the load was broken off and went on: it ran in {sessions} sessions, whose times stand in "
-        "load.json; throughput counts only time in which one ran",
-        remedy="Where speed is compared, measure the trial again: `bench retry TRIAL`.",
+    return (
+        f"the load was broken off and went on: it ran in {sessions} sessions, whose times stand in "
+        "load.json; throughput counts only time in which one ran"
     )
 
 
-def outage(view: CheckedTrial) -> VerdictReason | None:
+@check(("suspect", "note"), "All of it is in the figures. See the server's log and the telemetry of that time.")
+def outage(view: CheckedTrial) -> tuple[Severity, str] | None:
     """The service was down for a part of the time; one trial cannot tell how often that happens."""
     outages = view.metrics.steady_state.outages if view.metrics.steady_state else ()
     if not outages or not view.counts.ok:
         return None
     more = len(outages) - 1
-    return VerdictReason(
-        code="outage",
-        severity="suspect" if more < MANY_OUTAGES else "note",
-        text=outages[0].text + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
-        remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
-    )
+    severity: Severity = "suspect" if more < MANY_OUTAGES else "note"
+    return severity, outages[0].text + (f"; {more} more outage{'s' if more > 1 else ''}" if more else "")
 
 
-def warmup_cut(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Where trials are compared, give all of them the same warmup_s as a number.")
+def warmup_cut(view: CheckedTrial) -> str | None:
     """The part that was cut is in no other metric."""
     start_up = view.metrics.warmup_auto
     if start_up is None or start_up.part is None:
         return None
-    return VerdictReason(
-        code="warmup_cut",
-        severity="note",
-        text=f"warmup_s: auto cut off the first {start_up.cut_s:.3g} s, {start_up.reason}: {_of_part(start_up.part)}",
-        remedy="Where trials are compared, give all of them the same warmup_s as a number.",
-    )
+    return f"warmup_s: auto cut off the first {start_up.cut_s:.3g} s, {start_up.reason}: {_of_part(start_up.part)}"
 
 
-@of_loads("requests")
 def no_steady_state(view: CheckedTrial) -> VerdictReason | None:
     """The mean of a changing quantity depends on the observed interval."""
     state, changing = view.metrics.steady_state, has_rate(view.trial.load.pattern, "changing")
-    if state is None or state.steady or not view.counts.ok or (state.outages and not changing):
+    if view.kind != "requests" or state is None or state.steady or not view.counts.ok:
+        return None
+    if state.outages and not changing:
         return None
     after = "" if state.part is None else f"; after it {_of_part(state.part)}"
     warmup_s = state.advised_warmup_s
@@ -156,7 +127,8 @@ def no_steady_state(view: CheckedTrial) -> VerdictReason | None:
     )
 
 
-def gpu_throttled(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Look at temperature and power limit; measure again when cool.")
+def gpu_throttled(view: CheckedTrial) -> str | None:
     """A busy GPU below its own clock is too hot or short of power."""
     busy_gpus = []
     for path, clock_hz in view.metrics.telemetry.items():
@@ -167,101 +139,59 @@ def gpu_throttled(view: CheckedTrial) -> VerdictReason | None:
     clock, busy = min(busy_gpus, default=(1.0, 0.0))
     if clock >= 0.9:
         return None
-    return VerdictReason(
-        code="gpu_throttled",
-        severity="suspect",
-        text=f"the mean clock of a GPU that was {in_percent(busy)} busy was {in_percent(clock)} of its highest",
-        remedy="Look at temperature and power limit; measure again when cool.",
-    )
+    return f"the mean clock of a GPU that was {in_percent(busy)} busy was {in_percent(clock)} of its highest"
 
 
-def served_from_page_cache(view: CheckedTrial) -> VerdictReason | None:
+@check(("note", "suspect"), "Use direct I/O or a data set larger than memory, if the device is the question.")
+def served_from_page_cache(view: CheckedTrial) -> tuple[Severity, str] | None:
     """Reads from memory are not reads from a disk."""
     ratio = view.metrics.quality.get("page_cache_ratio")
     if ratio is None or ratio < 0.2:
         return None
-    return VerdictReason(
-        code="served_from_page_cache",
-        severity="note" if view.trial.settings.get("direct") == "cached" else "suspect",
-        text=f"{in_percent(ratio)} of the data lay in the page cache after the load",
-        remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
-    )
+    severity: Severity = "note" if view.trial.settings.get("direct") == "cached" else "suspect"
+    return severity, f"{in_percent(ratio)} of the data lay in the page cache after the load"
 
 
-def speed_not_of_method(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Take its quality alone, or measure it with 'kernel: gathered'.")
+def speed_not_of_method(view: CheckedTrial) -> str | None:
     """A mask over dense attention computes every key: its times are those of dense attention and of the mask."""
     if not view.metrics.quality.get("speed_not_of_method"):
         return None
-    return VerdictReason(
-        code="speed_not_of_method",
-        severity="note",
-        text="attention was masked: every key was computed, so the times are not those of the method",
-        remedy="Take its quality alone, or measure it with 'kernel: gathered'.",
-    )
+    return "attention was masked: every key was computed, so the times are not those of the method"
 
 
-def quality_floor(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Do not compare its speed with results of a better quality; change the search settings.")
+def quality_floor(view: CheckedTrial) -> str | None:
     """Speeds are comparable only at equal quality."""
     missed = _missed(view.metrics, quality=True)
-    if not missed:
-        return None
-    return VerdictReason(
-        code="quality_floor",
-        severity="suspect",
-        text=f"quality objective missed: {'; '.join(missed)}",
-        remedy="Do not compare its speed with results of a better quality; change the search settings.",
-    )
+    return f"quality objective missed: {'; '.join(missed)}" if missed else None
 
 
-def extrapolated(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Measure trials there and fit again, or simulate inside of the fit's ranges.")
+def extrapolated(view: CheckedTrial) -> str | None:
     """A fit knows nothing of loads and lengths that none of its trials had."""
     outside = _told(view.load, "extrapolated_")
-    if not outside:
-        return None
-    return VerdictReason(
-        code="extrapolated",
-        severity="suspect",
-        text=f"outside of the trials of the fit: {', '.join(outside)}",
-        remedy="Measure trials there and fit again, or simulate inside of the fit's ranges.",
-    )
+    return f"outside of the trials of the fit: {', '.join(outside)}" if outside else None
 
 
-def suspect_sources(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Remove the cause, measure those trials again, and fit again.")
+def suspect_sources(view: CheckedTrial) -> str | None:
     """A fit repeats what was wrong with its trials."""
     codes = _told(view.load, "suspect_sources_")
-    if not codes:
-        return None
-    return VerdictReason(
-        code="suspect_sources",
-        severity="suspect",
-        text=f"the model was fitted to SUSPECT trials: {', '.join(codes)}",
-        remedy="Remove the cause, measure those trials again, and fit again.",
-    )
+    return f"the model was fitted to SUSPECT trials: {', '.join(codes)}" if codes else None
 
 
-def server_restarted(view: CheckedTrial) -> VerdictReason | None:
+@check("suspect", "Compare with the other repetitions, or measure the trial again: bench retry TRIAL.")
+def server_restarted(view: CheckedTrial) -> str | None:
     """A server with cold caches differs from that of the other repetitions."""
-    if view.load.server_restarted is None:
-        return None
-    return VerdictReason(
-        code="server_restarted",
-        severity="suspect",
-        text=f"{view.load.server_restarted} and was started anew",
-        remedy="Compare with the other repetitions, or measure the trial again: bench retry TRIAL.",
-    )
+    return f"{view.load.server_restarted} and was started anew" if view.load.server_restarted is not None else None
 
 
-def slo_missed(view: CheckedTrial) -> VerdictReason | None:
+@check("note", "Lower the load, or change the deployment.")
+def slo_missed(view: CheckedTrial) -> str | None:
     """This is a result, not a fault of the measurement."""
     missed = _missed(view.metrics, quality=False)
-    if not missed:
-        return None
-    return VerdictReason(
-        code="slo_missed",
-        severity="note",
-        text=f"objective missed: {'; '.join(missed)}",
-        remedy="Lower the load, or change the deployment.",
-    )
+    return f"objective missed: {'; '.join(missed)}" if missed else None
 
 
 def percentile_lower_bound(view: CheckedTrial) -> VerdictReason | None:
@@ -294,20 +224,20 @@ def percentile_lower_bound(view: CheckedTrial) -> VerdictReason | None:
     )
 
 
-@of_loads("requests", "finite")
-def percentile_withheld(view: CheckedTrial) -> VerdictReason | None:
+@check(
+    "note",
+    "Raise duration_s, or give a finite load more items; the summary pools the repetitions.",
+    "requests",
+    "finite",
+)
+def percentile_withheld(view: CheckedTrial) -> str | None:
     """A percentile with fewer than ten samples beyond it depends on single samples."""
     samples = view.counts.response.count
     needed = {name: samples_needed(quantile) for name, quantile in QUANTILES.items()}
     needs = ", ".join(f"{name} needs {count:,}" for name, count in needed.items() if samples < count)
     if not needs or not view.counts.ok:
         return None
-    return VerdictReason(
-        code="percentile_withheld",
-        severity="note",
-        text=f"{counted(samples, 'sample')} give no number: {needs}",
-        remedy="Raise duration_s, or give a finite load more items; the summary pools the repetitions.",
-    )
+    return f"{counted(samples, 'sample')} give no number: {needs}"
 
 
 def _of_part(part: PartFigures) -> str:

@@ -8,12 +8,12 @@ from math import isfinite
 from statistics import median
 
 from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
-from seamark.analysis.comparison.items import PairedItems, answers_test, paired_items, paired_judged, paired_record
+from seamark.analysis.comparison.items import PairedItems, paired_items, paired_judged, paired_record
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
 from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
-from seamark.analysis.comparison.units import Units, units_of
+from seamark.analysis.comparison.units import Units, lower, units_of, upper
 from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.origin import origin_of
 from seamark.model.plurals import counted
@@ -31,6 +31,7 @@ from seamark.stats.compare import (
     reachable_p,
 )
 from seamark.stats.decision import repetitions_for
+from seamark.stats.paired_compare import paired_test
 from seamark.stats.ranks import Interval
 
 UNITS_DIFFER = "units differ"
@@ -91,15 +92,19 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
         if test.units is not None and test.record.in_family and test.record.reason is None
         if test.units.kind != "result" and not test.record.exact
     }
-    scored = {index: test for index, test in enumerate(tests) if test.items is not None}
-    size = len(family) + sum(test.record.in_family for test in scored.values())
+    scored = {index: (test, test.items) for index, test in enumerate(tests) if test.items is not None}
+    size = len(family) + sum(test.record.in_family for test, _ in scored.values())
     alpha = question.alpha
     paired = {
-        index: answers_test(
-            test.items, largest=test.largest, family=size if test.record.in_family else 1, alpha=alpha
+        index: paired_test(
+            items.base,
+            items.new,
+            clusters=items.clusters,
+            family=size if test.record.in_family else 1,
+            alpha=alpha,
+            largest_difference=test.largest,
         )
-        for index, test in scored.items()
-        if test.items is not None
+        for index, (test, items) in scored.items()
     }
     judged = [index for index in paired if tests[index].record.in_family]
     ps = [paired[index].p for index in judged]
@@ -146,10 +151,12 @@ def _by_both_ends(tests: Mapping[int, _Test], alpha: float, beside: Sequence[flo
     better = {index: test.record.better for index, test in tests.items()}
     margin = {index: test.margin for index, test in tests.items()}
     family = partial(compare_family, better=better, margin=margin, alpha=alpha, beside=beside)
-    first: dict[int, Comparison] = family({index: (units.base, units.new_high) for index, units in pairs.items()})
+    first: dict[int, Comparison] = family(
+        {index: (lower(units.base), upper(units.new)) for index, units in pairs.items()}
+    )
     if not any(units.has_ranges for units in pairs.values()):
         return first
-    second = family({index: (units.base_high, units.new) for index, units in pairs.items()})
+    second = family({index: (upper(units.base), lower(units.new)) for index, units in pairs.items()})
     return {index: of_both_ends(first[index], second[index]) for index in pairs}
 
 
@@ -196,7 +203,7 @@ def _test(
     )
     items = paired_items(one, other, metric.name) if metric.group == "quality" else None
     if isinstance(items, PairedItems):
-        return _Test(record=record, items=items, largest=_largest(question.qualities.get(metric.name)))
+        return _Test(record=record, items=items, largest=largest_difference(question.qualities.get(metric.name)))
     if why := items or _why_not(one, other, metric, units):
         return _Test(record=replace(record, reason=why[0], remedy=why[1]))
     record = replace(record, note=quality_note(one, other, metric) if member else None)
@@ -217,7 +224,9 @@ def _test(
     elif values.are_apart:
         record = replace(record, reason=NOT_IN_TURNS, remedy=IN_TURNS)
     elif not values.are_enough:
-        record = replace(record, reason=_of_p(why_no_p((str(contrast.factor),))), remedy=RESTARTS)
+        # the plan's sentence on starts, without the smallest effect, which a result has not
+        reason = why_no_p((str(contrast.factor),)).replace("no p and no smallest effect", "no p")
+        record = replace(record, reason=reason, remedy=RESTARTS)
     return _Test(record=record, path=metric.path, units=values, margin=_margin(metric, question.comparing))
 
 
@@ -241,15 +250,10 @@ def _margin(metric: ComparedMetric, comparing: Comparing) -> Margin:
     return Margin(value=EQUAL_RATIO)
 
 
-def _largest(quality: Quality | None) -> float | None:
+def largest_difference(quality: Quality | None) -> float | None:
     """Return the largest difference that two scores can have; None without a range."""
     low, high = (None, None) if quality is None else quality.range
     return None if low is None or high is None else high - low
-
-
-def _of_p(reason: str) -> str:
-    """Return the plan's sentence on starts without the part on the smallest effect, which a result has not."""
-    return reason.replace("no p and no smallest effect", "no p")
 
 
 def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
@@ -310,9 +314,12 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
     of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
     words = f"{margin.value:g}" if margin.of == "difference" else f"{100 * margin.value:g} %"
     if found.reachable_p * family > alpha:
+        number = min(found.base_n, found.new_n)
+        noun = "start" if record.unit_of_inference == "start" else "repetition"
+        of = f" in a family of {counted(family, 'comparison')}" if family > 1 else ""
         return replace(
             record,
-            reason=_too_few(min(found.base_n, found.new_n), record, family),
+            reason=f"{counted(number, noun)} {'is' if number == 1 else 'are'} too few to compare levels{of}",
             remedy=f"Use `repetitions: {needed}`{', or ask fewer questions' if family > 1 else ''}.",
         )
     return replace(
@@ -320,12 +327,6 @@ def _judged(record: Compared, found: Comparison, family: int, margin: Margin, al
         reason=f"a difference of more than {words} is neither shown nor excluded{of_family}",
         remedy="more repetitions narrow the interval; `bench plan` prints what a number of them can show.",
     )
-
-
-def _too_few(number: int, record: Compared, family: int) -> str:
-    noun = "start" if record.unit_of_inference == "start" else "repetition"
-    of = f" in a family of {counted(family, 'comparison')}" if family > 1 else ""
-    return f"{counted(number, noun)} {'is' if number == 1 else 'are'} too few to compare levels{of}"
 
 
 def _exact(record: Compared, margin: Margin) -> Compared:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from seamark.model.objectives import primary_metric
 from seamark.model.scenario import Comparing
@@ -40,11 +40,8 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     asked = {*baseline, *(plan.compare.family if plan.compare is not None else ())}
     levels = levels_of(plan)
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
-    groups: dict[str, dict[str, None]] = {}
-    for trial in plan.measured:
-        groups.setdefault(trial.group, {})[trial.treatment] = None
     contrasts: list[Contrast] = []
-    for workload, treatments in groups.items():
+    for workload, treatments in treatments_of(plan).items():
         of_workload = {treatment: levels[treatment] for treatment in treatments}
         tied = _tied(of_workload)
         names = list(tied)
@@ -82,16 +79,34 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     return tuple(contrasts)
 
 
+def treatments_of(plan: Plan) -> dict[str, list[str]]:
+    """Return the treatments of each workload, in the order of the plan."""
+    groups: dict[str, dict[str, None]] = {}
+    for trial in plan.measured:
+        groups.setdefault(trial.group, {})[trial.treatment] = None
+    return {workload: list(treatments) for workload, treatments in groups.items()}
+
+
 def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:
     """Return how many tests the declared or default family of a plan has, as far as its starts allow a test."""
     comparing = plan.compare or Comparing()
     factors = factors_of(contrasts)
     metrics = [name for name in comparing.family if name not in factors] or comparing.metrics
-    starts = Starts.of(plan)
-    testable = [
-        contrast for contrast in contrasts if in_family(contrast, comparing, factors) and starts.allow_test(contrast)
-    ]
-    return len(testable) * max(1, len(metrics))
+    starts: dict[str, set[str]] = {}
+    for trial in plan.measured:
+        starts.setdefault(trial.treatment, set()).add(trial.deployment)
+    in_blocks = plan.restarts == "each" and plan.repetitions > 1
+    virtual = {deployment.id for deployment in plan.deployments if in_blocks and deployment.block is None}
+
+    def allows_test(one: set[str], other: set[str]) -> bool:
+        """On the same starts, on two starts each, or in several blocks on a virtual clock, which has no starts."""
+        return bool(one & other) or min(len(one), len(other)) > 1 or one | other <= virtual
+
+    testable = sum(
+        in_family(contrast, comparing, factors) and allows_test(starts[contrast.base], starts[contrast.new])
+        for contrast in contrasts
+    )
+    return testable * max(1, len(metrics))
 
 
 def factors_of(contrasts: Sequence[Contrast]) -> frozenset[str]:
@@ -105,34 +120,6 @@ def in_family(contrast: Contrast, comparing: Comparing, factors: Collection[str]
     """Return whether a contrast belongs to the declared family: all do unless `family` names factors."""
     named = [name for name in comparing.family if name in factors]
     return not named or any(name in named for name in (contrast.factor, *contrast.tied))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Starts:
-    """The deployments on which a plan measures each treatment, and those on a virtual clock, which has no starts."""
-
-    by_treatment: Mapping[str, frozenset[str]]
-    virtual: frozenset[str]
-
-    @classmethod
-    def of(cls, plan: Plan) -> Self:
-        """Return the starts of a plan."""
-        starts: dict[str, set[str]] = {}
-        for trial in plan.measured:
-            starts.setdefault(trial.treatment, set()).add(trial.deployment)
-        in_blocks = plan.restarts == "each" and plan.repetitions > 1
-        return cls(
-            by_treatment={name: frozenset(deployments) for name, deployments in starts.items()},
-            virtual=frozenset(
-                deployment.id for deployment in plan.deployments if in_blocks and deployment.block is None
-            ),
-        )
-
-    def allow_test(self, contrast: Contrast) -> bool:
-        """Return whether the plan allows a p: both treatments on the same starts, or on two starts each, or several
-        blocks on a virtual clock."""
-        one, other = self.by_treatment[contrast.base], self.by_treatment[contrast.new]
-        return bool(one & other) or min(len(one), len(other)) > 1 or one | other <= self.virtual
 
 
 def primaries(plan: Plan) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from seamark.analysis.comparison.compared import Question, compared
-from seamark.analysis.comparison.contrasts import contrasts_of, primaries
+from seamark.analysis.comparison.contrasts import contrasts_of, primaries, treatments_of
 from seamark.analysis.comparison.front import fronts, within_limit
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.subset_averages import subset_averages
@@ -49,15 +49,12 @@ def compared_factors(
     )
     comparisons = compared(question, seen)
     family = comparisons.family if any(judged.answers for judged in comparisons.judged) else None
-    made, cut = within_limit(fronts(contrasts, seen, comparing, qualities, where, family))
+    made, cut = within_limit(fronts(question, seen, family))
     if cut:
         notes += (
             f"{counted(cut, 'front')} of further costs are left out: `compare: costs` chooses which come first",
         )
-    groups: dict[str, dict[str, None]] = {}
-    for trial in plan.measured:
-        groups.setdefault(trial.group, {})[trial.treatment] = None
-    means = subset_averages({name: list(group) for name, group in groups.items()}, levels, seen)
+    means = subset_averages(treatments_of(plan), levels, seen)
     return replace(comparisons, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
 
 

@@ -8,20 +8,21 @@ from statistics import fmean, median
 
 import numpy as np
 
-from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_family
+from seamark.analysis.comparison.compared import Question, largest_difference
+from seamark.analysis.comparison.contrasts import Contrast, in_family
 from seamark.analysis.comparison.items import item_means, item_values
 from seamark.analysis.comparison.metric_names import ComparedMetric, metric_of
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.comparison.scored import Item
-from seamark.analysis.comparison.units import Units, units_of
+from seamark.analysis.comparison.units import Units, lower, units_of
 from seamark.model.origin import origin_of
 from seamark.model.results.comparison import Front, FrontPoint
-from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
-from seamark.stats.compare import ALPHA, Comparison, compare_family, holm
+from seamark.stats.compare import ALPHA, compare_family, holm
 from seamark.stats.front import RESAMPLES, SEED, front
-from seamark.stats.paired import Limits, mean_difference, mean_limits
+from seamark.stats.paired import mean_difference, mean_limits
 from seamark.stats.paired_compare import is_not_worse, paired_test
+from seamark.stats.ranks import Interval
 
 COSTS = (
     "ttft_ms.p50",
@@ -38,7 +39,6 @@ MOST_FRONTS = 60
 NOT_ITS_SPEED = "its times are not those of the method (speed_not_of_method)"
 
 Seen = Mapping[str, Sequence[Observation]]
-Scores = Mapping[Item, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,39 +48,30 @@ class _Level:
     treatment: str
     level: Value
     trials: Sequence[Observation]
-    scores: Scores
+    scores: Mapping[Item, float]
 
 
-def fronts(
-    contrasts: Sequence[Contrast],
-    seen: Seen,
-    comparing: Comparing,
-    qualities: Mapping[str, Quality],
-    where: str = "",
-    family: int | None = None,
-) -> tuple[Front, ...]:
+def fronts(question: Question, seen: Seen, family: int | None = None) -> tuple[Front, ...]:
     """Return the front of each factor and combination of the others, by the first score and each cost. Where the
     declared family names factors, it is about them alone.
 
     That a level is not worse is decided by the interval of the comparison in its `family`, None: of the levels alone.
     Levels without scored answers, or without an item that the others have, are in none. Raises UserError for an
-    unknown cost, which begins with `where`.
+    unknown cost.
     """
     groups: dict[tuple[str, str | None, str], list[Contrast]] = {}
-    factors = factors_of(contrasts)
-    for contrast in contrasts:
-        if not in_family(contrast, comparing, factors):
-            continue
-        groups.setdefault((contrast.workload, contrast.factor, contrast.base), []).append(contrast)
+    for contrast in question.contrasts:
+        if in_family(contrast, question.comparing, question.factors):
+            groups.setdefault((contrast.workload, contrast.factor, contrast.base), []).append(contrast)
     collected: list[Front] = []
     for group in groups.values():
         levels = _levels(group, seen)
         if len(levels) < 2:
             continue
         trials = [trial for level in levels for trial in level.trials]
-        for name in comparing.costs or _default_costs(trials):
-            cost = metric_of(name, trials, qualities, where)
-            made = _front(group[0], levels, cost, comparing, qualities, family or len(levels) - 1)
+        for name in question.comparing.costs or _default_costs(trials):
+            cost = metric_of(name, trials, question.qualities, question.where)
+            made = _front(question, group[0], levels, cost, family or len(levels) - 1)
             collected += [made] if made is not None else []
     return tuple(collected)
 
@@ -112,7 +103,11 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     named = [(first.base, first.base_level), *((contrast.new, contrast.new_level) for contrast in contrasts)]
     levels: list[_Level] = []
     for treatment, level in named:
-        trials = [trial for trial in seen.get(treatment, ()) if trial.counts and not _lacks_answers(trial)]
+        trials = [
+            trial
+            for trial in seen.get(treatment, ())
+            if trial.counts and not (trial.answers and trial.answers.unanswered)
+        ]
         score = first_score(trials)
         scores = item_means(trials, score) if score is not None else {}
         if scores and (not levels or scores.keys() & levels[0].scores.keys()):
@@ -122,11 +117,6 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     return levels
 
 
-def _lacks_answers(trial: Observation) -> bool:
-    """Return whether a trial has unanswered items: then neither its scores nor its costs are those of all items."""
-    return trial.answers is not None and trial.answers.unanswered > 0
-
-
 def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
     known = {path for trial in trials for path in trial.figures}
     costs = tuple(path for path in COSTS if path in known)
@@ -134,16 +124,11 @@ def _default_costs(trials: Sequence[Observation]) -> tuple[str, ...]:
 
 
 def _front(
-    contrast: Contrast,
-    levels: Sequence[_Level],
-    cost: ComparedMetric,
-    comparing: Comparing,
-    qualities: Mapping[str, Quality],
-    family: int,
+    question: Question, contrast: Contrast, levels: Sequence[_Level], cost: ComparedMetric, family: int
 ) -> Front | None:
     score = first_score(levels[0].trials)
     assert score is not None
-    quality = qualities.get(score, Quality())
+    quality, margin = question.qualities.get(score, Quality()), question.comparing.quality_margin
     base = levels[0]
     common = [item for item in base.scores if all(item in level.scores for level in levels)]
     known = {level.treatment: _costs(level, cost) for level in levels}
@@ -168,7 +153,16 @@ def _front(
         why, values, shown = known[level.treatment], spent.get(level.treatment), saved.get(level.treatment)
         ratio = median(values) / first if values and first and level is not base else None
         limits = _limits([level.scores[item] for item in common], clusters, quality)
-        kept = None if level is base else _not_worse(base, level, common, clusters, comparing, quality, family)
+        kept = None
+        if margin is not None and level is not base:
+            test = paired_test(
+                [base.scores[item] for item in common],
+                [level.scores[item] for item in common],
+                clusters=clusters,
+                family=family,
+                largest_difference=largest_difference(quality),
+            )
+            kept = is_not_worse(test, better=quality.better, margin=margin)
         points.append(
             FrontPoint(
                 treatment=level.treatment,
@@ -198,7 +192,7 @@ def _front(
         cost=cost.name,
         cost_unit=cost.unit,
         cost_better=cost.better,
-        margin=comparing.quality_margin,
+        margin=margin,
         items=len(common),
         clusters=places.clusters,
         blocks=places.blocks,
@@ -208,7 +202,7 @@ def _front(
     )
 
 
-def _limits(scores: Sequence[float], clusters: Sequence[str | None] | None, quality: Quality) -> Limits | None:
+def _limits(scores: Sequence[float], clusters: Sequence[str | None] | None, quality: Quality) -> Interval | None:
     """Return the interval of a mean score, that of other items like these; None with one cluster of them alone."""
     labels = None if clusters is None else [str(label) for label in clusters]
     mean = mean_difference(np.zeros(len(scores)), np.array(scores), clusters=labels)
@@ -239,29 +233,6 @@ def _in_blocks(costs: Mapping[str, Mapping[int, float]]) -> dict[str, list[float
     return {name: [by_block[block] for block in sorted(shared)] for name, by_block in costs.items()}
 
 
-def _not_worse(
-    base: _Level,
-    level: _Level,
-    items: Sequence[Item],
-    clusters: Sequence[str | None] | None,
-    comparing: Comparing,
-    quality: Quality,
-    family: int,
-) -> bool | None:
-    """Return whether a loss of the margin or more is excluded, as one of `family` tests."""
-    if comparing.quality_margin is None:
-        return None
-    low, high = quality.range
-    test = paired_test(
-        [base.scores[item] for item in items],
-        [level.scores[item] for item in items],
-        clusters=clusters,
-        family=family,
-        largest_difference=None if low is None or high is None else high - low,
-    )
-    return is_not_worse(test, better=quality.better, margin=comparing.quality_margin)
-
-
 APART = "it and the baseline were not measured in turns"
 NO_BLOCK = "it and the baseline have no block of trials in common"
 ONE_START = "the trials of a side are on one start of the server"
@@ -286,18 +257,17 @@ def savings(base: Trials, others: Mapping[str, Trials], cost: ComparedMetric) ->
         if (why := _why_untested(of_level, max(len(base), len(others[name]))))
     }
     pairs = {
-        name: (of_level.base, of_level.new)
+        name: (lower(of_level.base), lower(of_level.new))
         for name, of_level in units.items()
         if name not in shown and of_level.are_enough
     }
     tests = compare_family(pairs, better=cost.better)
-    shown |= {name: _shows_less(test, cost) for name, test in tests.items() if test.reachable_p * len(tests) <= ALPHA}
-    return shown
-
-
-def _shows_less(test: Comparison, cost: ComparedMetric) -> bool:
-    """Return whether a test shows a lower cost, however small the difference: there is no margin of a saving."""
-    return test.p_adjusted <= ALPHA and (test.effect < 0 if cost.better == "lower" else test.effect > 0)
+    sign = 1 if cost.better == "lower" else -1  # however small the difference: there is no margin of a saving
+    return shown | {
+        name: test.p_adjusted <= ALPHA and sign * test.effect < 0
+        for name, test in tests.items()
+        if test.reachable_p * len(tests) <= ALPHA
+    }
 
 
 def _why_untested(units: Units, trials: int) -> str | None:

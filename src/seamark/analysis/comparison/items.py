@@ -9,8 +9,7 @@ from seamark.analysis.comparison.scored import Item
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Compared, ComparedAnswers, Effect
 from seamark.model.scenario import Comparing
-from seamark.stats.paired import Limits
-from seamark.stats.paired_compare import PairedTest, is_not_worse, paired_test, paired_verdict
+from seamark.stats.paired_compare import PairedTest, is_not_worse, paired_verdict
 
 RETRY = "`bench retry` measures such trials again."
 OTHER_KEY = (
@@ -51,7 +50,12 @@ def paired_items(
     lacking = len(scored[0]) - len(usable[0]), len(scored[1]) - len(usable[1])
     for name, side, every in zip(("the baseline", "the other side"), usable, scored, strict=True):
         if not side:
-            return f"invalid for quality: {_all(len(every), name)} answers to some items", RETRY
+            which = (
+                f"the trial of {name} lacks"
+                if len(every) == 1
+                else f"all {counted(len(every), 'trial')} of {name} lack"
+            )
+            return f"invalid for quality: {which} answers to some items", RETRY
     if why := _other_seeds(usable[0], usable[1]):
         return why
     shared = {trial.block for trial in usable[0]} & {trial.block for trial in usable[1]}
@@ -77,10 +81,7 @@ def paired_items(
 
 def item_means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item over the usable trials of a treatment; nothing without any."""
-    usable = [
-        trial for trial in side if trial.answers and score in trial.answers.scores and not trial.answers.unanswered
-    ]
-    return _means(usable, score)
+    return item_values([trial for trial in side if trial.answers and score in trial.answers.scores], score)
 
 
 def item_values(side: Sequence[Observation], column: str) -> dict[Item, float]:
@@ -92,7 +93,7 @@ def item_values(side: Sequence[Observation], column: str) -> dict[Item, float]:
 def _means(side: Sequence[Observation], score: str) -> dict[Item, float]:
     """Return the mean score of each item that all trials have a value for."""
     read = [items for trial in side if trial.answers and (items := trial.answers.read()) is not None]
-    tables = [items.by_item(score) for items in read]
+    tables = [items.get(score, {}) for items in read]
     if not tables or len(tables) < len(side):
         return {}
     return {item: fmean(table[item] for table in tables) for item in tables[0] if all(item in t for t in tables)}
@@ -110,32 +111,21 @@ def _other_seeds(base: Sequence[Observation], new: Sequence[Observation]) -> tup
     return None
 
 
-def _all(count: int, side: str) -> str:
-    return f"the trial of {side} lacks" if count == 1 else f"all {counted(count, 'trial')} of {side} lack"
-
-
 MORE_ITEMS = "more items narrow the interval; `bench plan` prints what a number of them can show."
 
 MORE_CONTEXTS = "more clusters (contexts) narrow the interval, more items of one do not."
 
 
-def answers_test(items: PairedItems, *, largest: float | None, family: int, alpha: float) -> PairedTest:
-    """Return the test of scores of the same items, as one of `family` tests; `largest` as in `paired_test`."""
-    return paired_test(
-        items.base, items.new, clusters=items.clusters, family=family, alpha=alpha, largest_difference=largest
-    )
-
-
 def paired_record(record: Compared, items: PairedItems, test: PairedTest, *, comparing: Comparing) -> Compared:
     """Return a record with the estimates of a comparison of answers, without p and verdict."""
-    margin = comparing.quality_margin
-    interval = test.interval
+    margin, interval = comparing.quality_margin, test.interval
+    low, high = (interval.low, interval.high) if interval is not None else (None, None)
     return replace(
         record,
         unit_of_inference="cluster" if test.clustered else "item",
         method=test.method,
         pairs=test.items,
-        shift=_effect(test.difference, interval),
+        shift=Effect(value=test.difference, low=low, high=high),
         confidence=None if interval is None else interval.confidence,
         base=replace(record.base, units=test.units),
         new=replace(record.new, units=test.units),
@@ -177,12 +167,4 @@ def paired_judged(
         record,
         reason=f"a {what} of more than {margin:g} is neither shown nor excluded by {units}{of_family}",
         remedy=MORE_CONTEXTS if test.clustered else MORE_ITEMS,
-    )
-
-
-def _effect(value: float, interval: Limits | None) -> Effect:
-    return Effect(
-        value=value,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
     )

@@ -4,7 +4,7 @@ against it."""
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from seamark.analysis.comparison.scored import ScoredItems, TrialAnswers
+from seamark.analysis.comparison.scored import Scores, TrialAnswers
 from seamark.analysis.trial_view import TrialView
 from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.answers import AnswersRecord
@@ -117,7 +117,7 @@ def trial_answers(view: TrialView) -> TrialAnswers | None:
     if record is None or record.status != "ok" or not path.exists():
         return None
 
-    def scored() -> ScoredItems | None:  # holds the path alone: a summary keeps the answers of all trials
+    def scored() -> Scores | None:  # holds the path alone: a summary keeps the answers of all trials
         from seamark.analysis.answers import read_scored  # imports pyarrow
 
         return read_scored(path)

@@ -5,31 +5,28 @@ from collections.abc import Sequence
 from seamark.analysis.metrics.objectives import value_of
 from seamark.analysis.trial_view import TrialView
 from seamark.model.results.comparison import PredictionScore, ScoredFigure, ScoredLoad
-from seamark.model.scenario import PredictedLoad, Prediction
+from seamark.model.scenario import PredictedLoad
 from seamark.model.trial import Plan
 from seamark.storage.paths import ScenarioFolder
 
 
 def score_of(plan: Plan, folder: ScenarioFolder) -> PredictionScore | None:
-    """Return how a scenario's prediction did on what its trials measured; None for a scenario without one."""
-    if plan.prediction is None:
+    """Return how a scenario's prediction did on what its trials measured; None for a scenario without one.
+
+    It counts the figures of trials that lie in their predicted intervals, and the loads with the predicted verdict. A
+    figure that is a lower bound, or that a trial has too few requests for, is not counted, and no INVALID trial.
+    """
+    prediction = plan.prediction
+    if prediction is None:
         return None
     trials = [TrialView.of(trial, folder) for trial in plan.measured]
-    return _score(plan.scenario, plan.prediction, trials)
-
-
-def _score(scenario: str, prediction: Prediction, results: Sequence[TrialView]) -> PredictionScore:
-    """Count the figures of trials that lie in their predicted intervals, and the loads with the predicted verdict.
-
-    A figure that is a lower bound, or that a trial has too few requests for, is not counted, and no INVALID trial.
-    """
     loads = tuple(
-        _load(load, [result for result in results if result.trial.settings.get("rate_rps") == load.rate_rps])
+        _load(load, [view for view in trials if view.trial.settings.get("rate_rps") == load.rate_rps])
         for load in prediction.loads
     )
     figures = [figure for load in loads for figure in load.figures]
     return PredictionScore(
-        scenario=scenario,
+        scenario=plan.scenario,
         fit=prediction.fit,
         interval=prediction.interval,
         inside=sum(figure.inside for figure in figures),

@@ -5,8 +5,7 @@ from statistics import median
 
 from seamark.analysis.comparison.metric_names import ComparedMetric
 from seamark.analysis.comparison.observations import Observation
-from seamark.analysis.metrics.objectives import COLUMNS, GROUPS, WHOLE
-from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.analysis.metrics.objectives import path_of
 from seamark.model.results.trial_metrics import ObjectiveResult
 
 EQUAL_RATIO = 0.01
@@ -70,7 +69,7 @@ def _objectives(
 ) -> list[ObjectiveResult]:
     """Return the objectives of two sides, each once, without those on the compared figures themselves."""
     named = {(slo.metric, slo.op, slo.limit): slo for trial in (*base, *new) for slo in trial.slos}
-    return [slo for slo in named.values() if _group(slo.metric) != metric.group]
+    return [slo for slo in named.values() if path_of(slo.metric).partition(".")[0] != metric.group]
 
 
 def _meets(side: Sequence[Observation], slo: ObjectiveResult) -> bool | None:
@@ -83,16 +82,6 @@ def _meets(side: Sequence[Observation], slo: ObjectiveResult) -> bool | None:
     ]
     missed = 2 * known.count(False)
     return None if missed == len(known) else missed < len(known)
-
-
-def _group(objective: str) -> str:
-    """Return the group of figures that an objective is on."""
-    if objective in REQUEST_OBJECTIVES:
-        return GROUPS.get(objective.removesuffix("_s"), objective)
-    if objective in WHOLE:
-        return WHOLE[objective].partition(".")[0]
-    name = objective.removesuffix("_s").rpartition("_")[0]
-    return GROUPS.get(name) or COLUMNS.get(objective, objective).partition(".")[0]
 
 
 def _median(side: Sequence[Observation], path: str) -> float | None:

@@ -9,24 +9,8 @@ Item = tuple[str, str | None]
 """The id of an item, and the label of its cluster."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredItems:
-    """Scores of the items that a trial has a good reply to, in one order: `ids`, `clusters` (None: an item each), and
-    a value for each item by score, None for an item without one."""
-
-    ids: tuple[str, ...]
-    clusters: tuple[str, ...] | None
-    scores: Mapping[str, tuple[float | None, ...]]
-
-    def by_item(self, score: str) -> dict[Item, float]:
-        """Return the values of one score by the id and the cluster of their item."""
-        values = self.scores.get(score, (None,) * len(self.ids))
-        labels = self.clusters or (None,) * len(self.ids)
-        return {
-            (item, label): value
-            for item, label, value in zip(self.ids, labels, values, strict=True)
-            if value is not None
-        }
+Scores = Mapping[str, Mapping[Item, float]]
+"""The value of each item by score, without the items that have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +20,7 @@ class TrialAnswers:
     is a digest of their references, None where it is not known."""
 
     scores: tuple[str, ...]
-    read: Callable[[], ScoredItems | None]
+    read: Callable[[], Scores | None]
     unanswered: int = 0
     seeds: Mapping[str, Value] = field(default_factory=dict)
     key: str | None = None

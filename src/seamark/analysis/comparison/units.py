@@ -10,7 +10,6 @@ from seamark.analysis.comparison.observations import VIRTUAL, Observation
 from seamark.model.results.comparison import UnitOfInference
 from seamark.stats.range import Range
 
-Values = Mapping[Hashable, float]
 Side = Mapping[Hashable, Sequence[Observation]]
 MOST_BETWEEN = 1
 """Other values of the two treatments that may have been measured between the two of a pair: in turns it is none, and
@@ -19,8 +18,7 @@ where all of one side came first it is all but one of them."""
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """The values of two treatments that a test may use, of ranges the lower ends; equal keys are a pair. `base_high`
-    and `new_high` have the upper ends, infinite for none.
+    """The values of two treatments that a test may use, of ranges both ends; equal keys are a pair.
 
     `kind` says what is counted, `starts` how many starts of a server each side has. `unmatched` are how many trials
     of each side were left out because the other side has none in their block on their start, `apart` how many pairs
@@ -28,10 +26,8 @@ class Units:
     """
 
     kind: UnitOfInference
-    base: Values
-    new: Values
-    base_high: Values
-    new_high: Values
+    base: Mapping[Hashable, Range]
+    new: Mapping[Hashable, Range]
     starts: tuple[int, int]
     unmatched: tuple[int, int] = (0, 0)
     apart: int = 0
@@ -39,7 +35,7 @@ class Units:
     @property
     def has_ranges(self) -> bool:
         """Whether any value is known between two ends alone."""
-        return self.base != self.base_high or self.new != self.new_high
+        return any(ends.low != ends.most for ends in (*self.base.values(), *self.new.values()))
 
     @property
     def are_enough(self) -> bool:
@@ -137,18 +133,23 @@ def _without(side: Side, keys: Collection[Hashable]) -> int:
 
 
 def _units(kind: UnitOfInference, base: Side, new: Side, path: str, starts: tuple[int, int]) -> Units:
-    (base_low, base_high), (new_low, new_high) = _ends(base, path), _ends(new, path)
-    return Units(kind=kind, base=base_low, new=new_low, base_high=base_high, new_high=new_high, starts=starts)
+    return Units(kind=kind, base=_values(base, path), new=_values(new, path), starts=starts)
 
 
-def _ends(side: Side, path: str) -> tuple[Values, Values]:
-    """Return the medians of the lower and of the upper ends."""
-    by_key = {key: [_value(trial, path) for trial in trials] for key, trials in side.items()}
-    low = {key: median(figure.low for figure in ranges) for key, ranges in by_key.items()}
-    return low, {key: median(figure.most for figure in ranges) for key, ranges in by_key.items()}
+def _values(side: Side, path: str) -> dict[Hashable, Range]:
+    """Return the medians of the lower and of the upper ends. Observations without the figure are left out before."""
+    ranges = {key: [trial.figures[path] for trial in trials] for key, trials in side.items()}
+    return {
+        key: Range(low=median(ends.low for ends in values), high=median(ends.most for ends in values))
+        for key, values in ranges.items()
+    }
 
 
-def _value(each: Observation, path: str) -> Range:
-    figure = each.figure(path)
-    assert figure is not None, "observations without the figure are left out before"
-    return figure
+def lower(values: Mapping[Hashable, Range]) -> dict[Hashable, float]:
+    """Return the lower ends of values."""
+    return {key: ends.low for key, ends in values.items()}
+
+
+def upper(values: Mapping[Hashable, Range]) -> dict[Hashable, float]:
+    """Return the upper ends of values, infinite for none."""
+    return {key: ends.most for key, ends in values.items()}

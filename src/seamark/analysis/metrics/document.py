@@ -8,18 +8,18 @@ from seamark.analysis.checks import CheckedTrial, gravest_first, judge, worst
 from seamark.analysis.checks.result import trial_failed
 from seamark.analysis.metrics.distribution import QUANTILES, TimeDistribution
 from seamark.analysis.metrics.metric import MetricInputs, own_metrics
-from seamark.analysis.metrics.metric_inputs import Recorded, metric_inputs, series_of
+from seamark.analysis.metrics.metric_inputs import metric_inputs
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.processors import others_unknown, processors_of
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, error_ranges, goodput_ranges
-from seamark.analysis.metrics.timeline import Second
+from seamark.analysis.metrics.timeline import Second, series_of
 from seamark.analysis.metrics.window import RULE_OF_PARTIES
 from seamark.analysis.metrics.window_counts import KindCounts
 from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
 from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.times import (
@@ -39,13 +39,12 @@ from seamark.model.results.trial_metrics import (
     PercentileMethod,
     RequestCounts,
     Sessions,
-    SteadyVerdict,
     Throughput,
     TrialMetrics,
-    WarmupCut,
 )
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.stats.histogram import Histogram
+from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 
 Value = TypeVar("Value")
@@ -81,12 +80,12 @@ class DerivedMetrics:
 def derive_metrics(
     trial: Trial,
     load: LoadRecord,
-    folder: Recorded,
+    folder: TrialFolder,
     *,
     scenario: str,
     deployment: Deployment | None = None,
     client_is_server: bool | None = None,
-    ceiling: Ceiling | None = None,
+    ceiling: WireCeiling | None = None,
     answers: AnswersRecord | None = None,
     schedule: Callable[[], ScheduleMetrics] | None = None,
     gpu_hz: float | None = None,
@@ -99,24 +98,24 @@ def derive_metrics(
     workflows and raises DamagedError. `gpu_hz` is the highest clock of the GPUs, by provenance. A failed load or
     damaged samples give metrics of status failed, with a reason in place of figures.
     """
-    identity = _identity(trial, load, scenario, deployment)
+    metrics = _without_figures(trial, load, scenario, deployment)
     if answers is not None:
         whole = not answers.unanswered(load.items)
         scores = {name: score.mean if whole else None for name, score in answers.scores.items()}
-        identity |= {"quality": {**load.quality, **scores}, "quality_version": answers.quality_version}
+        metrics = replace(metrics, quality={**load.quality, **scores}, quality_version=answers.quality_version)
     series: Sequence[Second] = ()
     try:
         samples = open_samples(folder.samples, trial.config_hash)
-        series = series_of(samples, trial, simulated=load.virtual_clock)
+        series = tuple(series_of(samples, trial.load, simulated=load.virtual_clock))
         if not load.ok:
-            return DerivedMetrics(metrics=_failed(identity, trial, _as_the_server_says(load, answers)), series=series)
+            return DerivedMetrics(metrics=_failed(metrics, _as_the_server_says(load, answers)), series=series)
         inputs = metric_inputs(trial, load, samples, folder, deployment)
         if not inputs.counts.rows:
             raise DamagedError("no request was recorded")
         figures = None if schedule is None else schedule()
     except DamagedError as damage:
-        return DerivedMetrics(metrics=_failed(identity, trial, load, str(damage)))
-    metrics = _figures(identity, trial, load, inputs)
+        return DerivedMetrics(metrics=_failed(metrics, load, str(damage)))
+    metrics = _with_figures(metrics, trial, load, inputs)
     metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics), schedule=figures)
     if client_is_server is None:
         client_is_server = bool(inputs.telemetry) and not any(source == "server" for source, _ in inputs.telemetry)
@@ -133,16 +132,8 @@ def derive_metrics(
         answers=answers,
     )
     verdict, reasons = judge(view, trial.checks)
-    counts = inputs.counts
-    times = {
-        "response_ns": counts.response,
-        "service_ns": counts.service,
-        "ttft_ns": counts.ttft,
-        "ttft_response_ns": counts.ttft_response,
-        "ttfo_ns": counts.ttfo,
-        "tpot_ns": counts.tpot,
-        "inter_chunk_ns": counts.inter_chunk,
-    }
+    kept = (name for group, name in TIMES.items() if group != "normalised_latency_ms")
+    times: dict[str, TimeDistribution] = {f"{name}_ns": getattr(inputs.counts, name) for name in kept}
     return DerivedMetrics(
         metrics=_rounded(replace(metrics, verdict=verdict, reasons=reasons)),
         series=series,
@@ -160,62 +151,63 @@ def metrics_of_whole(
     deployment: Deployment | None = None,
 ) -> TrialMetrics:
     """Return the metrics of a trial with parties: it has no figures of its own, and the reasons of all of them."""
-    identity = _identity(trial, load, scenario, deployment)
+    metrics = _without_figures(trial, load, scenario, deployment)
     if not load.ok:
-        return _failed(identity, trial, load)
+        return _failed(metrics, load)
     reasons = gravest_first(
-        replace(reason, text=f"{name}: {reason.text}")
-        for name, metrics in parties.items()
-        for reason in metrics.reasons
+        replace(reason, text=f"{name}: {reason.text}") for name, party in parties.items() for reason in party.reasons
     )
     start_s, end_s = load.window_s or (None, None)
+    return replace(
+        metrics,
+        window=MeasuredWindow(start_s=start_s, end_s=end_s, rule=RULE_OF_PARTIES),
+        verdict=worst([party.verdict for party in parties.values()]),
+        reasons=reasons,
+    )
+
+
+def _without_figures(trial: Trial, load: LoadRecord, scenario: str, deployment: Deployment | None) -> TrialMetrics:
+    """Return the metrics of a trial of which nothing is derived yet: what it is, and what its load says."""
+    settings = trial.settings
     return TrialMetrics(
-        **identity,
-        **_groups(None, load),
+        schema_version=SCHEMA_VERSION,
+        metrics_version=VERSION,
+        trial_id=trial.trial_id,
+        trial=trial.id,
+        scenario=scenario,
+        treatment=trial.treatment,
+        timestamp=load.started_at or load.finished_at,
+        component=trial.component,
+        service=trial.service,
+        origin=load.origin,
         status="ok",
         category=None,
         reason=None,
-        window=MeasuredWindow(start_s=start_s, end_s=end_s, rule=RULE_OF_PARTIES),
-        slos=(),
-        telemetry={},
-        verdict=worst([metrics.verdict for metrics in parties.values()]),
-        reasons=reasons,
-        own=own_metrics(trial.metrics, None),
-    )
-
-
-def _identity(trial: Trial, load: LoadRecord, scenario: str, deployment: Deployment | None) -> dict[str, Any]:
-    settings = trial.settings
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "metrics_version": VERSION,
-        "trial_id": trial.trial_id,
-        "trial": trial.id,
-        "scenario": scenario,
-        "treatment": trial.treatment,
-        "timestamp": load.started_at or load.finished_at,
-        "component": trial.component,
-        "service": trial.service,
-        "origin": load.origin,
-        "repetition": trial.repetition,
-        "block": trial.block,
-        "position": trial.position,
-        "config": {
+        repetition=trial.repetition,
+        block=trial.block,
+        position=trial.position,
+        config={
             **redacted(settings),
             "gpus": deployment.gpus if deployment else None,
             "batch": settings.get("batch", settings.get("batch_size")),
             "concurrency": trial.load.concurrency,
             "nodes": deployment.nodes if deployment else None,
         },
-        "changed": redacted(trial.changed),
-        "own_checks": tuple(map(mark_of, trial.checks)),
-        "search": load.search,
-        "over_saturated_at_s": load.over_saturated_at_s,
-        "quality": load.quality,
-    }
+        changed=redacted(trial.changed),
+        **_groups(None, load),
+        over_saturated_at_s=load.over_saturated_at_s,
+        search=load.search,
+        slos=(),
+        quality=load.quality,
+        telemetry={},
+        verdict="VALID",
+        reasons=(),
+        own=own_metrics(trial.metrics, None),
+        own_checks=tuple(map(mark_of, trial.checks)),
+    )
 
 
-def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage: str | None = None) -> TrialMetrics:
+def _failed(metrics: TrialMetrics, load: LoadRecord, damage: str | None = None) -> TrialMetrics:
     """Return the metrics of a trial without figures; its counts come from load.json."""
     if load.ok:
         category, reason = "no_samples", damage or ""
@@ -223,24 +215,17 @@ def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage:
         category = load.category or ("timeout" if load.status == "timeout" else "client_died")
         reason = load.reason or damage or f"the load ended as {load.status}"
     failure = trial_failed(category, reason, load.remedy)
-    groups = _groups(None, load)
-    counts, errors, failures = groups["counts"], groups["errors"], load.failures
+    counts, errors, failures = metrics.counts, metrics.errors, load.failures
     known = {name: count for name, count in failures.items() if name in errors.by_category or name in SELDOM}
-    return TrialMetrics(
-        **identity,
-        **groups
-        | {
-            "counts": replace(counts, requests=load.sent, failed=sum(failures.values()) if failures else None),
-            "errors": replace(errors, by_category={**errors.by_category, **known}),
-        },
+    return replace(
+        metrics,
+        counts=replace(counts, requests=load.sent, failed=sum(failures.values()) if failures else None),
+        errors=replace(errors, by_category={**errors.by_category, **known}),
         status="failed",
         category=category,
         reason=reason,
-        slos=(),
-        telemetry={},
         verdict=failure.verdict,
         reasons=(failure,),
-        own=own_metrics(trial.metrics, None),
     )
 
 
@@ -253,39 +238,19 @@ def _as_the_server_says(load: LoadRecord, answers: AnswersRecord | None) -> Load
     return replace(load, category=answers.category, remedy=answers.remedy, reason=reason)
 
 
-def _figures(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, inputs: MetricInputs) -> TrialMetrics:
+def _with_figures(metrics: TrialMetrics, trial: Trial, load: LoadRecord, inputs: MetricInputs) -> TrialMetrics:
     groups = _groups(inputs, load)
-    counts, steady, start_up, kinds = inputs.counts, inputs.steady, inputs.start_up, load.kinds
-    exact = counts.response.exact
-    return TrialMetrics(
-        **identity,
+    counts, window, kinds = inputs.counts, inputs.window, load.kinds
+    return replace(
+        metrics,
         **groups | {"saturated": groups["saturated"] or load.over_saturated_at_s is not None},
-        status="ok",
-        category=None,
-        reason=None,
-        window=MeasuredWindow(
-            start_s=inputs.window.start_ns / 1e9, end_s=inputs.window.end_ns / 1e9, rule=inputs.window.rule
-        ),
-        warmup_auto=None
-        if start_up is None
-        else WarmupCut(
-            limit_s=start_up.limit_ns / 1e9,
-            cut_s=start_up.cut_ns / 1e9,
-            reason=start_up.reason,
-            part=inputs.cut_part,
-        ),
-        steady_state=SteadyVerdict(
-            steady=steady.steady,
-            reason=steady.reason,
-            rule=steady.rule,
-            advised_warmup_s=steady.advised_warmup_s,
-            part=inputs.steady_part,
-            outages=steady.outages,
-        ),
+        window=MeasuredWindow(start_s=window.start_ns / 1e9, end_s=window.end_ns / 1e9, rule=window.rule),
+        warmup_auto=inputs.start_up,
+        steady_state=inputs.steady,
         percentiles=PercentileMethod()
-        if exact
+        if counts.response.exact
         else PercentileMethod(method="histogram", relative_error=counts.response.histogram.relative_error),
-        energy_reason=None if groups["energy"] else inputs.energy.reason,
+        energy_reason=inputs.energy_reason,
         by_kind={
             kinds[number] if number < len(kinds) else str(number): _kind(kind)
             for number, kind in sorted(counts.by_kind.items())
@@ -293,10 +258,7 @@ def _figures(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, inputs
         if len(counts.by_kind) > 1
         else None,
         stages=inputs.stages,
-        slos=(),
         telemetry={f"{source}.{name}": series.record for (source, name), series in sorted(inputs.telemetry.items())},
-        verdict="VALID",
-        reasons=(),
         own=own_metrics(trial.metrics, inputs),
     )
 
@@ -313,21 +275,22 @@ def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
     for group in nested.keys() - ALWAYS:
         if isinstance(nested[group], dict) and all(value is None for value in nested[group].values()):
             nested[group] = None
-    for group, pick in TIMES.items():
-        if inputs is not None and nested[group] is not None:
-            nested[group]["ranges"] = pick(inputs.counts).ranges_ms()
     if inputs is not None:
-        nested["errors"]["ranges"] = error_ranges(inputs)
-    if inputs is not None and nested["goodput"] is not None:
-        nested["goodput"]["ranges"] = goodput_ranges(inputs)
+        counts, lost = inputs.counts, inputs.lost_in_window
+        unseen = counts.cancelled + counts.unsent
+        ranges = {group: getattr(counts, name).ranges_ms() for group, name in TIMES.items()}
+        ranges["errors"] = error_ranges(failed=counts.failed + lost, due=counts.due + lost, unseen=unseen)
+        ranges["goodput"] = goodput_ranges(inputs)
+        for group in (group for group in ranges if nested[group] is not None):
+            nested[group]["ranges"] = ranges[group]
+        if nested["energy"] is not None:
+            nested["energy"] |= {"scope": inputs.energy.scope, "method": inputs.energy.method}
     by_category, nested["errors"]["own"] = nested["errors"]["by_category"], load.errors
     for name in SELDOM & by_category.keys():
         if by_category[name] is None:
             del by_category[name]
     counts_units = inputs is None or inputs.counts.counts_units
     nested["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s" if counts_units else CHUNKS
-    if inputs is not None and (chosen := inputs.energy.chosen) is not None:
-        nested["energy"] |= {"scope": chosen.scope, "method": chosen.method}
     return {
         name: GROUPS[name](**value) if isinstance(value, dict) and name in GROUPS else value
         for name, value in nested.items()

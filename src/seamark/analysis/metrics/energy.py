@@ -1,13 +1,13 @@
 """Energy of one trial: counters, interval and scope. Nothing is estimated; missing parts have a reason."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from seamark.analysis.metrics.telemetry import Key, SeriesSummary
-from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.load_record import LoadRecord, PackageCounters
+from seamark.model.results.trial_metrics import EnergyFigures
 
 Scope = Literal["gpu", "package", "node"]
 COVERED = 0.9
@@ -28,76 +28,42 @@ class Part:
     units: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Energy:
-    """The energy of a trial by scope, and the reported scope. Without any, the reason."""
-
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    idle_w: Mapping[str, float] = field(default_factory=dict)
-    reason: str | None = None
-
-    @property
-    def chosen(self) -> Part | None:
-        """The scope closest to the service: its GPUs, else the processors and their memory, else the node."""
-        return next((self.parts[scope] for scope in ("gpu", "package", "node") if scope in self.parts), None)
-
-    @property
-    def value_j(self) -> float | None:
-        return None if self.chosen is None else self.chosen.value_j
-
-    @property
-    def window_s(self) -> float | None:
-        return None if self.chosen is None else self.chosen.window_s
-
-    @property
-    def power_w(self) -> float | None:
-        return None if self.chosen is None else self.chosen.value_j / self.chosen.window_s
-
-    @property
-    def per_request_j(self) -> float | None:
-        return self._over("requests")
-
-    @property
-    def per_unit_j(self) -> float | None:
-        return self._over("units")
-
-    @property
-    def idle_power_w(self) -> float | None:
-        return None if self.chosen is None else self.idle_w.get(self.chosen.scope)
-
-    def of(self, scope: Scope) -> float | None:
-        """Return the joules of a scope, None if unknown."""
-        return self.parts[scope].value_j if scope in self.parts else None
-
-    def _over(self, what: str) -> float | None:
-        count = None if self.chosen is None else getattr(self.chosen, what)
-        return self.chosen.value_j / count if self.chosen is not None and count else None
-
-
 def energy_of(
     counts: WindowCounts,
-    window: Window,
     telemetry: Mapping[Key, SeriesSummary],
     load: LoadRecord,
     *,
     gpus: int | None = None,
     nodes: int | None = None,
-) -> Energy:
-    """Return the energy of a trial. `gpus` and `nodes` are those of its deployment, None if unknown.
+) -> EnergyFigures | str:
+    """Return the energy of a trial, or why nothing is known of it. `gpus` and `nodes` are those of its deployment,
+    None if unknown.
 
-    Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
+    The reported scope is the one closest to the service: its GPUs, else the processors and their memory, else the
+    node. Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
     Slurm's before and after the whole load, so its requests are the good ones of the whole load.
     """
     nodes = nodes or 1
-    outcomes: list[Part | str] = [
-        _gpus(counts, window, telemetry, gpus),
-        _packages(counts, window, telemetry, load.energy.package, nodes),
+    outcomes = (
+        _gpus(counts, telemetry, gpus),
+        _packages(counts, telemetry, load.energy.package, nodes),
         _node(counts, load, nodes),
-    ]
-    parts: dict[str, Part] = {part.scope: part for part in outcomes if isinstance(part, Part)}
-    reasons = [reason for reason in outcomes if isinstance(reason, str)]
-    idle_w = {scope: power_w for scope, power_w in load.energy.idle_w.items() if power_w is not None}
-    return Energy(parts=parts, idle_w=idle_w, reason=None if parts else "; ".join(reasons))
+    )
+    parts = [part for part in outcomes if isinstance(part, Part)]
+    if not parts:
+        return "; ".join(map(str, outcomes))
+    chosen = parts[0]
+    return EnergyFigures(
+        value_j=chosen.value_j,
+        window_s=chosen.window_s,
+        per_request_j=chosen.value_j / chosen.requests if chosen.requests else None,
+        per_unit_j=chosen.value_j / chosen.units if chosen.units else None,
+        power_w=chosen.value_j / chosen.window_s,
+        idle_power_w=load.energy.idle_w.get(chosen.scope),
+        **{f"{part.scope}_j": part.value_j for part in parts},
+        scope=chosen.scope,
+        method=chosen.method,
+    )
 
 
 def is_gpu(source: str) -> bool:
@@ -106,31 +72,23 @@ def is_gpu(source: str) -> bool:
     return not name and number.isdigit()
 
 
-def _gpus(
-    counts: WindowCounts, window: Window, telemetry: Mapping[Key, SeriesSummary], count: int | None
-) -> Part | str:
+def _gpus(counts: WindowCounts, telemetry: Mapping[Key, SeriesSummary], count: int | None) -> Part | str:
     sources = sorted({source for source, _ in telemetry if is_gpu(source)})
     if not sources:
         return "gpu: the deployment has none" if count == 0 else "gpu: none was watched"
     if count is not None and len(sources) < count:
         return f"gpu: {len(sources)} of {count} were watched"
-    counters, methods = [], set()
+    counters, methods = {}, set()
     for source in sources:
         counter = telemetry.get((source, "energy_j"))
-        if counter is None or not counter.increase:
-            counter = telemetry.get((source, "power_w"))
-            methods.add("NVML power, integrated")
-        else:
-            methods.add("NVML energy counter")
-        if fault := _fault(counter, window):
-            return f"gpu: {source}: {fault}"
-        assert counter is not None
-        counters.append(counter)
-    return _part("gpu", " and ".join(sorted(methods)), counters, counts, window)
+        has_counter = counter is not None and counter.increase
+        counters[source] = counter if has_counter else telemetry.get((source, "power_w"))
+        methods.add("NVML energy counter" if has_counter else "NVML power, integrated")
+    return _part("gpu", " and ".join(sorted(methods)), counters, counts)
 
 
 def _packages(
-    counts: WindowCounts, window: Window, telemetry: Mapping[Key, SeriesSummary], counted: PackageCounters, nodes: int
+    counts: WindowCounts, telemetry: Mapping[Key, SeriesSummary], counted: PackageCounters, nodes: int
 ) -> Part | str:
     if counted.reason:
         return f"package: {counted.reason}"
@@ -141,33 +99,37 @@ def _packages(
     places = sorted(where - {"@"})
     if len(places) < nodes:
         return f"package: counters of {len(places)} of {nodes} nodes were watched"
-    counters = []
-    for source in (f"{name}{suffix}" for suffix in places for name in names):
-        counter = telemetry.get((source, "energy_j"))
-        if fault := _fault(counter, window):
-            return f"package: {source}: {fault}"
-        assert counter is not None
-        counters.append(counter)
+    sources = (f"{name}{suffix}" for suffix in places for name in names)
+    counters = {source: telemetry.get((source, "energy_j")) for source in sources}
     over = f" of {nodes} nodes" if nodes > 1 else ""
-    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, counts, window)
+    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, counts)
 
 
-def _fault(seen: SeriesSummary | None, window: Window) -> str | None:
-    """Return the reason why a series does not cover the window; None if it does."""
+def _fault(seen: SeriesSummary | None, length_s: float) -> str | None:
+    """Return the reason why a series does not cover a window of that length; None if it does."""
     if seen is None or seen.increase is None or seen.span_s is None:
         return "no readings over the window, or a counter that was set back in it"
-    if seen.span_s < COVERED * window.length_s:
-        return f"readings cover {seen.span_s:.3g} s of a window of {window.length_s:.3g} s"
+    if seen.span_s < COVERED * length_s:
+        return f"readings cover {seen.span_s:.3g} s of a window of {length_s:.3g} s"
     if seen.n < LEAST_STEPS:
-        return f"{seen.n} readings are too few for a window of {window.length_s:.3g} s"
+        return f"{seen.n} readings are too few for a window of {length_s:.3g} s"
     return None if seen.increase > 0 else "the counter stands still"
 
 
-def _part(scope: Scope, method: str, counters: Sequence[SeriesSummary], counts: WindowCounts, window: Window) -> Part:
-    """Sum up; if readings cover slightly less than the window, its requests are scaled accordingly."""
-    window_s = min(seen.span_s or 0.0 for seen in counters)
-    watts = sum((seen.increase or 0.0) / (seen.span_s or 1.0) for seen in counters)
-    share = window_s / window.length_s
+def _part(
+    scope: Scope, method: str, counters: Mapping[str, SeriesSummary | None], counts: WindowCounts
+) -> Part | str:
+    """Sum up, or return which counter does not cover the window; if readings cover slightly less than the window, its
+    requests are scaled accordingly."""
+    known = []
+    for source, counter in counters.items():
+        if fault := _fault(counter, counts.window.length_s):
+            return f"{scope}: {source}: {fault}"
+        assert counter is not None
+        known.append(counter)
+    window_s = min(counter.span_s or 0.0 for counter in known)
+    watts = sum((counter.increase or 0.0) / (counter.span_s or 1.0) for counter in known)
+    share = window_s / counts.window.length_s
     return Part(
         scope=scope,
         method=method,

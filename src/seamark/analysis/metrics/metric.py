@@ -5,15 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from seamark.analysis.metrics.energy import Energy
-from seamark.analysis.metrics.startup import StartUp
-from seamark.analysis.metrics.steady import SteadyState
 from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.dotted import mark_of, resolved
 from seamark.model.results.stages import Stages
-from seamark.model.results.trial_metrics import OwnMetric, PartFigures
+from seamark.model.results.trial_metrics import EnergyFigures, OwnMetric, SteadyVerdict, WarmupCut
 from seamark.model.trial import Trial
 
 
@@ -23,16 +20,15 @@ class MetricInputs:
 
     counts: WindowCounts
     window: Window
-    steady: SteadyState
+    steady: SteadyVerdict
     open_loop: bool
-    start_up: StartUp | None = None
-    cut_part: PartFigures | None = None
-    steady_part: PartFigures | None = None
+    start_up: WarmupCut | None = None
     has_objectives: bool = False
     lost: int = 0
     lost_in_window: int = 0
     telemetry: Mapping[Key, SeriesSummary] = field(default_factory=dict)
-    energy: Energy = field(default_factory=Energy)
+    energy: EnergyFigures = field(default_factory=EnergyFigures)
+    energy_reason: str | None = None
     stages: Stages | None = None
 
 

@@ -1,7 +1,6 @@
 """Inputs of the metrics of one trial: its window, counts, times and losses of its requests, telemetry and energy."""
 
-from pathlib import Path
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,11 +9,10 @@ from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.outages import LoadFacts
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.stages import read_stages
-from seamark.analysis.metrics.startup import StartUp, find_start_up
-from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_state
+from seamark.analysis.metrics.startup import AFTER_START_UP, EVERYTHING, find_start_up
+from seamark.analysis.metrics.steady import state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
-from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.analysis.metrics.window import (
     RULE_OF_PARTIES,
     RULE_OF_REQUESTS,
@@ -30,20 +28,13 @@ from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import PartTimes
-from seamark.model.results.trial_metrics import PartFigures
+from seamark.model.results.trial_metrics import EnergyFigures, PartFigures
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
 from seamark.patterns.table import has_rate, pattern_of, schedule
+from seamark.storage.paths import TrialFolder
 
 SHOWN = ("p50", "p95", "p99")
-MOST_VIRTUAL_S = 1_000_000.0
-"""Rows of series.csv of a simulation, at most: twelve days."""
-
-
-def part_figures(samples: Samples, part: Window, chunks: Path) -> PartFigures:
-    """Return the metrics of a part of a load, counted as those of the measured window. `chunks` is its file of
-    chunks, which may be missing."""
-    return figures_of(count_window(samples, part, stream=read_stream(chunks, samples, part)))
 
 
 def figures_of(counts: WindowCounts) -> PartFigures:
@@ -66,36 +57,13 @@ def figures_of(counts: WindowCounts) -> PartFigures:
     )
 
 
-class Recorded(Protocol):
-    """The files of a trial that metrics use."""
-
-    @property
-    def samples(self) -> Path: ...
-
-    @property
-    def chunks(self) -> Path: ...
-
-    @property
-    def events(self) -> Path: ...
-
-    @property
-    def telemetry(self) -> Path: ...
-
-
-def series_of(samples: Samples, trial: Trial, *, simulated: bool = False) -> tuple[Second, ...]:
-    """Return the rows of series.csv. The time limit of a simulation is none of its virtual time."""
-    latest_s = MOST_VIRTUAL_S if simulated else trial.load.length_s + trial.load.late_s + trial.load.timeout_s + 1
-    planned_s = 0.0 if trial.load.finite else trial.load.length_s
-    known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
-    size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
-    timeline = Timeline(origin_ns=0, width_ns=SECOND_NS, size=size)
-    for batch in samples.batches():
-        timeline.add(batch)
-    return tuple(seconds(timeline, samples))
+def part_figures(samples: Samples, part: Window, folder: TrialFolder) -> PartFigures:
+    """Return the metrics of a part of a load, counted as those of the measured window."""
+    return figures_of(count_window(samples, part, stream=read_stream(folder.chunks, samples, part)))
 
 
 def metric_inputs(
-    trial: Trial, load: LoadRecord, samples: Samples, folder: Recorded, deployment: Deployment | None
+    trial: Trial, load: LoadRecord, samples: Samples, folder: TrialFolder, deployment: Deployment | None
 ) -> MetricInputs:
     """Return the inputs of a trial's metrics. Raises DamagedError for files that cannot be read."""
     profile = trial.load
@@ -124,7 +92,11 @@ def metric_inputs(
     if profile.detects_warmup:
         limit_ns = round(warmup_s * 1e9)
         start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
-        window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
+        cut = Window(start_ns=0, end_ns=round(start_up.cut_s * 1e9), rule="cut off")
+        rule = AFTER_START_UP if cut.end_ns else EVERYTHING
+        window = Window(start_ns=cut.end_ns, end_ns=window.end_ns, rule=rule)
+        if cut.end_ns:
+            start_up = replace(start_up, part=part_figures(samples, cut, folder))
     stream = read_stream(folder.chunks, samples, window)
     counted = count_window(
         samples,
@@ -145,22 +117,25 @@ def metric_inputs(
         changing=changing,
         virtual=load.virtual_clock,
     )
-    steady = (state_of_items if finite else steady_state)(samples, window, facts)
+    steady, part = (state_of_items if finite else steady_state)(samples, window, facts)
+    if part is not None:
+        figures = figures_of(counted) if part is window else part_figures(samples, part, folder)
+        steady = replace(steady, part=figures)
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
+    energy = energy_of(counted, telemetry, load, gpus=gpus, nodes=nodes)
     return MetricInputs(
         counts=counted,
         window=window,
         steady=steady,
-        steady_part=_of_part(steady, counted, samples, folder),
         start_up=start_up,
-        cut_part=None if start_up is None else _of_cut(start_up, samples, folder),
         open_loop=not profile.closed,
         has_objectives=_has_objectives(trial, counted),
         lost=lost,
         lost_in_window=lost_in_window(trial, counted, lost),
         telemetry=telemetry,
-        energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
+        energy=EnergyFigures() if isinstance(energy, str) else energy,
+        energy_reason=energy if isinstance(energy, str) else None,
         stages=read_stages(folder.events, samples, window, counted.response),
     )
 
@@ -175,20 +150,6 @@ def _has_objectives(trial: Trial, counted: WindowCounts) -> bool:
     counts."""
     names = [slo.metric for slo in trial.slos if slo.metric in REQUEST_OBJECTIVES]
     return bool(names) and (counted.counts_units or "tpot_s" not in names)
-
-
-def _of_part(state: SteadyState, counted: WindowCounts, samples: Samples, folder: Recorded) -> PartFigures | None:
-    """Return the metrics of the steady part, None without one; `counted` are those of the whole window."""
-    if state.part is None:
-        return None
-    return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
-
-
-def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> PartFigures | None:
-    """Return the metrics of the start-up that was cut, None without one."""
-    if start_up.cut_ns == 0:
-        return None
-    return part_figures(samples, Window(start_ns=0, end_ns=start_up.cut_ns, rule="cut off"), folder.chunks)
 
 
 def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int | None:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.window import Window
 from seamark.model.results.trial_metrics import Outage
-from seamark.model.sample import MISSING_NS
 from seamark.stats.histogram import Histogram
 
 Series = NDArray[np.float64]
@@ -28,11 +27,10 @@ class RunTimeline:
         self.start_ns, self.part_ns, self.parts = window.start_ns, (window.end_ns - window.start_ns) / parts, parts
         self.replies, self.failures, self._response_ns = (np.zeros(parts) for _ in range(3))
         for batch in samples.batches():
-            good, ended = batch.good, batch.last != MISSING_NS
-            failed = (batch.failure != 0) & (batch.sent != MISSING_NS)
+            good, failed = batch.good, (batch.failure != 0) & batch.was_sent
             self._add(self.replies, batch.last[good])
             self._add(self._response_ns, batch.last[good], (batch.last - batch.due)[good])
-            self._add(self.failures, np.where(ended, batch.last, batch.due)[failed])
+            self._add(self.failures, np.where(batch.has_ended, batch.last, batch.due)[failed])
 
     @property
     def part_s(self) -> float:
@@ -122,10 +120,10 @@ def _arrivals(samples: Samples, window: Window) -> Arrivals:
     bin_ns = max(FINEST_NS, -(-length_ns // MOST_BINS))
     due, good, failed = counts = np.zeros((3, 1 - (-length_ns // bin_ns)), dtype=np.int64)
     for batch in samples.batches():
-        bad = (batch.failure != 0) & (batch.sent != MISSING_NS)
-        ends = np.where(batch.last == MISSING_NS, batch.due, batch.last)
+        bad = (batch.failure != 0) & batch.was_sent
+        ends = np.where(batch.has_ended, batch.last, batch.due)
         for into, times_ns in ((due, batch.due), (good, batch.last[batch.good]), (failed, ends[bad])):
-            inside = times_ns[(times_ns >= window.start_ns) & (times_ns < window.end_ns)]
+            inside = times_ns[window.holds(times_ns)]
             into += np.bincount(1 + (inside - window.start_ns) // bin_ns, minlength=len(into))
     due, good, failed = counts.cumsum(axis=1)
     return Arrivals(start_s=window.start_ns / 1e9, bin_s=bin_ns / 1e9, due=due, good=good, failed=failed)

@@ -1,16 +1,19 @@
 """The metrics from telemetry: processors, memory, disks, energy."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 from seamark.analysis.metrics.energy import is_gpu
-from seamark.analysis.metrics.metric import Metric, MetricInputs
+from seamark.analysis.metrics.metric import Better, Metric, MetricInputs
 
 
-def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[MetricInputs], float | None]:
+def _watched(source: str, name: str, unit: str) -> Callable[[MetricInputs], float | None]:
+    """Return the peak of a series in MB, the mean of one in another unit."""
+
     def value(inputs: MetricInputs) -> float | None:
         seen = inputs.telemetry.get((source, name))
-        return None if seen is None else getattr(seen, figure) * scale
+        if seen is None:
+            return None
+        return (seen.max if unit == "MB" else seen.mean) * (1e-6 if unit.startswith("MB") else 1.0)
 
     return value
 
@@ -41,11 +44,65 @@ def _net(source: str, name: str) -> Callable[[MetricInputs], float | None]:
         exchanged = inputs.counts.bytes_sent + inputs.counts.bytes_received
         if length_s <= 0 or both < 0.5 * exchanged / length_s:
             return None
-        return _watched(source, name, "mean", 1e-6)(inputs)
+        return _watched(source, name, "MB/s")(inputs)
 
     return value
 
 
+def _energy(name: str) -> Callable[[MetricInputs], float | None]:
+    return lambda inputs: getattr(inputs.energy, name)
+
+
+WATCHED: tuple[tuple[str, str, Better, str, str, str], ...] = (
+    ("cpu_util", "ratio", "neither", "host", "cpu_ratio", "mean CPU utilisation of the whole machine, 0 to 1"),
+    ("ram_mb", "MB", "lower", "host", "ram_used_bytes", "peak memory in use on the machine"),
+    (
+        "server_cpu_util",
+        "ratio",
+        "neither",
+        "server",
+        "cpu_ratio",
+        "mean CPU use of the server's processes, as a share of the machine",
+    ),
+    ("server_rss_mb", "MB", "lower", "server", "rss_bytes", "peak resident memory of the server's processes"),
+    (
+        "client_cpu_util",
+        "ratio",
+        "neither",
+        "client",
+        "cpu_ratio",
+        "mean CPU use of the load's processes, as a share of the machine",
+    ),
+    ("client_rss_mb", "MB", "neither", "client", "rss_bytes", "peak resident memory of the load's processes"),
+    ("cpu_iowait", "ratio", "neither", "host", "cpu_iowait_ratio", "mean share of CPU time that waited for I/O"),
+    (
+        "cpu_steal",
+        "ratio",
+        "neither",
+        "host",
+        "cpu_steal_ratio",
+        "mean share of CPU time that a hypervisor gave to other machines",
+    ),
+    (
+        "cpu_pressure",
+        "ratio",
+        "neither",
+        "host",
+        "cpu_pressure_ratio",
+        "share of time in which some task of the machine waited for a processor (PSI)",
+    ),
+    (
+        "load_average",
+        "tasks",
+        "neither",
+        "host",
+        "load_average",
+        "mean load average of one minute: tasks that ran, waited for a processor or for a disk",
+    ),
+    ("disk_read_mb_per_s", "MB/s", "neither", "host", "read_bytes", "what the machine read from its disks"),
+    ("disk_write_mb_per_s", "MB/s", "neither", "host", "write_bytes", "what the machine wrote to its disks"),
+)
+"""Name, unit, direction, source and series of telemetry, meaning."""
 RESOURCES: tuple[Metric, ...] = (
     Metric(
         path="resource.gpu_util",
@@ -61,89 +118,11 @@ RESOURCES: tuple[Metric, ...] = (
         meaning="peak memory in use, summed over the GPUs",
         value=_gpu_mem_mb,
     ),
-    Metric(
-        path="resource.cpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean CPU utilisation of the whole machine, 0 to 1",
-        value=_watched("host", "cpu_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.ram_mb",
-        unit="MB",
-        better="lower",
-        meaning="peak memory in use on the machine",
-        value=_watched("host", "ram_used_bytes", "max", 1e-6),
-    ),
-    Metric(
-        path="resource.server_cpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean CPU use of the server's processes, as a share of the machine",
-        value=_watched("server", "cpu_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.server_rss_mb",
-        unit="MB",
-        better="lower",
-        meaning="peak resident memory of the server's processes",
-        value=_watched("server", "rss_bytes", "max", 1e-6),
-    ),
-    Metric(
-        path="resource.client_cpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean CPU use of the load's processes, as a share of the machine",
-        value=_watched("client", "cpu_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.client_rss_mb",
-        unit="MB",
-        better="neither",
-        meaning="peak resident memory of the load's processes",
-        value=_watched("client", "rss_bytes", "max", 1e-6),
-    ),
-    Metric(
-        path="resource.cpu_iowait",
-        unit="ratio",
-        better="neither",
-        meaning="mean share of CPU time that waited for I/O",
-        value=_watched("host", "cpu_iowait_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.cpu_steal",
-        unit="ratio",
-        better="neither",
-        meaning="mean share of CPU time that a hypervisor gave to other machines",
-        value=_watched("host", "cpu_steal_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.cpu_pressure",
-        unit="ratio",
-        better="neither",
-        meaning="share of time in which some task of the machine waited for a processor (PSI)",
-        value=_watched("host", "cpu_pressure_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.load_average",
-        unit="tasks",
-        better="neither",
-        meaning="mean load average of one minute: tasks that ran, waited for a processor or for a disk",
-        value=_watched("host", "load_average", "mean"),
-    ),
-    Metric(
-        path="resource.disk_read_mb_per_s",
-        unit="MB/s",
-        better="neither",
-        meaning="what the machine read from its disks",
-        value=_watched("host", "read_bytes", "mean", 1e-6),
-    ),
-    Metric(
-        path="resource.disk_write_mb_per_s",
-        unit="MB/s",
-        better="neither",
-        meaning="what the machine wrote to its disks",
-        value=_watched("host", "write_bytes", "mean", 1e-6),
+    *(
+        Metric(
+            path=f"resource.{name}", unit=unit, better=better, meaning=meaning, value=_watched(source, series, unit)
+        )
+        for name, unit, better, source, series, meaning in WATCHED
     ),
     *(
         Metric(
@@ -158,97 +137,31 @@ RESOURCES: tuple[Metric, ...] = (
     ),
 )
 
-
-def _energy(figure: str) -> Callable[[MetricInputs], float | None]:
-    return lambda inputs: getattr(inputs.energy, figure)
-
-
-ENERGY: tuple[Metric, ...] = (
-    Metric(
-        path="energy.value_j",
-        unit="J",
-        better="lower",
-        meaning="energy over `window_s` of the scope that is named, by the method that is named",
-        value=_energy("value_j"),
+OF_ENERGY: Mapping[str, tuple[str, Better, str]] = {
+    "value_j": ("J", "lower", "energy over `window_s` of the scope that is named, by the method that is named"),
+    "window_s": (
+        "s",
+        "neither",
+        "time of it: what of the window lies between looks at the counters; of Slurm the whole load",
     ),
-    Metric(
-        path="energy.window_s",
-        unit="s",
-        better="neither",
-        meaning="time of it: what of the window lies between looks at the counters; of Slurm the whole load",
-        value=_energy("window_s"),
+    "per_request_j": ("J/request", "lower", "energy for one good reply of `window_s`"),
+    "per_unit_j": ("J/unit", "lower", "energy for one unit of reply of `window_s`, such as a token"),
+    "power_w": ("W", "lower", "mean power over `window_s`, idle power included"),
+    "idle_power_w": (
+        "W",
+        "neither",
+        "mean power of that scope while the server was up and nothing was sent, if a site waits for it",
     ),
-    Metric(
-        path="energy.per_request_j",
-        unit="J/request",
-        better="lower",
-        meaning="energy for one good reply of `window_s`",
-        value=_energy("per_request_j"),
+    "gpu_j": ("J", "lower", "energy of the deployment's GPUs"),
+    "package_j": (
+        "J",
+        "lower",
+        "energy of all processor packages of the node and of their memory where it is counted",
     ),
-    Metric(
-        path="energy.per_unit_j",
-        unit="J/unit",
-        better="lower",
-        meaning="energy for one unit of reply of `window_s`, such as a token",
-        value=_energy("per_unit_j"),
-    ),
-    Metric(
-        path="energy.power_w",
-        unit="W",
-        better="lower",
-        meaning="mean power over `window_s`, idle power included",
-        value=_energy("power_w"),
-    ),
-    Metric(
-        path="energy.idle_power_w",
-        unit="W",
-        better="neither",
-        meaning="mean power of that scope while the server was up and nothing was sent, if a site waits for it",
-        value=_energy("idle_power_w"),
-    ),
-    Metric(
-        path="energy.gpu_j",
-        unit="J",
-        better="lower",
-        meaning="energy of the deployment's GPUs",
-        value=lambda e: e.energy.of("gpu"),
-    ),
-    Metric(
-        path="energy.package_j",
-        unit="J",
-        better="lower",
-        meaning="energy of all processor packages of the node and of their memory where it is counted",
-        value=lambda e: e.energy.of("package"),
-    ),
-    Metric(
-        path="energy.node_j",
-        unit="J",
-        better="lower",
-        meaning="energy of the whole node over the whole load, as Slurm counts it",
-        value=lambda e: e.energy.of("node"),
-    ),
+    "node_j": ("J", "lower", "energy of the whole node over the whole load, as Slurm counts it"),
+}
+"""Name -> unit, direction, meaning."""
+ENERGY = tuple(
+    Metric(path=f"energy.{name}", unit=unit, better=better, meaning=meaning, value=_energy(name))
+    for name, (unit, better, meaning) in OF_ENERGY.items()
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ceiling:
-    """The highest rate of all workers of a load together against a server without work of its own.
-
-    A request costs the client a fixed time, and more for each byte and each chunk of its reply; the rates are one
-    over these times. A chunk in a read of its own costs 1 / `chunks_per_s`, one in the same read as the chunk before
-    it 1 / `joined_chunks_per_s`. None: not measured, and taken as free.
-    """
-
-    requests_per_s: float
-    bytes_per_s: float | None = None
-    chunks_per_s: float | None = None
-    joined_chunks_per_s: float | None = None
-
-    def for_replies(self, reply_bytes: float, reply_reads: float = 0.0, reply_joined: float = 0.0) -> float:
-        """Return the highest requests/s for replies of that mean size in bytes, with that many chunks in reads of
-        their own and that many joined ones."""
-        cost_s = 1 / self.requests_per_s
-        cost_s += reply_bytes / self.bytes_per_s if self.bytes_per_s else 0.0
-        cost_s += reply_reads / self.chunks_per_s if self.chunks_per_s else 0.0
-        cost_s += reply_joined / self.joined_chunks_per_s if self.joined_chunks_per_s else 0.0
-        return 1 / cost_s

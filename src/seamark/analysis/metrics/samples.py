@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,16 @@ from seamark.storage.documents import regular
 
 BATCH_ROWS = 1 << 17
 Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 class DamagedError(ValueError):
     """The samples cannot be used: missing, truncated, of another configuration, or not samples at all."""
+
+    @classmethod
+    def by(cls, cause: Exception, what: str) -> "DamagedError":
+        """Return the error for `what` is damaged, such as a file, with the beginning of its cause in one line."""
+        return cls(f"{what} is damaged: {' '.join(str(cause).split())[:200]}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,27 +48,26 @@ class Batch:
     retries: Times
 
     @property
-    def good(self) -> NDArray[np.bool_]:
+    def was_sent(self) -> Mask:
+        """Which requests were sent."""
+        return np.asarray(self.sent != MISSING_NS)
+
+    @property
+    def has_ended(self) -> Mask:
+        """Which requests have an end, by a whole reply or a failure."""
+        return np.asarray(self.last != MISSING_NS)
+
+    @property
+    def good(self) -> Mask:
         """Which requests have a good and complete reply."""
-        return np.asarray((self.failure == 0) & (self.last != MISSING_NS) & (self.sent != MISSING_NS))
+        return np.asarray((self.failure == 0) & self.has_ended & self.was_sent)
 
 
 COLUMNS = {
-    "index": "index",
-    "due": "due_ns",
-    "sent": "sent_ns",
-    "first": "first_ns",
-    "answer": "answer_ns",
-    "last": "last_ns",
-    "units": "units",
-    "first_units": "first_units",
-    "uncounted": "uncounted",
-    "bytes_sent": "bytes_sent",
-    "bytes_received": "bytes_received",
-    "failure": "failure",
-    "kind": "kind",
-    "retries": "retries",
+    part.name: f"{part.name}_ns" if part.name in ("due", "sent", "first", "answer", "last") else part.name
+    for part in fields(Batch)
 }
+"""Field of a batch -> column of the file."""
 ADDED = {"answer_ns": MISSING_NS, "first_units": 0, "uncounted": 0, "retries": 0}
 """Columns that files of older versions lack, with their default."""
 
@@ -87,7 +92,7 @@ class Samples:
                     if _touches(file, group, between_ns):
                         yield from _rows_of(file, group)
         except (pa.ArrowException, OSError) as cause:
-            raise DamagedError(f"{self.path.name} is damaged: {_one_line(cause)}") from cause
+            raise DamagedError.by(cause, self.path.name) from cause
 
 
 def open_samples(path: Path, config_hash: str | None = None) -> Samples:
@@ -97,20 +102,20 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
             names = set(file.schema_arrow.names)
             metadata = file.schema_arrow.metadata or {}
             rows = file.metadata.num_rows
-            latest = [_latest(file, i) for i in range(file.num_row_groups)]
+            ends = [_statistics(file, group) for group in range(file.num_row_groups)]
         about = json.loads(metadata.get(b"seamark", b"{}"))
     except FileNotFoundError as cause:
         raise DamagedError(f"{path.name} is missing") from cause
     except (pa.ArrowException, OSError, ValueError) as cause:
-        raise DamagedError(f"{path.name} is damaged: {_one_line(cause)}") from cause
+        raise DamagedError.by(cause, path.name) from cause
     needed = [name for name in SAMPLE.names or () if name in COLUMNS.values() and name not in ADDED]
     missing = [name for name in needed if name not in names]
     if missing:
         raise DamagedError(f"{path.name} is not a samples file: it lacks {', '.join(missing)}")
     if config_hash is not None and about.get("config_hash") not in (None, config_hash):
         raise DamagedError(f"{path.name} is of another configuration ({about['config_hash']}, not {config_hash})")
-    known = [value for value in latest if value is not None]
-    return Samples(path=path, rows=rows, latest_ns=max(known, default=None), about=about)
+    latest_ns = max((int(end.max) for end in ends if end is not None), default=None)
+    return Samples(path=path, rows=rows, latest_ns=latest_ns, about=about)
 
 
 def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
@@ -121,10 +126,6 @@ def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
         columns = {name: _numbers(part.column(column)) for name, column in there.items()}
         columns |= {name: np.full(part.num_rows, ADDED[column]) for name, column in lacking.items()}
         yield Batch(**columns)
-
-
-def _one_line(cause: Exception) -> str:
-    return " ".join(str(cause).split())[:200]
 
 
 def _numbers(column: pa.Array) -> Times:
@@ -138,11 +139,6 @@ def _statistics(file: pq.ParquetFile, group: int) -> Any:
     index = file.schema_arrow.names.index("last_ns") if "last_ns" in file.schema_arrow.names else -1
     statistics = described.column(index).statistics if index >= 0 else None
     return statistics if statistics is not None and statistics.has_min_max else None
-
-
-def _latest(file: pq.ParquetFile, group: int) -> int | None:
-    statistics = _statistics(file, group)
-    return int(statistics.max) if statistics is not None else None
 
 
 def _touches(file: pq.ParquetFile, group: int, between_ns: tuple[int, int] | None) -> bool:

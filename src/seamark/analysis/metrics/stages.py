@@ -28,6 +28,7 @@ TIMED = (EventKind.WAIT, EventKind.RUN, EventKind.BLOCKED, EventKind.PREPARE)
 EXAMPLES = {"p50": 0.5, "p99": 0.99}
 """Requests that the report draws: those whose response times are nearest to these quantiles."""
 MOST_BARS = 120
+KINDS = {int(kind): kind.name.lower() for kind in EventKind}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +68,6 @@ class _Stage:
     critical_ns: int = 0
 
 
-@dataclass(kw_only=True)
-class _Example:
-    """The request whose response time is nearest to `wanted_ns`, and its events."""
-
-    wanted_ns: float
-    query: int = -1
-    due_ns: int = 0
-    last_ns: int = 0
-    events: Events | None = None
-
-
 def read_stages(path: Path, samples: Samples, window: Window, response: TimeDistribution) -> Stages | None:
     """Return the figures of all stages; None without a file of events. `response` has the response times of the
     window. Raises DamagedError for a file that cannot be read."""
@@ -90,7 +80,7 @@ def read_stages(path: Path, samples: Samples, window: Window, response: TimeDist
     except (pa.ArrowException, OSError, ValueError, KeyError) as cause:
         if isinstance(cause, DamagedError):
             raise
-        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+        raise DamagedError.by(cause, path.name) from cause
 
 
 def _figures(
@@ -98,9 +88,8 @@ def _figures(
 ) -> Stages:
     stages: dict[int, _Stage] = {number: _Stage() for number in range(len(names))}
     quantiles = {name: response.quantile(probability) for name, probability in EXAMPLES.items()}
-    examples = {
-        name: _Example(wanted_ns=quantile.low) for name, quantile in quantiles.items() if quantile is not None
-    }
+    wanted_ns = {name: quantile.low for name, quantile in quantiles.items() if quantile is not None}
+    nearest: dict[str, tuple[float, TracedRequest]] = {}
     traced = latency_ns = 0
     for low, high in _ranges(file):
         events, requests = _events(file, low, high), _requests(samples, window, low, high)
@@ -113,7 +102,16 @@ def _figures(
         traced += len(seen)
         latency_ns += int((requests.last[seen] - requests.due[seen]).sum())
         _add_times(stages, events, place, requests)
-        _choose(examples, events, place, requests, seen)
+        times_ns = requests.last[seen] - requests.due[seen]
+        for name, wanted in wanted_ns.items() if len(seen) else ():
+            best = int(np.argmin(np.abs(times_ns - wanted)))
+            off_ns = abs(int(times_ns[best]) - wanted)
+            if name not in nearest or off_ns < nearest[name][0]:
+                of_request = events.of(place == seen[best])
+                nearest[name] = (
+                    off_ns,
+                    _traced(name, of_request, int(requests.due[seen[best]]), int(times_ns[best]), names),
+                )
     critical = sum(stage.critical_ns for stage in stages.values())
     return Stages(
         events=file.metadata.num_rows,
@@ -124,9 +122,7 @@ def _figures(
             for number, stage in sorted(stages.items())
             if stage.tracks
         },
-        examples=tuple(
-            _traced(name, example, names) for name, example in examples.items() if example.events is not None
-        ),
+        examples=tuple(nearest[name][1] for name in wanted_ns if name in nearest),
     )
 
 
@@ -196,8 +192,7 @@ def _events(file: pq.ParquetFile, low: int, high: int) -> Events:
 def _requests(samples: Samples, window: Window, low: int, high: int) -> _Requests:
     chosen = [np.zeros((3, 0), dtype=np.int64)]
     for batch in samples.batches():
-        mask = (batch.index >= low) & (batch.index < high) & batch.good
-        mask &= (batch.due >= window.start_ns) & (batch.due < window.end_ns)
+        mask = (batch.index >= low) & (batch.index < high) & batch.good & window.holds(batch.due)
         chosen.append(np.stack([batch.index[mask], batch.due[mask], batch.last[mask]]))
     query, due, last = np.concatenate(chosen, axis=1)
     order = np.argsort(query)
@@ -228,47 +223,24 @@ def _add_times(stages: dict[int, _Stage], events: Events, place: Times, requests
         stage.critical_ns += int(critical[mask].sum())
 
 
-def _choose(
-    examples: dict[str, _Example], events: Events, place: Times, requests: _Requests, seen: NDArray[np.intp]
-) -> None:
-    """Keep the request that is nearest to each example's response time, with its events."""
-    if not len(seen):
-        return
-    times = requests.last[seen] - requests.due[seen]
-    for example in examples.values():
-        best = int(np.argmin(np.abs(times - example.wanted_ns)))
-        so_far = abs(example.last_ns - example.due_ns - example.wanted_ns)
-        if example.events is None or abs(int(times[best]) - example.wanted_ns) < so_far:
-            chosen = int(seen[best])
-            example.query = int(requests.query[chosen])
-            example.due_ns, example.last_ns = int(requests.due[chosen]), int(requests.last[chosen])
-            example.events = events.of(place == chosen)
-
-
-def _traced(name: str, example: _Example, names: Sequence[str]) -> TracedRequest:
-    """Return an example as its bars, ascending by their beginning, MOST_BARS at most."""
-    events = example.events
-    assert events is not None
+def _traced(name: str, events: Events, due_ns: int, response_ns: int, names: Sequence[str]) -> TracedRequest:
+    """Return the example of a quantile by its events, as bars, ascending by their beginning, MOST_BARS at most."""
     order = np.argsort(events.begin, kind="stable")[:MOST_BARS]
     return TracedRequest(
         quantile=name,
-        query=example.query,
-        response_ms=(example.last_ns - example.due_ns) / 1e6,
+        query=int(events.query[0]),
+        response_ms=response_ns / 1e6,
         events=len(events.query),
         bars=tuple(
             StageBar(
                 stage=_name(names, int(events.stage[row])),
-                what=_word(int(events.what[row])),
-                begin_ms=(int(events.begin[row]) - example.due_ns) / 1e6,
-                end_ms=(int(events.end[row]) - example.due_ns) / 1e6,
+                what=KINDS.get(int(events.what[row]), str(events.what[row])),
+                begin_ms=(int(events.begin[row]) - due_ns) / 1e6,
+                end_ms=(int(events.end[row]) - due_ns) / 1e6,
             )
             for row in order.tolist()
         ),
     )
-
-
-def _word(what: int) -> str:
-    return EventKind(what).name.lower() if what in set(EventKind) else str(what)
 
 
 Nanoseconds = NDArray[np.int64]

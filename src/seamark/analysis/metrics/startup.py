@@ -5,12 +5,11 @@ the longest warm-up. Failures, times without replies and replies slower than the
 start of a load is part of its result.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import Batch, Samples
+from seamark.model.results.trial_metrics import WarmupCut
 from seamark.stats import histogram
 from seamark.stats.change import change
 
@@ -31,38 +30,29 @@ MEDIAN_ERROR = 0.02
 SLOWER_THAN_REST = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class StartUp:
-    """The cut of `warmup_s: auto`: the first `cut_ns` of the load, 0 for nothing; and its reason."""
-
-    limit_ns: int
-    cut_ns: int
-    reason: str
-
-    @property
-    def rule(self) -> str:
-        """The rule of the window that follows."""
-        return AFTER_START_UP if self.cut_ns else EVERYTHING
-
-
-def find_start_up(samples: Samples, *, end_ns: int, limit_ns: int, changing: bool) -> StartUp:
-    """Return the cut of a load that ends at `end_ns`: at most `limit_ns` and a quarter of it."""
+def find_start_up(samples: Samples, *, end_ns: int, limit_ns: int, changing: bool) -> WarmupCut:
+    """Return the cut of a load that ends at `end_ns`, without figures: at most `limit_ns` and a quarter of it."""
     limit_ns = min(limit_ns, int(MOST_SHARE * end_ns))
-    if changing:
-        return StartUp(limit_ns=limit_ns, cut_ns=0, reason="nothing was cut: the rate is meant to change")
+    cut_ns, reason = (0, "the rate is meant to change") if changing else _cut(samples, end_ns, limit_ns)
+    reason = reason if cut_ns else f"nothing was cut: {reason}"
+    return WarmupCut(limit_s=limit_ns / 1e9, cut_s=cut_ns / 1e9, reason=reason)
+
+
+def _cut(samples: Samples, end_ns: int, limit_ns: int) -> tuple[int, str]:
+    """Return the time that is cut and what it is, or 0 and why nothing is."""
     parts = min(MOST_PARTS, samples.rows // REPLIES_A_PART)
     if parts < LEAST_PARTS:
-        least = LEAST_PARTS * REPLIES_A_PART
-        return StartUp(limit_ns=limit_ns, cut_ns=0, reason=f"nothing was cut: it takes {least} requests to tell")
+        return 0, f"it takes {LEAST_PARTS * REPLIES_A_PART} requests to tell"
     load = _Parts(samples, end_ns, parts)
     longest = int(limit_ns * parts // end_ns)
     run, name = max((_run(values, longest), name) for name, values in load.series().items())
     if run == 0:
-        return StartUp(limit_ns=limit_ns, cut_ns=0, reason="nothing was cut: there is no start-up")
-    why_not = "it is not over within the longest warm-up" if run > longest else load.why_not(run, longest)
-    if why_not is not None:
-        return StartUp(limit_ns=limit_ns, cut_ns=0, reason=f"nothing was cut: {why_not}")
-    return StartUp(limit_ns=limit_ns, cut_ns=round(run * end_ns / parts), reason=f"a start-up of the {name}")
+        return 0, "there is no start-up"
+    if run > longest:
+        return 0, "it is not over within the longest warm-up"
+    if why_not := load.why_not(run, longest):
+        return 0, why_not
+    return round(run * end_ns / parts), f"a start-up of the {name}"
 
 
 def _run(values: Series, longest: int) -> int:

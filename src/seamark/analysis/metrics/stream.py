@@ -58,7 +58,7 @@ def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
             for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
                 chunks.add(*(batch.column(name).to_numpy() for name in ("index", "at_ns", "events")))
     except (pa.ArrowException, OSError, KeyError) as cause:
-        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+        raise DamagedError.by(cause, path.name) from cause
     return Stream(
         units=chunks.units(samples),
         gaps_ns=chunks.gaps_ns(),
@@ -72,7 +72,7 @@ def _good_and_due(samples: Samples, window: Window) -> NDArray[np.bool_]:
     """Return by index which requests were due in the window and got a good reply."""
     chosen = np.zeros(0, dtype=np.bool_)
     for batch in samples.batches():
-        index = batch.index[batch.good & (batch.due >= window.start_ns) & (batch.due < window.end_ns)]
+        index = batch.index[batch.good & window.holds(batch.due)]
         if index.size and int(index.max()) >= chosen.size:
             chosen = np.concatenate([chosen, np.zeros(int(index.max()) + 1 - chosen.size, dtype=np.bool_)])
         chosen[index] = True

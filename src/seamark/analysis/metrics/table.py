@@ -6,9 +6,8 @@ The document, its JSON Schema, metrics.csv and the reference are derived from ME
 from collections.abc import Callable, Mapping
 
 from seamark.analysis.metrics.distribution import STATISTICS, TimeDistribution
-from seamark.analysis.metrics.metric import Metric, MetricInputs
+from seamark.analysis.metrics.metric import Better, Metric, MetricInputs
 from seamark.analysis.metrics.resources import ENERGY, RESOURCES
-from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.sample import CONFLICTS, Failure
 
 VERSION = 3
@@ -20,21 +19,17 @@ actual send; TPOT leaves out the tokens of the first chunk. 3: what was not seen
 """
 
 
-BOUNDED: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
-    "latency_ms": lambda counts: counts.response,
-    "service_time_ms": lambda counts: counts.service,
-    "ttft_ms": lambda counts: counts.ttft,
-    "ttft_response_ms": lambda counts: counts.ttft_response,
-    "ttfo_ms": lambda counts: counts.ttfo,
+BOUNDED = {
+    "latency_ms": "response",
+    "service_time_ms": "service",
+    "ttft_ms": "ttft",
+    "ttft_response_ms": "ttft_response",
+    "ttfo_ms": "ttfo",
 }
 """Groups of times of which unanswered requests have a lower bound alone: `censored` of them."""
-TIMES: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
-    **BOUNDED,
-    "tpot_ms": lambda counts: counts.tpot,
-    "inter_chunk_ms": lambda counts: counts.inter_chunk,
-    "normalised_latency_ms": lambda counts: counts.normalised,
-}
-"""All groups of times: what of them is known between two ends alone is in `ranges` of the group."""
+TIMES = {**BOUNDED, "tpot_ms": "tpot", "inter_chunk_ms": "inter_chunk", "normalised_latency_ms": "normalised"}
+"""All groups of times, and the names of their distributions in WindowCounts: what of them is known between two ends
+alone is in `ranges` of the group."""
 
 
 def _rate(count: float, inputs: MetricInputs) -> float | None:
@@ -80,11 +75,9 @@ def error_rate(inputs: MetricInputs) -> float | None:
     return _ratio(counts.failed + lost, counts.sent + lost)
 
 
-def error_ranges(inputs: MetricInputs) -> dict[str, tuple[float, float | None]]:
-    """Return the ends of the error rate where requests were never sent or had no answer yet when the load ended: all
-    of them good, all failed."""
-    counts, lost = inputs.counts, inputs.lost_in_window
-    failed, due, unseen = counts.failed + lost, counts.due + lost, counts.cancelled + counts.unsent
+def error_ranges(*, failed: int, due: int, unseen: int) -> dict[str, tuple[float, float | None]]:
+    """Return the ends of the error rate where `unseen` of the requests due were never sent or had no answer yet when
+    the load ended: all of them good, all failed. Lost ones count as failed."""
     return {"rate": (failed / due, (failed + unseen) / due)} if unseen else {}
 
 
@@ -94,10 +87,12 @@ def _mb_per_s(inputs: MetricInputs, unit_bytes: float) -> float | None:
 
 
 def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
-    pick = TIMES[prefix]
+    def times_of(inputs: MetricInputs) -> TimeDistribution:
+        distribution: TimeDistribution = getattr(inputs.counts, TIMES[prefix])
+        return distribution
 
     def figure(name: str) -> Callable[[MetricInputs], float | None]:
-        return lambda inputs: pick(inputs.counts).statistic_ms(name)
+        return lambda inputs: times_of(inputs).statistic_ms(name)
 
     statistics = tuple(
         Metric(path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=figure(name))
@@ -111,7 +106,7 @@ def _times(prefix: str, meaning: str) -> tuple[Metric, ...]:
         better="lower",
         meaning="requests that timed out or were cut off at the end of the load: they make ranges of percentiles, "
         "and are not in the mean",
-        value=lambda inputs: distribution.bounds.count if (distribution := pick(inputs.counts)).count else None,
+        value=lambda inputs: distribution.bounds.count if (distribution := times_of(inputs)).count else None,
     )
     return (*statistics, censored)
 
@@ -122,6 +117,37 @@ def _lag(statistic: str) -> Callable[[MetricInputs], float | None]:
 
 SELDOM = frozenset(kind.name.lower() for kind in CONFLICTS)
 """Categories of failures that a document names only where they occurred."""
+LAGS = {
+    "p50": "median schedule lag, actual send - intended send",
+    "p99": "p99 of the schedule lag",
+    "max": "largest schedule lag",
+}
+COUNTS: Mapping[str, tuple[Better, str, Callable[[MetricInputs], int | None]]] = {
+    "requests": ("neither", "requests that were due inside the window", lambda e: e.counts.due),
+    "sent": ("neither", "requests of the window that were sent", lambda e: e.counts.sent),
+    "ok": ("neither", "requests of the window with a good reply", lambda e: e.counts.ok),
+    "failed": ("neither", "requests of the window that were sent and failed", lambda e: e.counts.failed),
+    "timeouts": ("neither", "requests of the window that failed by time-out", lambda e: e.counts.timeouts),
+    "unfinished": (
+        "neither",
+        "requests of the window still under way, or still waiting to be sent, when the load ended",
+        lambda e: e.counts.cancelled + e.counts.unsent,
+    ),
+    "warmup": (
+        "neither",
+        "requests of the warm-up, which are in no figure but the whole-run throughput",
+        lambda e: e.counts.warmup,
+    ),
+    "lost": ("neither", "requests of the whole schedule that workers which died never sent", lambda e: e.lost),
+    "lost_in_window": ("neither", "those of them that were due inside the window", lambda e: e.lost_in_window),
+    "retried": (
+        "neither",
+        "requests of the window that were tried again, whatever came of it",
+        lambda e: e.counts.retried,
+    ),
+    "retries": ("lower", "tries of these after the first, together", lambda e: e.counts.retries),
+}
+"""Name -> direction, meaning, function."""
 METRICS: tuple[Metric, ...] = (
     Metric(
         path="throughput.value",
@@ -191,103 +217,19 @@ METRICS: tuple[Metric, ...] = (
     ),
     *_times("inter_chunk_ms", "time between two chunks with content of one reply"),
     *_times("normalised_latency_ms", "service time of a streamed reply over its tokens"),
-    Metric(
-        path="schedule_lag_ms.p50",
-        unit="ms",
-        better="lower",
-        meaning="median schedule lag, actual send - intended send; open loop only",
-        value=_lag("p50"),
+    *(
+        Metric(
+            path=f"schedule_lag_ms.{name}",
+            unit="ms",
+            better="lower",
+            meaning=f"{lag}; open loop only",
+            value=_lag(name),
+        )
+        for name, lag in LAGS.items()
     ),
-    Metric(
-        path="schedule_lag_ms.p99",
-        unit="ms",
-        better="lower",
-        meaning="p99 of the schedule lag; open loop only",
-        value=_lag("p99"),
-    ),
-    Metric(
-        path="schedule_lag_ms.max",
-        unit="ms",
-        better="lower",
-        meaning="largest schedule lag; open loop only",
-        value=_lag("max"),
-    ),
-    Metric(
-        path="counts.requests",
-        unit="requests",
-        better="neither",
-        meaning="requests that were due inside the window",
-        value=lambda e: e.counts.due,
-    ),
-    Metric(
-        path="counts.sent",
-        unit="requests",
-        better="neither",
-        meaning="requests of the window that were sent",
-        value=lambda e: e.counts.sent,
-    ),
-    Metric(
-        path="counts.ok",
-        unit="requests",
-        better="neither",
-        meaning="requests of the window with a good reply",
-        value=lambda e: e.counts.ok,
-    ),
-    Metric(
-        path="counts.failed",
-        unit="requests",
-        better="neither",
-        meaning="requests of the window that were sent and failed",
-        value=lambda e: e.counts.failed,
-    ),
-    Metric(
-        path="counts.timeouts",
-        unit="requests",
-        better="neither",
-        meaning="requests of the window that failed by time-out",
-        value=lambda e: e.counts.timeouts,
-    ),
-    Metric(
-        path="counts.unfinished",
-        unit="requests",
-        better="neither",
-        meaning="requests of the window still under way, or still waiting to be sent, when the load ended",
-        value=lambda e: e.counts.cancelled + e.counts.unsent,
-    ),
-    Metric(
-        path="counts.warmup",
-        unit="requests",
-        better="neither",
-        meaning="requests of the warm-up, which are in no figure but the whole-run throughput",
-        value=lambda e: e.counts.warmup,
-    ),
-    Metric(
-        path="counts.lost",
-        unit="requests",
-        better="neither",
-        meaning="requests of the whole schedule that workers which died never sent",
-        value=lambda e: e.lost,
-    ),
-    Metric(
-        path="counts.lost_in_window",
-        unit="requests",
-        better="neither",
-        meaning="those of them that were due inside the window",
-        value=lambda e: e.lost_in_window,
-    ),
-    Metric(
-        path="counts.retried",
-        unit="requests",
-        better="neither",
-        meaning="requests of the window that were tried again, whatever came of it",
-        value=lambda e: e.counts.retried,
-    ),
-    Metric(
-        path="counts.retries",
-        unit="requests",
-        better="lower",
-        meaning="tries of these after the first, together",
-        value=lambda e: e.counts.retries,
+    *(
+        Metric(path=f"counts.{name}", unit="requests", better=better, meaning=meaning, value=value)
+        for name, (better, meaning, value) in COUNTS.items()
     ),
     Metric(
         path="errors.rate",

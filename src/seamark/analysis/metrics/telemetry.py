@@ -74,7 +74,9 @@ def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key
     for key, unit, at_s, values in _series(table):
         physical = unit.removesuffix(COUNTER_UNIT).rstrip()
         gauge = partial(_gauge, spans=_spans_before if key[1] in SINCE_LAST else _spans_around)
-        sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else gauge
+        of_service = key[0] == "service" and _bare(key[1]).endswith(COUNTER_ENDINGS)
+        counts = unit.endswith(COUNTER_UNIT) or key[1] in COUNTERS or of_service
+        sum_up = _rates if counts else gauge
         if (summary := sum_up(at_s, values, physical, start_s, end_s)) is not None:
             summaries[key] = summary
             if key[1] in USES:
@@ -84,21 +86,15 @@ def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key
     return summaries
 
 
-def _counts(key: Key) -> bool:
-    return key[1] in COUNTERS or (key[0] == "service" and _bare(key[1]).endswith(COUNTER_ENDINGS))
-
-
 def _bare(name: str) -> str:
     return name.split("{", 1)[0]
 
 
 def _series(table: pa.Table) -> Iterator[tuple[Key, str, Values, Values]]:
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-    sources = columns["source"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    names = columns["name"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    units = columns["unit"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    at_s = columns["at_s"].to_numpy(zero_copy_only=False).astype(np.float64)
-    values = columns["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+    words = (columns[name].cast(pa.string()) for name in ("source", "name", "unit"))
+    sources, names, units = (column.to_numpy(zero_copy_only=False) for column in words)
+    at_s, values = (columns[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in ("at_s", "value"))
     places: dict[Key, list[int]] = {}
     for row, key in enumerate(zip(sources, names, strict=True)):
         places.setdefault(key, []).append(row)

@@ -1,4 +1,4 @@
-"""Counts samples by windows of equal length: for the detection of the steady part and for the 1 s series."""
+"""The series of a load by seconds, as in series.csv."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,54 +7,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import Batch, Samples, Times
-from seamark.model.sample import MISSING_NS
+from seamark.model.load_profile import LoadProfile
 from seamark.stats import histogram
 from seamark.stats.quantiles import rank
 
 SECOND_NS = 1_000_000_000
 SERIES_ERROR = 0.01
 CHUNK_SECONDS = 1000
+MOST_VIRTUAL_S = 1_000_000.0
+"""Rows of a simulation, at most: twelve days."""
 
 
 class Timeline:
-    """`size` windows of `width_ns` from `origin_ns`. Replies count at their arrival."""
+    """`size` seconds from the start of load. Replies count at their arrival."""
 
-    def __init__(self, *, origin_ns: int, width_ns: int, size: int) -> None:
-        self.origin_ns, self.width_ns, self.size = origin_ns, width_ns, size
-        self.replies = np.zeros(size)
-        self.units = np.zeros(size)
-        self.failures = np.zeros(size)
-        self.response_ns = np.zeros(size)
-        self.before = 0
-        self._begun, self._ended = np.zeros(size), np.zeros(size)
-        self._begun_rest_ns, self._ended_rest_ns = np.zeros(size), np.zeros(size)
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.replies, self.units, self.failures = (np.zeros(size) for _ in range(3))
+        self._before = 0
+        self._begun, self._ended, self._begun_rest_ns, self._ended_rest_ns = (np.zeros(size) for _ in range(4))
 
     def add(self, batch: Batch) -> None:
         """Count the samples of one batch."""
-        good, complete = batch.good, (batch.last != MISSING_NS) & (batch.sent != MISSING_NS)
+        good, complete = batch.good, batch.has_ended & batch.was_sent
         self._sum(self.replies, batch.last[good])
         self._sum(self.units, batch.last[good], batch.units[good])
-        self._sum(self.response_ns, batch.last[good], (batch.last - batch.due)[good])
-        failed = (batch.failure != 0) & (batch.sent != MISSING_NS)
+        failed = (batch.failure != 0) & batch.was_sent
         self._sum(self.failures, np.where(complete, batch.last, batch.due)[failed])
-        sent, last = batch.sent[batch.sent != MISSING_NS], batch.last[complete]
-        self.before += int((sent < self.origin_ns).sum()) - int((last < self.origin_ns).sum())
+        sent, last = batch.sent[batch.was_sent], batch.last[complete]
+        self._before += int((sent < 0).sum()) - int((last < 0).sum())
         for times, counts, rests in (
             (sent, self._begun, self._begun_rest_ns),
             (last, self._ended, self._ended_rest_ns),
         ):
             self._sum(counts, times)
-            self._sum(rests, times, self.width_ns - (times - self.origin_ns) % self.width_ns)
+            self._sum(rests, times, SECOND_NS - times % SECOND_NS)
 
     def in_flight(self) -> NDArray[np.float64]:
-        """Return the time-weighted mean number of requests in [sent, last) in each window."""
+        """Return the time-weighted mean number of requests in [sent, last) in each second."""
         change = self._begun - self._ended
-        at_start = self.before + np.concatenate([[0.0], np.cumsum(change)[:-1]])
-        return np.asarray(at_start + (self._begun_rest_ns - self._ended_rest_ns) / self.width_ns)
+        at_start = self._before + np.concatenate([[0.0], np.cumsum(change)[:-1]])
+        return np.asarray(at_start + (self._begun_rest_ns - self._ended_rest_ns) / SECOND_NS)
 
     def _sum(self, into: NDArray[np.float64], times: Times, weights: Times | None = None) -> None:
-        index = (times - self.origin_ns) // self.width_ns
-        index[times == self.origin_ns + self.size * self.width_ns] = self.size - 1
+        index = times // SECOND_NS
+        index[times == self.size * SECOND_NS] = self.size - 1
         inside = (index >= 0) & (index < self.size)
         into += np.bincount(index[inside], weights=None if weights is None else weights[inside], minlength=self.size)
 
@@ -73,8 +70,15 @@ class Second:
     in_flight: float
 
 
-def seconds(timeline: Timeline, samples: Samples) -> Iterator[Second]:
-    """Yield the rows of a timeline of 1 s windows, with percentiles read again in pieces of 1,000 s."""
+def series_of(samples: Samples, profile: LoadProfile, *, simulated: bool = False) -> Iterator[Second]:
+    """Yield the rows of series.csv, with percentiles read again in pieces of 1,000 s. The time limit of a simulation
+    is none of its virtual time."""
+    latest_s = MOST_VIRTUAL_S if simulated else profile.length_s + profile.late_s + profile.timeout_s + 1
+    planned_s = 0.0 if profile.finite else profile.length_s
+    known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
+    timeline = Timeline(max(1, -int(-min(max(planned_s, known_s), latest_s) // 1)))
+    for batch in samples.batches():
+        timeline.add(batch)
     in_flight = timeline.in_flight()
     for start in range(0, timeline.size, CHUNK_SECONDS):
         end = min(start + CHUNK_SECONDS, timeline.size)

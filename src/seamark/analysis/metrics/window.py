@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seamark.analysis.metrics.samples import Samples
+from seamark.analysis.metrics.samples import Mask, Samples, Times
 from seamark.analysis.metrics.timeline import SECOND_NS
-from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 
 RULE = "all due after the warm-up"
@@ -35,11 +34,15 @@ class Window:
     def length_s(self) -> float:
         return (self.end_ns - self.start_ns) / SECOND_NS
 
+    def holds(self, times_ns: Times) -> Mask:
+        """Return which times lie in it."""
+        return (times_ns >= self.start_ns) & (times_ns < self.end_ns)
+
 
 def window_of_items(samples: Samples, warmup_items: int) -> Window:
     """Return the measured window of a finite load: from the first item after the `warmup_items` that were sent first,
     to the last reply. With no item after them it is empty."""
-    sent = [batch.sent[batch.sent != MISSING_NS] for batch in samples.batches()]
+    sent = [batch.sent[batch.was_sent] for batch in samples.batches()]
     ends = [int(batch.last.max(initial=0)) for batch in samples.batches()]
     sent_ns = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *sent]))
     end_ns = max(ends, default=0)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.analysis.metrics.distribution import TimeDistribution
-from seamark.analysis.metrics.samples import Batch, Samples, Times
+from seamark.analysis.metrics.samples import Batch, Mask, Samples, Times
 from seamark.analysis.metrics.stream import FirstChunk, Stream
 from seamark.analysis.metrics.window import Window
 from seamark.model.objectives import REQUEST_OBJECTIVES
@@ -18,6 +18,14 @@ FEW_UNCOUNTED = 0.01
 
 UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
 """Ended by the client without a reply: only a lower bound of the server's time is known."""
+ENDS = {
+    "latency_s": ("due", "last"),
+    "service_time_s": ("sent", "last"),
+    "ttft_s": ("sent", "first"),
+    "ttft_response_s": ("due", "first"),
+    "ttfo_s": ("sent", "answer"),
+}
+"""Objective on a single request -> the beginning and the end of its time; that per token is a quotient."""
 KNOWN = frozenset(int(kind) for kind in Failure)
 
 
@@ -138,15 +146,16 @@ def count_window(
     counted = WindowCounts(window=window, turns=turns)
     for batch in samples.batches():
         unanswered = Unanswered(batch, samples.latest_ns)
+        due = window.holds(batch.due)
         _whole(counted, batch)
         _arrivals(counted, batch)
-        _requests(counted, batch, slos, unanswered)
+        _requests(counted, batch, due, slos, unanswered)
         if kinds > 1:
-            _kinds(counted, batch, unanswered)
+            _kinds(counted, batch, due, unanswered)
         if turns > 1:
-            _sessions(counted, batch)
+            _sessions(counted, batch, due)
         if retries:
-            again = batch.retries[(batch.due >= window.start_ns) & (batch.due < window.end_ns)]
+            again = batch.retries[due]
             counted.retried = (counted.retried or 0) + int((again > 0).sum())
             counted.retries = (counted.retries or 0) + int(again.sum())
     _without_streams(counted)
@@ -167,40 +176,34 @@ class Unanswered:
     """
 
     def __init__(self, batch: Batch, latest_ns: int | None) -> None:
-        complete = batch.last != MISSING_NS
         self._batch = batch
-        self.rows = np.isin(batch.failure, UNSERVED) | ((batch.failure == Failure.NONE) & ~complete)
-        self.until = np.where(complete, batch.last, MISSING_NS if latest_ns is None else latest_ns)
+        self.rows = np.isin(batch.failure, UNSERVED) | ((batch.failure == Failure.NONE) & ~batch.has_ended)
+        self.until = np.where(batch.has_ended, batch.last, MISSING_NS if latest_ns is None else latest_ns)
 
-    def since(self, times: Times, rows: NDArray[np.bool_]) -> Times:
+    def since(self, times: Times, rows: Mask) -> Times:
         """Return how long those of `rows` had waited, counted from `times`."""
         chosen = self.rows & rows
         return np.asarray(np.maximum(self.until[chosen], times[chosen]) - times[chosen])
 
-    def may_meet(self, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
+    def may_meet(self, slos: tuple[Slo, ...]) -> Mask:
         """Return which requests had waited no longer than every objective allows; one that timed out has missed."""
         batch = self._batch
-        may: NDArray[np.bool_] = self.rows & (batch.failure != Failure.TIMEOUT)
+        may: Mask = self.rows & (batch.failure != Failure.TIMEOUT)
         for slo in slos:
-            if slo.op != "<=" or slo.metric not in REQUEST_OBJECTIVES or slo.metric == "tpot_s":
-                continue
-            begin = batch.due if slo.metric in ("latency_s", "ttft_response_s") else batch.sent
-            end = {"ttft_s": batch.first, "ttft_response_s": batch.first, "ttfo_s": batch.answer}.get(slo.metric)
-            end = self.until if end is None else np.where(end == MISSING_NS, self.until, end)
-            may &= (begin == MISSING_NS) | ((end - begin) / 1e9 <= slo.limit)
+            if slo.op == "<=" and slo.metric in ENDS:
+                begin, end = (getattr(batch, name) for name in ENDS[slo.metric])
+                end = np.where(end == MISSING_NS, self.until, end)
+                may &= (begin == MISSING_NS) | ((end - begin) / 1e9 <= slo.limit)
         return may
 
 
 def _without_streams(counted: WindowCounts) -> None:
     """Requests that timed out have no bound on a time to first token if no reply has such a time."""
-    several: list[WindowCounts | KindCounts] = [counted, *counted.by_kind.values()]
-    for counts in several:
-        if not counts.ttft.histogram.count:
-            counts.ttft = TimeDistribution()
-    if not counted.ttft_response.histogram.count:
-        counted.ttft_response = TimeDistribution()
-    if not counted.ttfo.histogram.count:
-        counted.ttfo = TimeDistribution()
+    several: list[tuple[WindowCounts | KindCounts, str]] = [(kind, "ttft") for kind in counted.by_kind.values()]
+    several += [(counted, name) for name in ("ttft", "ttft_response", "ttfo")]
+    for counts, name in several:
+        if not getattr(counts, name).histogram.count:
+            setattr(counts, name, TimeDistribution())
 
 
 def _without_units(counted: WindowCounts) -> None:
@@ -221,7 +224,7 @@ def _whole(counted: WindowCounts, batch: Batch) -> None:
     counted.counted_units += int(batch.units[good & (batch.uncounted == 0)].sum())
     if len(batch.last):
         counted.whole_end_ns = max(counted.whole_end_ns, int(batch.last.max()))
-    sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
+    sent, complete = batch.was_sent, batch.has_ended
     first = (batch.first != MISSING_NS) & good
     wrong = (sent & complete & (batch.last < batch.sent)) | (
         first & ((batch.first < batch.sent) | (batch.first > batch.last))
@@ -231,7 +234,7 @@ def _whole(counted: WindowCounts, batch: Batch) -> None:
 
 def _arrivals(counted: WindowCounts, batch: Batch) -> None:
     start, end = counted.window.start_ns, counted.window.end_ns
-    sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
+    sent, complete = batch.was_sent, batch.has_ended
     inside = complete & (batch.last > start) & (batch.last <= end)
     if counted.window.own:
         inside &= batch.due >= start
@@ -255,11 +258,8 @@ def _arrivals(counted: WindowCounts, batch: Batch) -> None:
     counted.in_flight_ns += int(np.maximum(spent, 0).sum())
 
 
-def _requests(counted: WindowCounts, batch: Batch, slos: tuple[Slo, ...], unanswered: Unanswered) -> None:
-    window = counted.window
-    due = (batch.due >= window.start_ns) & (batch.due < window.end_ns)
-    sent = batch.sent != MISSING_NS
-    ok = due & batch.good
+def _requests(counted: WindowCounts, batch: Batch, due: Mask, slos: tuple[Slo, ...], unanswered: Unanswered) -> None:
+    sent, ok = batch.was_sent, due & batch.good
     counted.due += int(due.sum())
     counted.unsent += int((due & ~sent).sum())
     counted.sent += int((due & sent).sum())
@@ -271,35 +271,33 @@ def _requests(counted: WindowCounts, batch: Batch, slos: tuple[Slo, ...], unansw
         else:
             kind = Failure(number) if number in KNOWN else Failure.DRIVER
             counted.failures[kind] = counted.failures.get(kind, 0) + count
-    counted.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, due))
-    counted.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, due & sent))
     counted.lag.add((batch.sent - batch.due)[due & sent])
-    _streams(counted, batch, due, unanswered)
+    begun, waits = _add_times(counted, batch, due, unanswered)
+    # one that was never sent waits since it was due, and has no time since a send
+    counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits | (due & ~sent)))
+    answered = batch.answer != MISSING_NS
+    known = due & sent & answered & (batch.good | unanswered.rows)
+    counted.ttfo.add((batch.answer - batch.sent)[known], unanswered.since(batch.sent, due & sent & ~answered))
+    streamed = begun & batch.good & (batch.uncounted == 0) & (batch.units > 0)
+    counted.normalised.add(((batch.last - batch.sent)[streamed] / batch.units[streamed]).astype(np.int64))
     counted.good += int((ok & meets(batch, slos)).sum())
     counted.perhaps_good += int((due & unanswered.may_meet(slos)).sum())
 
 
-def _streams(counted: WindowCounts, batch: Batch, due: NDArray[np.bool_], unanswered: Unanswered) -> None:
-    """Add the times of streams. One that was never sent waits since it was due, and has no time since a send."""
-    rows = due & (batch.sent != MISSING_NS)
-    begun, waits = _begun(batch, rows, unanswered)
+def _add_times(
+    counted: WindowCounts | KindCounts, batch: Batch, rows: Mask, unanswered: Unanswered
+) -> tuple[Mask, Mask]:
+    """Add the times of some requests that were due; return which of those sent have a time to first token, even if
+    they timed out later, and which have only a lower bound of it. Other failures are in neither."""
+    ok, sent, first = rows & batch.good, rows & batch.was_sent, batch.first != MISSING_NS
+    begun, waits = sent & first & (batch.good | unanswered.rows), sent & ~first
+    later = _later_units(batch)
+    several = begun & batch.good & (later >= 1)
+    counted.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, rows))
+    counted.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, sent))
     counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
-    counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits | (due & ~rows)))
-    unanswered_yet = rows & (batch.answer == MISSING_NS)
-    answered = rows & (batch.answer != MISSING_NS) & (batch.good | unanswered.rows)
-    counted.ttfo.add((batch.answer - batch.sent)[answered], unanswered.since(batch.sent, unanswered_yet))
-    streamed = begun & batch.good & (batch.uncounted == 0) & (batch.units > 0)
-    counted.normalised.add(((batch.last - batch.sent)[streamed] / batch.units[streamed]).astype(np.int64))
-    counted.tpot.add(_tpot(batch, streamed))
-
-
-def _begun(
-    batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which of `rows` have a time to first token, even if they timed out later, and which have only a lower
-    bound of it. Other failures are in neither."""
-    first = batch.first != MISSING_NS
-    return rows & first & (batch.good | unanswered.rows), rows & ~first
+    counted.tpot.add(((batch.last - batch.first)[several] / later[several]).astype(np.int64))
+    return begun, waits
 
 
 def _later_units(batch: Batch) -> Times:
@@ -309,44 +307,29 @@ def _later_units(batch: Batch) -> Times:
     return np.where(batch.uncounted == 0, later, 0)
 
 
-def _tpot(batch: Batch, streamed: NDArray[np.bool_]) -> Times:
-    later = _later_units(batch)
-    several = streamed & (later >= 1)
-    times: Times = ((batch.last - batch.first)[several] / later[several]).astype(np.int64)
-    return times
-
-
-def _sessions(counted: WindowCounts, batch: Batch) -> None:
+def _sessions(counted: WindowCounts, batch: Batch, due: Mask) -> None:
     """Count sessions: begun when the first turn is due, whole with a good reply to the last, else broken."""
     start, end, turn = counted.window.start_ns, counted.window.end_ns, batch.index % counted.turns
-    due = (batch.due >= start) & (batch.due < end)
-    sent = batch.sent != MISSING_NS
-    inside = (batch.last != MISSING_NS) & (batch.last > start) & (batch.last <= end)
+    inside = batch.has_ended & (batch.last > start) & (batch.last <= end)
     counted.sessions_begun += int((due & (turn == 0)).sum())
     counted.sessions_whole += int((inside & batch.good & (turn == counted.turns - 1)).sum())
-    failed = due & sent & ~batch.good & (batch.failure != Failure.CANCELLED)
+    failed = due & batch.was_sent & ~batch.good & (batch.failure != Failure.CANCELLED)
     counted.sessions_broken += int(failed.sum())
 
 
-def _kinds(counted: WindowCounts, batch: Batch, unanswered: Unanswered) -> None:
-    due = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns)
-    sent = batch.sent != MISSING_NS
+def _kinds(counted: WindowCounts, batch: Batch, due: Mask, unanswered: Unanswered) -> None:
     for number in np.unique(batch.kind[due]).tolist():
         of_kind = counted.by_kind.setdefault(number, KindCounts())
         mine = due & (batch.kind == number)
-        ok = mine & batch.good
-        begun, waits = _begun(batch, mine & sent, unanswered)
+        ok, failed = mine & batch.good, mine & batch.was_sent & ~batch.good & (batch.failure != Failure.CANCELLED)
         of_kind.due += int(mine.sum())
         of_kind.ok += int(ok.sum())
-        of_kind.failed += int((mine & sent & ~batch.good & (batch.failure != Failure.CANCELLED)).sum())
+        of_kind.failed += int(failed.sum())
         of_kind.units += int(batch.units[ok].sum())
-        of_kind.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, mine))
-        of_kind.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, mine & sent))
-        of_kind.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
-        of_kind.tpot.add(_tpot(batch, begun & batch.good))
+        _add_times(of_kind, batch, mine, unanswered)
 
 
-def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
+def meets(batch: Batch, slos: tuple[Slo, ...]) -> Mask:
     """Which requests meet every objective on their own times; a missing time does not meet one."""
     met = np.ones(len(batch.due), dtype=np.bool_)
     for slo in slos:
@@ -357,14 +340,11 @@ def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
     return met
 
 
-def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], Mask]:
     """Return an objective's metric for each request, in seconds, and where that time exists."""
-    complete, streamed = batch.last != MISSING_NS, batch.first != MISSING_NS
-    if objective == "ttfo_s":
-        return (batch.answer - batch.sent) / 1e9, batch.answer != MISSING_NS
-    if objective in ("ttft_s", "ttft_response_s"):
-        return (batch.first - (batch.sent if objective == "ttft_s" else batch.due)) / 1e9, streamed
     if objective == "tpot_s":
         later = _later_units(batch)
-        return (batch.last - batch.first) / 1e9 / np.maximum(later, 1), streamed & (later >= 1)
-    return (batch.last - (batch.sent if objective == "service_time_s" else batch.due)) / 1e9, complete
+        known = (batch.first != MISSING_NS) & (later >= 1)
+        return (batch.last - batch.first) / 1e9 / np.maximum(later, 1), known
+    begin, end = (getattr(batch, name) for name in ENDS[objective])
+    return (end - begin) / 1e9, end != MISSING_NS

@@ -1,18 +1,17 @@
 """A schedule in the Trace Event Format (JSON), which Perfetto and chrome://tracing open: a track a GPU, counters."""
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from seamark.analysis.metrics.samples import DamagedError
+from seamark.analysis.perfetto import trace_file
 from seamark.analysis.schedule.execution_rows import LOAD, SWITCH, TRANSFER, Floats, Ints, ran, rows_of
 from seamark.analysis.schedule.occupation import counts_over_time
-from seamark.storage.documents import replacing
 
 PROCESS = 1
 Event = dict[str, Any]
@@ -27,26 +26,17 @@ def write_schedule_trace(table: pa.Table, target: Path, *, from_s: float = 0.0, 
     OSError (no space).
     """
     try:
-        chosen = _within(ran(table), from_s, to_s)
+        chosen = ran(table)
+        taken_s, end_s = (chosen[name].to_numpy() for name in ("taken_s", "end_s"))
+        chosen = chosen.filter(pa.array((end_s >= from_s) & (taken_s < (np.inf if to_s is None else to_s))))
         events = [*_slices(chosen), *_counters(table, from_s, to_s)]
         names = _names(rows_of(table).gpus)
     except (pa.ArrowException, ValueError, LookupError, TypeError) as cause:
         raise DamagedError(f"the executions are damaged: {' '.join(str(cause).split())[:200]}") from cause
     events.sort(key=lambda event: (event["ts"], event["ph"] != "C"))
-    with replacing(target) as temporary, _opened(temporary, compress=target.suffix == ".gz") as file:
-        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+    with trace_file(target) as file:
         file.write(",\n".join(map(json.dumps, (*names, *events))))
-        file.write("\n]}\n")
     return len(chosen)
-
-
-def _opened(path: Path, *, compress: bool) -> TextIO:
-    return cast(TextIO, gzip.open(path, "wt", compresslevel=3)) if compress else path.open("w", encoding="utf-8")
-
-
-def _within(table: pa.Table, from_s: float, to_s: float | None) -> pa.Table:
-    taken_s, end_s = (table[name].to_numpy() for name in ("taken_s", "end_s"))
-    return table.filter(pa.array((end_s >= from_s) & (taken_s < (np.inf if to_s is None else to_s))))
 
 
 def _names(gpus: int) -> Iterator[Event]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.schedule.execution_rows import ExecutionRows, Floats
-from seamark.analysis.schedule.machine_facts import Gone
+from seamark.analysis.schedule.execution_rows import ExecutionRows, Floats, Gone
 from seamark.analysis.schedule.occupation import counts_over_time
 
 CELLS = 4_000_000

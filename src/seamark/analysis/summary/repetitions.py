@@ -1,13 +1,12 @@
-"""Checks across trials: agreement of the repetitions of a treatment, and of the nodes of a comparison."""
+"""Checks across trials: agreement of the repetitions of a treatment, and the nodes of a comparison."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
+from seamark.analysis.checks.nodes import Seen, add_machine
 from seamark.analysis.summary.treatments import unit_of
 from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted, in_percent, unit_of_times
-from seamark.model.results.summary import CountedReason
 from seamark.model.results.trial_metrics import VerdictReason
 
 THROUGHPUT_FACTOR = 1.5
@@ -26,15 +25,12 @@ def disagreements(values: Mapping[str, float], what: str, unit: str, factor: flo
         return {}
     if len(values) == 2:
         low, high = sorted(values.values())
-        odd = dict(values) if high > factor * low else {}
+        odd = set(values) if high > factor * low else set()
     else:
         middle = median(values.values())
-        odd = {name: value for name, value in values.items() if middle > 0 and _beyond(value, middle, factor)}
-    return {name: _reason(name, values, what, unit) for name in odd}
-
-
-def _beyond(value: float, middle: float, factor: float) -> bool:
-    return value > factor * middle or value * factor < middle
+        beyond = {name for name, value in values.items() if value > factor * middle or value * factor < middle}
+        odd = beyond if middle > 0 else set()
+    return {name: _reason(name, values, what, unit) for name in values if name in odd}
 
 
 def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> VerdictReason:
@@ -104,20 +100,9 @@ def _values(views: Sequence[TrialView], path: str) -> dict[str, float]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-class ComparedNodes:
-    """Facts of the machines of each group of treatments that are compared."""
-
-    def __init__(self) -> None:
-        self._facts: dict[str, Seen] = {}
-
-    def add(self, view: TrialView) -> None:
-        """Add the nodes of a good trial; one without a readable meta.json adds none."""
-        meta = view.meta
-        for name, node in meta.all_nodes().items() if meta else ():
-            if node.machine is not None:
-                add_machine(self._facts.setdefault(view.trial.group, {}), name, node.machine)
-
-    def reasons(self, group: str, trials: int) -> list[CountedReason]:
-        """Return the reasons against comparing the treatments of a group."""
-        reason = nodes_differ(self._facts.get(group, {}))
-        return [] if reason is None else [CountedReason(**vars(reason), count=trials)]
+def add_nodes(seen: Seen, view: TrialView) -> None:
+    """Add the facts of the nodes of a good trial; one without a readable meta.json adds none."""
+    meta = view.meta
+    for name, node in meta.all_nodes().items() if meta else ():
+        if node.machine is not None:
+            add_machine(seen, name, node.machine)

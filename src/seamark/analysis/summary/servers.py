@@ -22,19 +22,11 @@ class Server:
     images: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """Where a trial comes from: its server, and whether its configuration is that of the plan."""
-
-    server: Server
-    planned: bool
-
-
 class ComparedServers:
     """Which trial was measured on which server. Servers are called A, B, ... in the order of their first trials."""
 
     def __init__(self) -> None:
-        self._origins: dict[str, Origin] = {}
+        self._origins: dict[str, tuple[Server, bool]] = {}  # and whether it is of the configuration of the plan
         self._trials: dict[Server, list[str]] = {}
         self._known: dict[Server, ServerRecord] = {}
 
@@ -46,7 +38,7 @@ class ComparedServers:
         if known is not None:
             server = Server(service=trial.service, digest=known.digest, images=repr(known.image_digests or {}))
         planned = load is None or load.config_hash in (None, trial.config_hash)
-        self._origins[trial.id] = Origin(server=server, planned=planned)
+        self._origins[trial.id] = server, planned
         self._trials.setdefault(server, []).append(trial.id)
         if known is not None:
             self._known.setdefault(server, known)
@@ -65,14 +57,12 @@ class ComparedServers:
     def names_of(self, trials: Sequence[str]) -> list[str | None]:
         """Return the name of each trial's server, None for those that are not good."""
         names = self._names()
-        return [names[self._origins[trial].server] if trial in self._origins else None for trial in trials]
+        return [names[self._origins[trial][0]] if trial in self._origins else None for trial in trials]
 
     def several(self, trials: Sequence[str]) -> bool:
         """Return whether these trials are of more than one server, as far as they know theirs."""
-        return len({self._origins[trial].server for trial in trials if self._known_server(trial)}) > 1
-
-    def _known_server(self, trial: str) -> bool:
-        return trial in self._origins and self._origins[trial].server.digest is not None
+        servers = {self._origins[trial][0] for trial in trials if trial in self._origins}
+        return sum(server.digest is not None for server in servers) > 1
 
     def reasons(self, own: Sequence[str], group: Sequence[str]) -> list[CountedReason]:
         """Return what stands against a treatment with these trials, `own`, among those it is compared with.
@@ -80,13 +70,13 @@ class ComparedServers:
         Trials that know no server are no reason: they are named with the servers.
         """
         reasons, mine = [], [self._origins[trial] for trial in own if trial in self._origins]
-        if len({origin for origin in mine if origin.server.digest}) > 1:
+        if len({(server, planned) for server, planned in mine if server.digest}) > 1:
             text = f"its repetitions are of {self._listed(own)}"
             reasons.append(_reason("servers_mixed", "invalid", text, len(mine)))
         elif mine and self.several(group):
             text = f"treatments that are compared were measured on {self._listed(group)}"
             reasons.append(_reason("servers_differ", "suspect", text, len(mine)))
-        if changed := sum(not origin.planned for origin in mine):
+        if changed := sum(not planned for _, planned in mine):
             text = f"{counted(changed, 'trial')} of it: measured with another configuration than the plan has now"
             reasons.append(_reason("configuration_differs", "suspect", text, changed))
         return reasons
@@ -96,7 +86,7 @@ class ComparedServers:
 
     def _listed(self, trials: Sequence[str]) -> str:
         names = self._names()
-        servers = dict.fromkeys(self._origins[trial].server for trial in trials if trial in self._origins)
+        servers = dict.fromkeys(self._origins[trial][0] for trial in trials if trial in self._origins)
         places = [f"{names[server]}, {self._known[server].place}" for server in servers if server in self._known]
         return "; ".join(places) if len(places) > 1 else f"several configurations on {'; '.join(places)}"
 

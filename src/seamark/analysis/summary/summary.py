@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from seamark.analysis.checks import gravest_first, worst
+from seamark.analysis.checks.nodes import Seen, nodes_differ
 from seamark.analysis.comparison.factors import comparisons_of_summary
 from seamark.analysis.comparison.metric_names import table_paths
 from seamark.analysis.comparison.observations import Observation, observation
 from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDistribution
-from seamark.analysis.metrics.table import VERSION
+from seamark.analysis.metrics.table import TIMES, VERSION, error_ranges
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
-from seamark.analysis.summary.repetitions import ComparedNodes, compared
+from seamark.analysis.summary.repetitions import add_nodes, compared
 from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
 from seamark.analysis.trial_view import KnownAndBounds, TrialView, of_figures
@@ -47,6 +49,7 @@ from seamark.stats.range import Range
 from seamark.storage.paths import ScenarioFolder
 from seamark.storage.redaction import redacted
 
+STREAM_TIMES = ("ttft_ms", "ttft_response_ms", "ttfo_ms", "tpot_ms", "inter_chunk_ms")
 KIND_TIMES = ("latency_ms", "service_time_ms", "ttft_ms", "tpot_ms")
 
 
@@ -63,14 +66,15 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     comparing = plan.compare or Comparing()
     paths = table_paths((*comparing.metrics, *comparing.family, *comparing.costs))
     seen: dict[str, list[Observation]] = {}
-    nodes, servers = ComparedNodes(), ComparedServers()
+    nodes: dict[str, Seen] = {}
+    servers = ComparedServers()
     for trials in plan.by_treatment().values():
         views = compared([TrialView.of(trial, folder) for trial in trials])
         for view in views:
             seen.setdefault(view.treatment, []).append(observation(view, paths))
             if view.ok:
                 ok += 1
-                nodes.add(view)
+                add_nodes(nodes.setdefault(view.trial.group, {}), view)
                 servers.add(view)
             else:
                 failed.append(
@@ -95,16 +99,17 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         factors_without_p=tuple(between),
         why_no_p=why_no_p(between) if between else None,
         servers=servers.summaries(),
-        treatments=tuple(_compared(row, nodes, servers, members[row.workload]) for row in rows),
+        treatments=tuple(_compared(row, nodes.get(row.workload, {}), servers, members[row.workload]) for row in rows),
         compare=plan.compare,
         comparisons=comparisons_of_summary(plan, seen),
         knees=knees([point for point in points if not servers.several(members[point.workload])]),
     )
 
 
-def _compared(row: SummaryRow, nodes: ComparedNodes, servers: ComparedServers, group: Sequence[str]) -> SummaryRow:
+def _compared(row: SummaryRow, nodes: Seen, servers: ComparedServers, group: Sequence[str]) -> SummaryRow:
     """Return a treatment with the reasons against comparing it with the others of its group."""
-    against = nodes.reasons(row.workload, row.repetitions) if row.repetitions else []
+    differ = nodes_differ(nodes) if row.repetitions else None
+    against = [] if differ is None else [CountedReason(**vars(differ), count=row.repetitions)]
     against += servers.reasons(row.trials, group)
     return replace(
         row,
@@ -123,6 +128,7 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
     unit = unit_of(figures)
     alike = [metrics for metrics in figures if metrics.throughput.unit == unit]
     reasons = _reasons(views)
+    streams: dict[str, Any] = {group: _pooled(histograms, group, streams=True) for group in STREAM_TIMES}
     return SummaryRow(
         treatment=trial.treatment,
         workload=trial.group,
@@ -138,13 +144,9 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
         throughput=ThroughputSpread(**vars(spread_of(alike, "throughput.value")), unit=unit),
         requests_per_s=spread_of(figures, "requests_per_s"),
         bandwidth_mb_per_s=known(spread_of(figures, "bandwidth.mb_per_s")),
-        latency_ms=_pooled(histograms, "response_ns"),
-        service_time_ms=_pooled(histograms, "service_ns"),
-        ttft_ms=_pooled(histograms, "ttft_ns", streams=True),
-        ttft_response_ms=_pooled(histograms, "ttft_response_ns", streams=True),
-        ttfo_ms=_pooled(histograms, "ttfo_ns", streams=True),
-        tpot_ms=_pooled(histograms, "tpot_ns", streams=True),
-        inter_chunk_ms=_pooled(histograms, "inter_chunk_ns", streams=True),
+        latency_ms=_pooled(histograms, "latency_ms"),
+        service_time_ms=_pooled(histograms, "service_time_ms"),
+        **streams,
         by_kind=_kinds(figures),
         concurrency_mean=spread_of(figures, "concurrency_mean"),
         errors=_errors(figures),
@@ -167,9 +169,10 @@ def _row(deployment: str, factors: Mapping[str, Value], views: Sequence[TrialVie
     )
 
 
-def _pooled(histograms: Sequence[KnownAndBounds], name: str, *, streams: bool = False) -> PooledTimes | None:
+def _pooled(histograms: Sequence[KnownAndBounds], group: str, *, streams: bool = False) -> PooledTimes | None:
     """Return the statistics of all requests of the trials together, None for those that these are too few for;
     None for times of streams without any."""
+    name = f"{TIMES[group]}_ns"
     times = TimeDistribution.of_histograms(
         merge(known[name] for known, _ in histograms if name in known),
         merge(bounds[name] for _, bounds in histograms if name in bounds),
@@ -203,9 +206,8 @@ def _errors(good: Sequence[TrialMetrics]) -> ErrorRate:
     failed = sum((trial_counts.failed or 0) + _lost(trial_counts) for trial_counts in counts)
     sent = sum(_sent(trial_counts) + _lost(trial_counts) for trial_counts in counts)
     unseen = sum(trial_counts.unfinished or 0 for trial_counts in counts)
-    due = sum((trial_counts.ok or 0) + (trial_counts.unfinished or 0) for trial_counts in counts) + failed
-    ends = {"rate": (failed / due, (failed + unseen) / due)} if unseen else {}
-    return ErrorRate(rate=failed / sent if sent else None, ranges=ends)
+    due = sum(trial_counts.ok or 0 for trial_counts in counts) + unseen + failed
+    return ErrorRate(rate=failed / sent if sent else None, ranges=error_ranges(failed=failed, due=due, unseen=unseen))
 
 
 def _lost(counts: RequestCounts) -> int:

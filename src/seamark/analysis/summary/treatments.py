@@ -35,11 +35,8 @@ def known(values: Spread) -> Spread | None:
 
 def medians(groups: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
     """Return the median of every figure of some mappings; None where none has it."""
-    values: dict[str, list[float]] = {name: [] for group in groups for name in group}
-    for group in groups:
-        for name, value in group.items():
-            if value is not None:
-                values[name].append(float(value))
+    names = dict.fromkeys(name for group in groups for name in group)
+    values = {name: [float(value) for group in groups if (value := group.get(name)) is not None] for name in names}
     return {name: median(known) if known else None for name, known in values.items()}
 
 

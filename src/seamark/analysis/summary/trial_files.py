@@ -7,14 +7,13 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics, metrics_of_whole
-from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import METRICS, TIMES
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.trial_view import record_of, without_samples
 from seamark.model.results.answers import AnswersRecord
+from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.model.results.times import Ranges
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
 from seamark.model.trial import Deployment, Trial
@@ -63,7 +62,7 @@ def write_metrics(
     *,
     scenario: str | None = None,
     client_is_server: bool | None = None,
-    ceiling: Ceiling | None = None,
+    ceiling: WireCeiling | None = None,
     schedule: Callable[[], ScheduleMetrics] | None = None,
 ) -> TrialMetrics:
     """Derive and write the four files of a trial and return its metrics; a failed trial gets all four too.
@@ -154,9 +153,9 @@ def flat(metrics: TrialMetrics) -> dict[str, object]:
 def range_columns(metrics: TrialMetrics) -> dict[str, str]:
     """Return the columns of what is known between two ends alone: `latency_ms_ranges` is `p99=117..125 max=130..`."""
     groups = {group: getattr(metrics, group) for group in TIMES}
-    return {f"{group}_ranges": _ends(times.ranges) if times else "" for group, times in groups.items()}
-
-
-def _ends(ranges: Ranges) -> str:
-    ends = {name: ["" if end is None else f"{end:.9g}" for end in pair] for name, pair in ranges.items()}
-    return " ".join(f"{name}={low}..{high}" for name, (low, high) in ends.items())
+    columns = {}
+    for group, times in groups.items():
+        ranges = times.ranges.items() if times else ()
+        ends = {name: ["" if end is None else f"{end:.9g}" for end in pair] for name, pair in ranges}
+        columns[f"{group}_ranges"] = " ".join(f"{name}={low}..{high}" for name, (low, high) in ends.items())
+    return columns

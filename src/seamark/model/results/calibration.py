@@ -17,12 +17,23 @@ class WorkerCeiling:
 
 @dataclass(frozen=True, kw_only=True)
 class WireCeiling(WorkerCeiling):
-    """The most of one wire worker: bytes of large replies, chunks of streams in reads of their own, and chunks that
-    came in the same read as the one before."""
+    """The most of one wire worker, or of all workers of a load together, against a server without work of its own.
+
+    A request costs the client a fixed time, and more for each byte and each chunk of its reply; the rates are one
+    over these times. A chunk in a read of its own costs 1 / `chunks_per_s`, one in the same read as the chunk before
+    it 1 / `joined_chunks_per_s`. None: not measured, and taken as free.
+    """
 
     bytes_per_s: Number = None
     chunks_per_s: Number = None
     joined_chunks_per_s: Number = None
+
+    def for_replies(self, reply_bytes: float, reply_reads: float = 0.0, reply_joined: float = 0.0) -> float:
+        """Return the highest requests/s for replies of that mean size in bytes, with that many chunks in reads of
+        their own and that many joined ones. The rate of requests must be known."""
+        rates = (self.requests_per_s, self.bytes_per_s, self.chunks_per_s, self.joined_chunks_per_s)
+        counts = (1.0, reply_bytes, reply_reads, reply_joined)
+        return 1 / sum(count / rate for count, rate in zip(counts, rates, strict=True) if rate)
 
 
 @dataclass(frozen=True, kw_only=True)

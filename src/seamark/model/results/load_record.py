@@ -274,9 +274,8 @@ class LoadRecord(HasOrigin):
         """When the load began and ended, in seconds since 1970; None where it is not known."""
         if self.started_at is None or self.finished_at is None:
             return None
-        return datetime.fromisoformat(self.started_at).timestamp(), datetime.fromisoformat(
-            self.finished_at
-        ).timestamp()
+        began, ended = (datetime.fromisoformat(moment).timestamp() for moment in (self.started_at, self.finished_at))
+        return began, ended
 
     @property
     def worst_failure(self) -> str | None:

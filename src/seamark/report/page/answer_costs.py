@@ -162,8 +162,8 @@ def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
             continue
         values: dict[str, list[float]] = {}
         for trial in answered:
-            items = read_scored(trial.folder.answers)
-            for (item, _), value in (items.by_item(SCORE) if items is not None else {}).items():
+            scores = read_scored(trial.folder.answers) or {}
+            for (item, _), value in scores.get(SCORE, {}).items():
                 values.setdefault(item, []).append(value)
         samples = min(map(len, values.values()), default=0)
         if samples < 2 or any(value not in (0, 1) for scores in values.values() for value in scores):
