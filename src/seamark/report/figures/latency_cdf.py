@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,10 @@ import seaborn as sns
 
 from seamark.analysis.trial_view import read_histograms
 from seamark.model.plurals import LONGEST_MS, counted
-from seamark.model.results.summary import SummaryRow
-from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, written
+from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, picture_of
 from seamark.report.numbers import level
 from seamark.report.page.content import Block, Picture, Text
-from seamark.report.source import Results
+from seamark.report.source import ShownWorkload
 from seamark.stats.histogram import Histogram, bucket_value, merge
 from seamark.stats.quantiles import BEYOND, samples_needed
 from seamark.storage.paths import TrialFolder
@@ -49,21 +47,14 @@ class Curve:
 Measured = tuple[dict[str, Any], Curve]
 
 
-def latency_pictures(
-    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
-) -> list[Block]:
+def latency_blocks(workload: ShownWorkload) -> list[Block]:
     """Draw the pooled distribution of each treatment, up to seven of them in a figure."""
-    folders = [
-        [trial.folder for trial in results.trials_of(t) if trial.ok and trial.folder.histogram.is_file()]
-        for t in treatments
-    ]
-    able = [
-        (dict(t.factors), trial_folders)
-        for t, trial_folders in zip(treatments, folders, strict=True)
-        if trial_folders
-    ]
+    able = []
+    for row in workload.treatments:
+        views = [view for view in workload.results.trials_of(row) if view.ok and view.folder.histogram.is_file()]
+        able += [(dict(row.factors), [view.folder for view in views])] if views else []
     most = MOST_CURVES * MOST_FIGURES
-    curves = [(factors, pooled(trial_folders)) for factors, trial_folders in able[:most]]
+    curves = [(factors, pooled(folders)) for factors, folders in able[:most]]
     measured = [(factors, curve) for factors, curve in curves if curve is not None and curve.n >= FEWEST]
     few = len(curves) - len(measured)
     notes = f" Only {most} of {len(able)} treatments are drawn." if len(able) > most else ""
@@ -72,7 +63,7 @@ def latency_pictures(
     if few and not measured:
         return [Text(text=f"No distribution of response times is drawn.{notes}")]
     return [
-        _picture(group, workload, f"{stem}-response-time{f'-{index}' if index > 1 else ''}", folder, notes)
+        _picture(group, workload.name, f"{workload.stem}-response-time{f'-{index}' if index > 1 else ''}", notes)
         for index, group in enumerate(grouped(measured), 1)
     ]
 
@@ -128,7 +119,7 @@ def pooled(folders: Iterable[TrialFolder]) -> Curve | None:
     )
 
 
-def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, notes: str) -> Picture:
+def _picture(group: Sequence[Measured], workload: str, name: str, notes: str) -> Picture:
     names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
     unread = sum(curve.unread for _, curve in group)
     shared = ", ".join(f"{n} {level(v, n)}" for n, v in group[0][0].items() if n not in names)
@@ -154,9 +145,8 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             )
             log_ticks(axis.xaxis, min(drawn), max(drawn))
         figure.legend(loc="outside lower left", ncols=2)
-        return written(
+        return picture_of(
             figure,
-            folder,
             name,
             alt=f"Distribution of the response times of {workload}{', ' + shared if shared else ''}",
             caption=f"Response times{' with ' + shared if shared else ''}: requests due in the measured window of "

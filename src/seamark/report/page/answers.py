@@ -6,7 +6,7 @@ from seamark.analysis.trial_view import TrialView
 from seamark.model.results.comparison import Comparisons, SubsetAverage
 from seamark.report.answers_of import SideBySide, side_by_side
 from seamark.report.compared_answers import score_text
-from seamark.report.numbers import level
+from seamark.report.numbers import level, levels_text
 from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Block, Section, Table, Text, column, figures
 from seamark.report.source import Results
@@ -41,17 +41,14 @@ def _average_table(own: Sequence[SubsetAverage]) -> Table:
     why = [f"no scores of {', '.join(average.missing)}" for average in own if average.missing]
     columns = (
         *(column(name, [level(average.fixed[name], name) for average in own]) for name in names),
-        figures("macro average", [None if average.macro is None else score_text(average.macro) for average in own]),
-        figures("micro average", [None if average.micro is None else score_text(average.micro) for average in own]),
+        figures("macro average", [average.macro for average in own], shown=score_text),
+        figures("micro average", [average.micro for average in own], shown=score_text),
         figures("subsets", [f"{average.subsets - len(average.missing)} of {average.subsets}" for average in own]),
         figures("items", [f"{average.items:,}" for average in own]),
     )
-    notes = ["Macro: each subset counts alike. Micro: each item counts alike. None where a subset is missing."]
-    return Table(
-        columns=columns,
-        caption=f"{own[0].workload}: {own[0].quality} over {own[0].factor}",
-        footnotes=(*notes, *dict.fromkeys(why)),
-    )
+    note = "Macro: each subset counts alike. Micro: each item counts alike. None where a subset is missing."
+    caption = f"{own[0].workload}: {own[0].quality} over {own[0].factor}"
+    return Table(columns=columns, caption=caption, footnotes=(note, *dict.fromkeys(why)))
 
 
 def _facts(found: Comparisons, pairs: Sequence[SideBySide]) -> list[Block]:
@@ -59,10 +56,8 @@ def _facts(found: Comparisons, pairs: Sequence[SideBySide]) -> list[Block]:
 
     groups: dict[tuple[str, str | None, str | None, str], list[SideBySide]] = {}
     for pair in pairs:
-        compared = pair.compared
-        groups.setdefault((compared.workload, compared.factor, compared.base.treatment, compared.metric), []).append(
-            pair
-        )
+        key = pair.compared.workload, pair.compared.factor, pair.compared.base.treatment, pair.compared.metric
+        groups.setdefault(key, []).append(pair)
     blocks: list[Block] = []
     for group in list(groups.values())[:MOST_FACT_TABLES]:
         first = group[0].compared
@@ -72,15 +67,12 @@ def _facts(found: Comparisons, pairs: Sequence[SideBySide]) -> list[Block]:
         rows = scores_by_fact(levels, first.metric)
         if not rows:
             continue
-        fixed = ", ".join(f"{key} {level(value, key)}" for key, value in first.fixed.items())
+        fixed = levels_text(first.fixed)
         columns = (
             column("fact", [row.fact for row in rows], "code"),
             column("value", [row.value for row in rows]),
             figures("items", [str(row.items) for row in rows]),
-            *(
-                figures(text, [None if (mean := row.means[text]) is None else score_text(mean) for row in rows])
-                for text in levels
-            ),
+            *(figures(text, [row.means[text] for row in rows], shown=score_text) for text in levels),
         )
         title = f"{first.workload}: {first.metric} by facts of the items, by {name}{f' ({fixed})' if fixed else ''}"
         blocks.append(Table(columns=columns, caption=title, footnotes=("Of one trial each.",)))
@@ -100,8 +92,8 @@ def _changed(pairs: Sequence[SideBySide]) -> list[Block]:
     columns = (
         column("comparison", [text for text, _ in shown]),
         column("item", [item.id for _, item in shown], "code"),
-        figures("baseline", [score_text(item.base_score) for _, item in shown]),
-        figures("new", [score_text(item.new_score) for _, item in shown]),
+        figures("baseline", [item.base_score for _, item in shown], shown=score_text),
+        figures("new", [item.new_score for _, item in shown], shown=score_text),
         column("answer of the baseline", [_short(item.base_answer) for _, item in shown]),
         column("new answer", [_short(item.new_answer) for _, item in shown]),
     )

@@ -14,8 +14,8 @@ from seamark.model.results.trial_meta import Clock, Gpus, Machine
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, named
-from seamark.report.source import Results
-from seamark.report.tables.summary import origin_columns, slug
+from seamark.report.source import Results, slug
+from seamark.report.tables.summary import origin_columns
 from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200
@@ -32,12 +32,12 @@ def configuration_section(results: Results) -> Section:
         blocks.append(Text(text="No copy of the scenario's file was kept; the settings below are what was run."))
     sections = [
         Section(
-            id=f"settings-{slug(service)}-{slug(name)}",
-            title=service if name == service else f"{service}: {name}",
-            blocks=_settings(treatments, results.names),
+            id=f"settings-{slug(service)}-{slug(workload.name)}",
+            title=service if workload.name == service else f"{service}: {workload.name}",
+            blocks=_settings(workload.treatments, results.names),
         )
-        for service, workloads in results.services()
-        for name, treatments in workloads
+        for service, workloads in results.services.items()
+        for workload in workloads
     ]
     return Section(id="configuration", title="Configuration", blocks=tuple(blocks), sections=tuple(sections))
 

@@ -1,11 +1,11 @@
-"""Quality against a cost: a point for each level, the front as a line through those that no other dominates.
+"""Blocks of quality against a cost: a point for each level, the front as a line through those that no other
+dominates, and a table of each front.
 
 Points are numbered, as names of twenty methods fit in no panel; one legend below all panels says which is which.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -16,10 +16,12 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 from seamark.model.results.comparison import Front, FrontPoint
-from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, plain_numbers, written
-from seamark.report.fronts import as_printed, front_place
-from seamark.report.numbers import level
-from seamark.report.page.content import Picture
+from seamark.report.compared_answers import score_text
+from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, picture_of, plain_numbers
+from seamark.report.fronts import as_printed, front_note, front_place, front_sentence, front_title, share
+from seamark.report.numbers import level, span
+from seamark.report.page.content import Block, Picture, Table, Text, column, figures
+from seamark.report.source import Results
 
 MOST_FRONTS, MOST_COLUMNS, MOST_NAMED = 12, 3, 40
 TITLE_WIDTH, NAME_WIDTH = 36, 34
@@ -28,21 +30,33 @@ NUMBER: Any = {"ha": "center", "va": "center", "fontsize": 7, "color": INK}
 RADII_PX, ANGLES = (9, 16, 24, 34, 46, 60, 76), 16
 
 
-def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
-    """Draw the first fronts side by side; None without a point that has a cost."""
-    shown = [as_printed(front) for front in fronts if any(point.cost is not None for point in front.points)][
-        :MOST_FRONTS
+def front_blocks(results: Results) -> list[Block]:
+    """Return quality against costs; nothing where no answers were scored, or only one level was."""
+    fronts = results.summary.comparisons.fronts if results.summary.comparisons is not None else ()
+    several = len({front.workload for front in fronts}) > 1
+    titles = [(front_title(front, several), front) for front in fronts[:MOST_FRONTS]]
+    more = len(fronts) - MOST_FRONTS
+    return [
+        *(Text(text=f"{title}: {front_sentence(front)}") for title, front in titles),
+        *front_pictures(fronts),
+        *(_table(as_printed(front), title) for title, front in titles),
+        *([Text(text=f"{more} more are in summary.json.")] if more > 0 else []),
     ]
+
+
+def front_pictures(fronts: Sequence[Front]) -> list[Picture]:
+    """Draw the first fronts side by side; nothing without a point that has a cost."""
+    able = [as_printed(front) for front in fronts if any(point.cost is not None for point in front.points)]
+    shown = able[:MOST_FRONTS]
     if not shown:
-        return None
+        return []
     columns = min(MOST_COLUMNS, len(shown))
     legend = -(-len(_numbers(shown)) // (columns + 1))
     with drawing(max(5.2, 3.4 * columns), 2.9 * -(-len(shown) // columns) + 0.2 * legend + 0.3) as figure:
         draw_fronts(figure, shown, several=len({front.workload for front in fronts}) > 1)
         more = len(fronts) - len(shown)
-        return written(
+        picture = picture_of(
             figure,
-            folder,
             "fronts",
             alt=f"{shown[0].quality} against {', '.join(dict.fromkeys(front.cost for front in shown))}",
             caption="Each point is a level, by its number in the legend: mean score over the common items, median"
@@ -50,6 +64,7 @@ def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
             " is on it. The band reaches from the baseline (square) to the margin, where one is stated."
             f"{f' Not drawn: {more} more.' if more > 0 else ''}",
         )
+    return [picture]
 
 
 def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> None:
@@ -145,3 +160,28 @@ def _around() -> Iterator[tuple[int, float]]:
 
 def _place(point: FrontPoint) -> tuple[float, float]:
     return float(point.cost or 0.0), float(point.quality or 0.0)
+
+
+def _table(front: Front, title: str) -> Table:
+    points = front.points
+    chance = "probability" if front.blocks > 1 else "probability (quality alone)"
+    columns = (
+        column(front.factor, [level(point.level, front.factor) for point in points]),
+        figures(front.quality, [point.quality for point in points], shown=score_text),
+        figures("95 % interval", [span(point.quality_low, point.quality_high) for point in points]),
+        figures(front.cost, [point.cost for point in points], front.cost_unit, why="no place"),
+        figures("to baseline", [point.ratio for point in points], shown=lambda ratio: f"{ratio:.2f} x"),
+        column("on the front", ["yes" if point.on_front else "no" for point in points]),
+        figures(chance, [point.probability for point in points], shown=share),
+        column("within the margin", [_within(front, index) for index in range(len(points))]),
+    )
+    notes = [front_note(front)]
+    notes += [f"{level(point.level, front.factor)} has no place: {point.reason}." for point in points if point.reason]
+    return Table(columns=columns, caption=title, footnotes=tuple(notes))
+
+
+def _within(front: Front, place: int) -> str:
+    if place == 0:
+        return "baseline"
+    not_worse = front.points[place].not_worse
+    return "no margin stated" if not_worse is None else "shown" if not_worse else "not shown"
