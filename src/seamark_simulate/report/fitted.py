@@ -3,7 +3,7 @@
 from collections import Counter
 
 from seamark.model.plurals import counted, in_percent
-from seamark.report.numbers import number, with_unit
+from seamark.report.numbers import aligned, number, with_unit
 from seamark_simulate.model.fitted_model import FittedModels, ReplicaModel, StationModel, suspect_text
 
 HEADS = ("held out", "figure", "trials", "median error", "largest", "in spreads", "in 90 % interval")
@@ -94,11 +94,4 @@ def _judged_lines(model: StationModel | ReplicaModel) -> list[str]:
         rows.append(
             (PLACES[score.place], score.figure.removesuffix("_rps").removesuffix("_s"), str(score.trials), *errors)
         )
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    return [
-        *lines,
-        *(
-            "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ),
-    ]
+    return [*lines, *(f"  {line}" for line in aligned(rows, left=range(len(HEADS))))]
