@@ -1,7 +1,7 @@
 """Latency CDF of each treatment, and its tail: the share of requests that took longer."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,9 +128,9 @@ def _picture(group: Sequence[Measured], workload: str, name: str, notes: str) ->
         body, tail = figure.subplots(1, 2)
         for index, (factors, curve) in enumerate(group):
             label = ", ".join(f"{n} {level(factors.get(n), n)}" for n in names) or workload
-            shown = _in_seconds(curve) if in_s else curve
-            _draw(body, shown, index, complementary=False, label=f"{label} (n = {curve.n:,})")
-            _draw(tail, shown, index, complementary=True)
+            unit_ms, label = 1e3 if in_s else 1.0, f"{label} (n = {curve.n:,})"
+            _draw(body, curve, index, unit_ms, complementary=False, label=label)
+            _draw(tail, curve, index, unit_ms, complementary=True)
         body.set(title="Share of requests that took less", ylim=(0, 1.02))
         body.set_yticks([0, 0.25, 0.5, 0.75, 0.95], ["0", "25 %", "p50", "75 %", "p95"])
         tail.set(title="Share that took longer: the tail", yscale="log", ylim=(0.0009, 1.2))
@@ -158,14 +158,9 @@ def _picture(group: Sequence[Measured], workload: str, name: str, notes: str) ->
         )
 
 
-def _in_seconds(curve: Curve) -> Curve:
-    """Return a curve with seconds in place of milliseconds."""
-    until = curve.known_until_ms
-    buckets = curve.buckets.assign(ms=curve.buckets["ms"] / 1e3)
-    return replace(curve, buckets=buckets, known_until_ms=None if until is None else until / 1e3)
-
-
-def _draw(axis: Any, curve: Curve, place: int, *, complementary: bool, label: str | None = None) -> None:
+def _draw(
+    axis: Any, curve: Curve, place: int, unit_ms: float = 1.0, *, complementary: bool, label: str | None = None
+) -> None:
     """Draw a curve up to its end, pale from where its times are lower bounds, with marks at percentiles."""
     style = {
         "color": COLOURS[place],
@@ -174,22 +169,22 @@ def _draw(axis: Any, curve: Curve, place: int, *, complementary: bool, label: st
         "mec": "white",
         "mew": 0.6,
     }
-    sns.ecdfplot(
-        curve.buckets, x="ms", weights="requests", complementary=complementary, ax=axis, label=label, **style
-    )
+    buckets = curve.buckets.assign(at=curve.buckets["ms"] / unit_ms)
+    sns.ecdfplot(buckets, x="at", weights="requests", complementary=complementary, ax=axis, label=label, **style)
     line = axis.lines[-1]
-    ms, share = (values[1:] for values in line.get_data())  # the first point lies at minus infinity
+    at, share = (values[1:] for values in line.get_data())  # the first point lies at minus infinity
     below = 1 - share if complementary else share
     quantiles = marked(curve.n)
     marks = below.searchsorted(quantiles)
     ends = max(1, int(below.searchsorted(min(LAST, 1 - BEYOND / curve.n), side="right")))
-    known = ends if curve.known_until_ms is None else min(ends, int(ms.searchsorted(curve.known_until_ms, "right")))
+    until_ms = curve.known_until_ms
+    known = ends if until_ms is None else min(ends, int(at.searchsorted(until_ms / unit_ms, "right")))
     # A bucket is a step of the curve: a percentile lies on the step, at its own height, and not at the step's end.
-    line.set(data=(ms[:known], share[:known]), drawstyle="steps-post", markevery=[])
+    line.set(data=(at[:known], share[:known]), drawstyle="steps-post", markevery=[])
     if known < ends:
         rest = slice(max(0, known - 1), ends)
-        axis.plot(ms[rest], share[rest], alpha=PALE, drawstyle="steps-post", **style | {"marker": None})
+        axis.plot(at[rest], share[rest], alpha=PALE, drawstyle="steps-post", **style | {"marker": None})
     for mark, quantile in zip(marks, quantiles, strict=True):
         if mark < ends:
             height = 1 - quantile if complementary else quantile
-            axis.plot(ms[mark], height, alpha=1 if mark < known else PALE, **style | {"ls": "none"})
+            axis.plot(at[mark], height, alpha=1 if mark < known else PALE, **style | {"ls": "none"})

@@ -1,17 +1,32 @@
 """Section of answers: averages over subsets, scores by facts of the items, and items that changed, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from seamark.analysis.comparison.observations import whole_answers
 from seamark.analysis.trial_view import TrialView
-from seamark.model.results.comparison import Comparisons, SubsetAverage
-from seamark.report.answers_of import SideBySide, side_by_side
+from seamark.model.results.comparison import Compared, Comparisons, SubsetAverage
 from seamark.report.compared_answers import score_text
+from seamark.report.comparison import contrast_text
 from seamark.report.numbers import level, levels_text
 from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Block, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
 MOST_CHANGED, MOST_CHARACTERS, MOST_FACT_TABLES = 20, 200, 12
+Trials = Callable[[str], Sequence[TrialView]]
+"""From a treatment to its trials."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """A comparison of answers with the rows of one trial of each side, of the same block where there is one."""
+
+    compared: Compared
+    text: str
+    base: Sequence[Mapping[str, Any]]
+    new: Sequence[Mapping[str, Any]]
 
 
 def answers_section(results: Results) -> Section | None:
@@ -25,15 +40,12 @@ def answers_section(results: Results) -> Section | None:
         return results.by_treatment.get(treatment, ())
 
     pairs = list(side_by_side(comparisons, trials, trials))
-    blocks = [*_averages(comparisons), *costs, *_facts(comparisons, pairs), *_changed(pairs)]
+    averages: dict[tuple[str, str], list[SubsetAverage]] = {}
+    for average in comparisons.averages:
+        averages.setdefault((average.workload, average.factor), []).append(average)
+    tables = map(_average_table, averages.values())
+    blocks: list[Block] = [*tables, *costs, *_facts(pairs), *_changed(pairs)]
     return Section(id="answers", title="Answers", blocks=tuple(blocks)) if blocks else None
-
-
-def _averages(found: Comparisons) -> list[Block]:
-    groups: dict[tuple[str, str], list[SubsetAverage]] = {}
-    for average in found.averages:
-        groups.setdefault((average.workload, average.factor), []).append(average)
-    return [_average_table(group) for group in groups.values()]
 
 
 def _average_table(own: Sequence[SubsetAverage]) -> Table:
@@ -51,7 +63,7 @@ def _average_table(own: Sequence[SubsetAverage]) -> Table:
     return Table(columns=columns, caption=caption, footnotes=(note, *dict.fromkeys(why)))
 
 
-def _facts(found: Comparisons, pairs: Sequence[SideBySide]) -> list[Block]:
+def _facts(pairs: Sequence[SideBySide]) -> list[Block]:
     from seamark.analysis.changed_answers import scores_by_fact
 
     groups: dict[tuple[str, str | None, str | None, str], list[SideBySide]] = {}
@@ -105,6 +117,43 @@ def _changed(pairs: Sequence[SideBySide]) -> list[Block]:
 
 
 def _short(answer: str | None) -> str | None:
-    if answer is None or len(answer) <= MOST_CHARACTERS:
-        return answer
-    return answer[:MOST_CHARACTERS] + "…"
+    return answer and answer[:MOST_CHARACTERS] + "…" * (len(answer) > MOST_CHARACTERS)
+
+
+def side_by_side(found: Comparisons, base_trials: Trials, new_trials: Trials) -> Iterator[SideBySide]:
+    """Yield each comparison of answers with the answers themselves; repetitions beyond the first are not read."""
+    from seamark.analysis.changed_answers import read_answered  # imports pyarrow
+
+    for compared in found.comparisons:
+        if compared.answers is None:
+            continue
+        base = _scored(base_trials(str(compared.base.treatment)))
+        new = _scored(new_trials(str(compared.new.treatment)))
+        if not base or not new:
+            continue
+        shared = sorted(base.keys() & new.keys())
+        one, other = (base[shared[0]], new[shared[0]]) if shared else (base[min(base)], new[min(new)])
+        yield SideBySide(
+            compared=compared,
+            text=contrast_text(compared, found),
+            base=read_answered(one.folder.answers),
+            new=read_answered(other.folder.answers),
+        )
+
+
+def changed_table(found: Comparisons, base_trials: Trials, new_trials: Trials) -> list[dict[str, Any]]:
+    """Return a row for each item that a comparison's two trials answered with another score."""
+    from seamark.analysis.changed_answers import changed_answers
+
+    rows = []
+    for pair in side_by_side(found, base_trials, new_trials):
+        for item in changed_answers(pair.base, pair.new, pair.compared.metric):
+            about = {name: value for name, value in vars(item).items() if name != "facts"}
+            facts = {f"fact_{name}": value for name, value in item.facts.items()}
+            rows.append({"comparison": pair.text, "metric": pair.compared.metric, **about, **facts})
+    return rows
+
+
+def _scored(views: Sequence[TrialView]) -> dict[int, TrialView]:
+    """Return the trials that a comparison of answers uses, by their block: replies to every item, all scored."""
+    return {view.trial.block: view for view in views if view.folder.answers.exists() and whole_answers(view)}

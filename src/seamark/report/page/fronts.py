@@ -5,7 +5,8 @@ Points are numbered, as names of twenty methods fit in no panel; one legend belo
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from textwrap import fill
 from typing import Any
 
@@ -77,7 +78,8 @@ def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> No
     for axis, front in zip(axes, fronts, strict=False):
         _draw(axis, front)
         axis.set_title(fill(front_place(front, several), TITLE_WIDTH), fontsize=8.5)
-    names = [f"{number}  {_short(name)}" for name, number in numbers.items()]
+    short = [name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…" for name in numbers]
+    names = [f"{number}  {name}" for name, number in zip(short, numbers.values(), strict=True)]
     handles = [Line2D([], [], ls="", label=name) for name in names[:MOST_NAMED]]
     figure.legend(handles=handles, loc="outside lower center", ncols=columns + 1, handlelength=0, fontsize=7.5)
     engine = figure.get_layout_engine()
@@ -91,10 +93,6 @@ def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> No
 def _numbers(fronts: Sequence[Front]) -> dict[str, int]:
     names = dict.fromkeys(level(point.level, front.factor) for front in fronts for point in _known(front))
     return {name: number for number, name in enumerate(names, 1)}
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def _known(front: Front) -> list[FrontPoint]:
@@ -131,11 +129,12 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
     known = _known(front)
     inside = axis.get_window_extent()
     points = [tuple(axis.transData.transform(_place(point))) for point in known]
+    angles = [math.pi / 4 + 2 * math.pi * step / ANGLES for step in range(ANGLES)]
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
     for point, (x, y) in zip(known, points, strict=True):
         text = str(numbers[level(point.level, front.factor)])
         size = 6 + 6 * len(text), 11
-        for radius, angle in _around():
+        for radius, angle in product(RADII_PX, angles):  # the near ones first, from its upper right on
             left, low = x + radius * math.cos(angle) - size[0] / 2, y + radius * math.sin(angle) - size[1] / 2
             box = Bbox.from_bounds(left, low, *size)
             within = inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1)
@@ -143,19 +142,9 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
                 break
         taken.append(box)
         middle = axis.transData.inverted().transform(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2))
-        line = (
-            {"arrowstyle": "-", "lw": 0.5, "color": MUTED, "shrinkA": 3, "shrinkB": 2}
-            if radius > RADII_PX[1]
-            else None
-        )
+        far = {"arrowstyle": "-", "lw": 0.5, "color": MUTED, "shrinkA": 3, "shrinkB": 2}
+        line = far if radius > RADII_PX[1] else None
         axis.annotate(text, _place(point), xytext=tuple(middle), arrowprops=line, **NUMBER)
-
-
-def _around() -> Iterator[tuple[int, float]]:
-    """Yield places around a point, the near ones first, from its upper right on."""
-    for radius in RADII_PX:
-        for step in range(ANGLES):
-            yield radius, math.pi / 4 + 2 * math.pi * step / ANGLES
 
 
 def _place(point: FrontPoint) -> tuple[float, float]:
