@@ -53,15 +53,13 @@ def get(
     """
     from seamark.housekeeping.logs import LogFilter, check_components, collect
 
-    [name] = names
-    results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
+    results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), names[0])
     sources = _sources(results, name)
     check_components(components, sources)
     chosen = LogFilter(components=components, since=moment("--since", since), until=moment("--until", until))
     short = name.removeprefix("standing/")
-    archive = output_file(
-        output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(source.path for source in sources)
-    )
+    example = f"{short}-logs.tar.gz"
+    archive = output_file(output or example, "--output", example, *(source.path for source in sources))
     done = collect(sources, chosen, archive, short)
     if as_json:
         print_json(archive=str(done.path), lines=done.lines)

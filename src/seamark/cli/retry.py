@@ -43,8 +43,4 @@ def command(where: StudyOptions, as_json: bool, trials: tuple[str, ...]) -> int:
     require_ours(study)
     require_no_conflicts(study, besides=chosen)
 
-    def put_all_aside() -> None:
-        for name in chosen:
-            put_aside(folder.trial(name))
-
-    return submit(study, as_json=as_json, before=put_all_aside)
+    return submit(study, as_json=as_json, before=lambda: [put_aside(folder.trial(name)) for name in chosen])
