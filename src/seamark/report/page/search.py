@@ -19,6 +19,7 @@ from seamark.report.numbers import (
     RANGE_NOTE,
     SEARCHED,
     bracket,
+    is_time,
     level,
     levels_text,
     number,
@@ -201,8 +202,7 @@ def _figure(probe: ProbeResult, slo: Slo) -> Cell:
 
 def printed_scale(slo: Slo) -> float:
     """Return the factor to the printed unit: times are printed in milliseconds, unless the limit is above 10 s."""
-    is_time = slo.metric.endswith("_s") and not slo.metric.endswith("_per_s")
-    return 1e3 if is_time and 1e3 * slo.limit <= LONGEST_MS else 1.0
+    return 1e3 if is_time(slo.metric) and 1e3 * slo.limit <= LONGEST_MS else 1.0
 
 
 def objective_label(slo: Slo) -> str:

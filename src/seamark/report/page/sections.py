@@ -122,8 +122,8 @@ def _places(results: Results) -> dict[str, str]:
 
 def _between(started: str, finished: str) -> str:
     try:
-        took_s = (datetime.fromisoformat(finished) - datetime.fromisoformat(started)).total_seconds()
-        first, last = (datetime.fromisoformat(at).replace(microsecond=0) for at in (started, finished))
+        first, last = (datetime.fromisoformat(at) for at in (started, finished))
+        took_s = (last - first).total_seconds()
     except ValueError:
         return f"{started} to {finished}"
     return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S %Z} ({duration(took_s)})"

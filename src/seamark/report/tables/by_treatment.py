@@ -10,6 +10,7 @@ from seamark.report.numbers import (
     RANGE_NOTE,
     UNSTEADY_NOTE,
     errors_text,
+    is_time,
     level,
     median_of,
     number,
@@ -62,8 +63,6 @@ ENERGY_SCOPES = {
     "package": "the node's processors and their memory",
     "node": "the whole node, over the whole load",
 }
-
-Objective = tuple[str, str, float]
 
 
 def streams_table(treatments: Sequence[SummaryRow]) -> Table | None:
@@ -127,7 +126,7 @@ def kinds_table(treatments: Sequence[SummaryRow]) -> Table | None:
 def objectives_table(treatments: Sequence[SummaryRow]) -> Table | None:
     """Return each objective's limit and value, goodput, offered and achieved rate; None where there is neither an
     objective nor an open loop."""
-    objectives = list(dict.fromkeys(_objective(slo) for t in treatments for slo in t.slos))
+    objectives = list(dict.fromkeys((slo.metric, slo.op, slo.limit) for t in treatments for slo in t.slos))
     offers = any(_is_open(treatment) for treatment in treatments)
     good = any(median_of(treatment.goodput) is not None for treatment in treatments)
     if not objectives and not offers:
@@ -144,11 +143,22 @@ def objectives_table(treatments: Sequence[SummaryRow]) -> Table | None:
         of_all, why = "the same as a share of all requests due", "No objective on a single request."
         columns.append(figures("goodput", rates, "requests/s", "requests that meet their objectives"))
         columns.append(figures("goodput", shares, "%", of_all, why=why, shown=percent))
-    for objective in objectives:
-        unit, factor = _unit(objective, treatments)
-        values, met = zip(*(_judgement(t, objective, factor) for t in treatments), strict=True)
-        columns.append(figures(_objective_label(*objective, factor), values, unit))
-        columns.append(column("met", met))
+    for metric, op, limit in objectives:
+        key = metric, op, limit
+        of = [next((slo for slo in t.slos if (slo.metric, slo.op, slo.limit) == key), None) for t in treatments]
+        if metric.startswith("throughput"):
+            units, factor = dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit), 1.0
+            unit = " or ".join(units)
+        elif is_time(metric):
+            seconds = (limit, *(median_of(slo.value) for slo in of if slo))
+            unit, factor = unit_of([1e3 * (value or 0.0) for value in seconds])
+            factor *= 1e3
+        else:
+            unit, factor = "", 1.0
+        name = metric.removesuffix("_s") if is_time(metric) else unit_words(metric)
+        head = f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(factor * limit)}"
+        values, met = zip(*(_judgement(slo, factor) for slo in of), strict=True)
+        columns += [figures(head, values, unit), column("met", met)]
     notes = OBJECTIVE_NOTES if good else OBJECTIVE_NOTES[:1] if objectives else ()
     return _table("Objectives and rates", treatments, columns, notes)
 
@@ -268,34 +278,8 @@ def _is_open(treatment: SummaryRow) -> bool:
     return treatment.config.get("pattern") not in (None, "closed")
 
 
-def _objective(slo: ObjectiveSummary) -> Objective:
-    return slo.metric, slo.op, slo.limit
-
-
-def _objective_label(metric: str, op: str, limit: float, factor: float) -> str:
-    name = metric.removesuffix("_s") if _is_time(metric) else unit_words(metric)
-    return f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(factor * limit)}"
-
-
-def _is_time(metric: str) -> bool:
-    return metric.endswith("_s") and not metric.endswith("_per_s")
-
-
-def _unit(objective: Objective, treatments: Sequence[SummaryRow]) -> tuple[str, float]:
-    """Return the unit in which limit and values of an objective are printed, and its factor."""
-    metric, _, limit = objective
-    if metric.startswith("throughput"):
-        return " or ".join(dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit)), 1.0
-    if not _is_time(metric):
-        return "", 1.0
-    of = [slo for treatment in treatments for slo in treatment.slos if _objective(slo) == objective]
-    unit, factor = unit_of([1e3 * (value or 0.0) for value in (limit, *(median_of(slo.value) for slo in of))])
-    return unit, 1e3 * factor
-
-
-def _judgement(treatment: SummaryRow, objective: Objective, factor: float) -> list[Cell]:
-    """Return value and judgement of one objective."""
-    slo = next((candidate for candidate in treatment.slos if _objective(candidate) == objective), None)
+def _judgement(slo: ObjectiveSummary | None, factor: float) -> list[Cell]:
+    """Return value and judgement of one objective of a treatment."""
     if slo is None:
         return [absent("Not an objective of this treatment.")] * 2
     value = _spread(slo.value, "Not known: too few samples, or no result.", factor=factor)
