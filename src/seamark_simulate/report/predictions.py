@@ -19,6 +19,8 @@ OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
 connections. They tell treatments apart only as factors."""
 FITS = "*.fit.json"
 """Files of `bench fit` in a scenario's folder of results: its report shows them."""
+FACTS = ("place", "figure", "measured", "predicted", "low", "high")
+"""Fields of `HeldOutFigure` that a pair has too."""
 Place = Literal["inside", "beyond", "overload", "twin"]
 
 
@@ -71,19 +73,8 @@ def fits_of(folder: ScenarioFolder, plan: Plan) -> tuple[list[FitShown], list[st
         for model in fitted.models:
             sources = [source for source in model.sources if source.scenario == plan.scenario]
             changed = tuple(source.trial for source in sources if known.get(source.trial) != source.config_hash)
-            pairs = tuple(
-                Pair(
-                    what=prediction.trial,
-                    place=prediction.place,
-                    figure=prediction.figure,
-                    measured=prediction.measured,
-                    predicted=prediction.predicted,
-                    low=prediction.low,
-                    high=prediction.high,
-                )
-                for prediction in model.held_out
-                if prediction.measured > 0
-            )
+            held_out = (vars(figure) for figure in model.held_out if figure.measured > 0)
+            pairs = tuple(Pair(what=facts["trial"], **{name: facts[name] for name in FACTS}) for facts in held_out)
             shown.append(FitShown(file=path.name, model=model, pairs=pairs, changed=changed))
     return shown, mistakes
 

@@ -49,7 +49,7 @@ Measured = tuple[dict[str, Any], Curve]
 
 def latency_blocks(workload: ShownWorkload) -> list[Block]:
     """Draw the pooled distribution of each treatment, up to seven of them in a figure."""
-    able = []
+    able: list[tuple[dict[str, Any], list[TrialFolder]]] = []
     for row in workload.treatments:
         views = [view for view in workload.results.trials_of(row) if view.ok and view.folder.histogram.is_file()]
         able += [(dict(row.factors), [view.folder for view in views])] if views else []
