@@ -17,7 +17,7 @@ from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
 from seamark.model.service import Value
-from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
+from seamark.report.asked import RESPONSE, asked_groups, figure_column
 from seamark.report.numbers import (
     ABSENT,
     MEAN_NOTE,
@@ -79,7 +79,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     """
     available = width or shutil.get_terminal_size().columns
     rows = in_order(summary)
-    asked = asked_groups(asked_metrics(summary.comparisons, rows))
+    asked = asked_groups(summary.comparisons, rows)
     for units, wide in ((available >= MIDDLE, available >= WIDE), (available >= MIDDLE, False), (False, False)):
         columns = _columns(rows, asked, units=units, wide=wide)
         if _width(columns) <= available:

@@ -191,7 +191,7 @@ def verdicts_section(results: Results) -> Section:
     )
     explained = Text(
         text="INVALID: do not use the number. SUSPECT: the number may be right, but something speaks against it. "
-        "NOTE: nothing is wrong; something is not shown, or is good to know.",
+        "NOTE: nothing is wrong; something is not shown, or is good to know."
     )
     return Section(id="verdicts", title="Verdicts", blocks=(explained, Table(columns=columns)))
 
@@ -243,20 +243,14 @@ def failures_section(results: Results) -> Section | None:
 
 TERMS = (
     ("treatment", "One combination of the factors' levels. A trial is a treatment measured once."),
-    (
-        "deployment",
-        "One start of a server with its settings; it serves its trials one after another.",
-    ),
+    ("deployment", "One start of a server with its settings; it serves its trials one after another."),
     (
         "response time",
         "From the intended start of a request to its complete reply: what a user waits. In a closed loop a request "
         "is intended when its user is free, so response and service time are the same.",
     ),
     ("service time", "From the actual sending of a request to its complete reply."),
-    (
-        "schedule lag",
-        "Actual minus intended sending: lateness of the load generator itself, not of the service.",
-    ),
+    ("schedule lag", "Actual minus intended sending: lateness of the load generator itself, not of the service."),
     (
         "throughput",
         "Units of work completed in the measured window, divided by its length. The value of a treatment is "

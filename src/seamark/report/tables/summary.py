@@ -9,16 +9,8 @@ from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
-from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
-from seamark.report.numbers import (
-    ABSENT,
-    SEARCHED,
-    bracket,
-    median_of,
-    number,
-    span,
-    unit_words,
-)
+from seamark.report.asked import RESPONSE, asked_groups, figure_column
+from seamark.report.numbers import ABSENT, SEARCHED, bracket, median_of, number, span, unit_words
 from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
 from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known, named
 from seamark.report.source import Results, slug
@@ -73,7 +65,7 @@ def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | 
 
     A program has all of its figures, and no percentiles: a trial is one run.
     """
-    asked = asked_groups(asked_metrics(comparisons, treatments))
+    asked = asked_groups(comparisons, treatments)
     is_program = treatments[0].component == "program"
     qualities, alike = (
         (list(dict.fromkeys(name for t in treatments for name in t.quality)), "")

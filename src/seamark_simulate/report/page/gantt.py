@@ -195,12 +195,7 @@ def _draw_shares(axis: Axes, chart: Chart, colours: Sequence[str]) -> None:
     rows = chart.schedule.rows
     every = [*colours, *(look["facecolor"] for _, look in LOOKS)]
     occupation = occupation_of(
-        chart.bars,
-        gpus=rows.gpus,
-        kinds=len(every),
-        span_s=rows.makespan_s,
-        slices=SLICES,
-        most_rows=MOST_ROWS,
+        chart.bars, gpus=rows.gpus, kinds=len(every), span_s=rows.makespan_s, slices=SLICES, most_rows=MOST_ROWS
     )
     image = strips(occupation.shares, np.asarray([to_rgb(colour) for colour in every]))
     extent = (0.0, rows.makespan_s, chart.rows - 0.5, -0.5)
