@@ -234,13 +234,8 @@ def _units(tested: Sequence[Compared]) -> str:
         "simulation": "simulated trials, one of each seed",
         "result": "results, one a side, with the interval of its trials",
     }
-    parts = [f"{words[kind]} ({_range(counts)} a side)" for kind, counts in kinds.items()]
-    return f"Units: {'; '.join(parts)}."
-
-
-def _range(counts: set[int]) -> str:
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
+    ends = {kind: " to ".join(map(str, sorted({min(counts), max(counts)}))) for kind, counts in kinds.items()}
+    return f"Units: {'; '.join(f'{words[kind]} ({counts} a side)' for kind, counts in ends.items())}."
 
 
 def _left_out(shown: Sequence[Compared]) -> list[str]:
@@ -381,22 +376,19 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
     several = len({comparison.workload for comparison in comparisons.comparisons}) > 1
     where = ", ".join(filter(None, (compared.workload if several else "", fixed)))
     mine, theirs = side_texts(compared)
-    facts = ", ".join(filter(None, (_interval(compared), p_text(compared, comparisons.family))))
+    effect, shown = _effect_of(compared)
+    interval = ""
+    if effect is not None and effect.low is not None and effect.high is not None:
+        confidence = f"{100 * (compared.confidence or 0.0):.3g} %"
+        interval = f"{confidence} interval {shown(effect.low)} to {shown(effect.high)}"
+    facts = ", ".join(filter(None, (interval, p_text(compared, comparisons.family))))
     if compared.answers is not None:
         gave = f"{new} scored {theirs} in {compared.metric}, {base} {mine}"
         facts = f"{items_text(compared.answers)}, difference {effect_text(compared).split(' (')[0]}, {facts}"
     else:
-        effect, shown = _effect_of(compared)
         assert effect is not None
         unit = "times" if compared.ratio is not None else f"{unit_words(compared.unit)} beside"
         gave = f"{new} gave {shown(effect.value)} {unit.strip()} the {compared.metric} of {base}"
         facts = f"{theirs} against {mine}, {facts}" if compared.exact else facts
     beside = f" {_sentence(compared.note)}" if compared.note else ""
     return f"{gave}{f' at {where}' if where else ''} ({facts}): {compared.verdict}.{beside}"
-
-
-def _interval(compared: Compared) -> str:
-    effect, shown = _effect_of(compared)
-    if effect is None or effect.low is None or effect.high is None:
-        return ""
-    return f"{100 * (compared.confidence or 0.0):.3g} % interval {shown(effect.low)} to {shown(effect.high)}"

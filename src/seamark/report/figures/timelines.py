@@ -216,7 +216,8 @@ def phases_pictures(results: Results) -> list[Picture]:
     shown = shown[sorted(shown, key=lambda name: PHASES.index(name) if name in PHASES else len(PHASES))]
     with drawing(8.4, 1.0 + 0.3 * len(shown)) as figure:
         axis = figure.subplots()
-        shown = shown.rename(index=lambda name: _short(name, 44), columns=lambda name: name.removesuffix("_s"))
+        shown = shown.rename(columns=lambda name: name.removesuffix("_s"))
+        shown = shown.rename(index=lambda name: name if len(name) <= 44 else f"{name[:22]}…{name[-21:]}")
         shown.plot.barh(stacked=True, ax=axis, color=COLOURS, width=0.62, edgecolor="white", lw=0.5, legend=False)
         stacked: Any = axis.containers
         for index, bars in enumerate(stacked):
@@ -281,7 +282,3 @@ def order_pictures(results: Results) -> list[Picture]:
             "A block holds every treatment once, in random order: of one start of a server, or of one of its own.",
         )
     return [picture]
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"

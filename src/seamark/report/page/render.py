@@ -32,7 +32,7 @@ from seamark.report.page.page_part import PagePart, WorkloadBlocks, page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.search import search_blocks
 from seamark.report.page.sections import (
-    about_section,
+    about,
     counts,
     failures_section,
     glossary_section,
@@ -118,7 +118,7 @@ def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
         configuration_section(results),
         None if simulated else nodes_section(results),
         reproduce_section(results),
-        about_section(results),
+        Section(id="about", title="About this run", blocks=(about(results),)),
         glossary_section(results.summary),
     )
     return tuple(section for section in sections if section is not None)

@@ -55,13 +55,8 @@ def where(results: Results) -> str:
     return f"{', '.join(parts)}. More in About this run."
 
 
-def about_section(results: Results) -> Section:
-    """Return scenario, services, design, time and machine."""
-    return Section(id="about", title="About this run", blocks=(about(results),))
-
-
 def about(results: Results) -> Facts:
-    """Return the facts of that section; of what was simulated without those of the machine."""
+    """Return scenario, services, design, time and machine; of what was simulated without the machine."""
     simulated_alone = only_simulated(results.summary)
     facts = {**dict(machine(results.meta)), **_places(results)}
     started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
