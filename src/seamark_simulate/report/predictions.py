@@ -121,11 +121,8 @@ def _figures(one: SummaryRow, other: SummaryRow) -> Iterator[tuple[str, float | 
     for group, name in (("latency_ms", "response"), ("ttft_ms", "ttft"), ("tpot_ms", "tpot")):
         times, others = getattr(one, group), getattr(other, group)
         for quantile in ("mean", "p50", "p99") if times and others else ():
-            yield f"{name}_{quantile}_s", _seconds(times.statistic(quantile)), _seconds(others.statistic(quantile))
+            one_ms, other_ms = times.statistic(quantile), others.statistic(quantile)
+            yield f"{name}_{quantile}_s", one_ms and one_ms / 1e3, other_ms and other_ms / 1e3
     for name in one.quality:
         if name in other.quality:
             yield name, one.quality[name], other.quality[name]
-
-
-def _seconds(time_ms: float | None) -> float | None:
-    return None if time_ms is None else time_ms / 1e3

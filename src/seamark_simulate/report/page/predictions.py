@@ -142,15 +142,8 @@ def _draw(axis: Axes, own: Sequence[Pair]) -> None:
         for pair in shown:
             if pair.low is not None and pair.high is not None:
                 axis.vlines(pair.measured, pair.low, pair.high, color=colour, lw=1.0, alpha=0.6, zorder=2)
-        axis.plot(
-            [pair.measured for pair in shown],
-            [pair.predicted for pair in shown],
-            ls="",
-            marker=marker,
-            color=colour,
-            ms=4.5,
-            zorder=3,
-        )
+        x, y = [pair.measured for pair in shown], [pair.predicted for pair in shown]
+        axis.plot(x, y, ls="", marker=marker, color=colour, ms=4.5, zorder=3)
     axis.set_xlim(*limits)
     axis.set_ylim(*limits)
     axis.set_box_aspect(1)
@@ -159,7 +152,6 @@ def _draw(axis: Axes, own: Sequence[Pair]) -> None:
             subs = (1.0,) if high / low > 100 else (1.0, 3.0)
             scale.set_major_locator(LogLocator(subs=subs, numticks=8))
             scale.set_minor_locator(NullLocator())
-            plain_numbers(scale)
         else:
             scale.get_major_locator().set_params(nbins=4)  # type: ignore[call-arg]
-            plain_numbers(scale)
+        plain_numbers(scale)
