@@ -5,8 +5,8 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -102,12 +102,10 @@ def command(
     _print_notes(notes)
     if not measure_anew:
         require_no_conflicts(study)
-
-    def put_aside() -> None:
+    with the_next_run(study):
         if measure_anew and (names := put_conflicts_aside(study)):
             click.echo(f"{counted(len(names), 'trial')} measured before: moved into `attempts` of each.", err=True)
-
-    return submit(study, as_json=as_json, strict=strict, extra=snakemake_options, before=put_aside)
+        return submit(study, as_json=as_json, strict=strict, extra=snakemake_options)
 
 
 def require_runnable(study: Study) -> tuple[str, ...]:
@@ -151,26 +149,19 @@ def _print_notes(notes: Iterable[str]) -> None:
         click.echo(f"Note: {note}", err=True)
 
 
-def submit(
-    study: Study,
-    *,
-    as_json: bool = False,
-    strict: bool = False,
-    extra: tuple[str, ...] = (),
-    before: Callable[[], object] = lambda: None,
-) -> int:
-    """Run the missing trials of a study's scenario; print the summary; return the exit code.
-
-    `strict`: the results must pass the gate for exit code 0. `before` is called under the lock of the study. Raises
-    UserError while another run holds it.
-    """
+@contextmanager
+def the_next_run(study: Study) -> Iterator[None]:
+    """End what an earlier run left, and hold the lock of the study. Raises UserError while another run has it."""
     with the_only_run(study.root):
         take_over(study)
-        before()
-        return _submit(study, as_json, strict, extra)
+        yield
 
 
-def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -> int:
+def submit(study: Study, *, as_json: bool = False, strict: bool = False, extra: tuple[str, ...] = ()) -> int:
+    """Run the missing trials of a study's scenario, as `the_next_run`; print the summary; return the exit code.
+
+    `strict`: the results must pass the gate for exit code 0.
+    """
     console = terminal(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
