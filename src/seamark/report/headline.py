@@ -136,8 +136,8 @@ def _of_evaluation(found: Comparisons, choice: str) -> Headline:
     unit = unit_words(front.cost_unit)
     for point in points:
         of = f"of {level(point.level, front.factor)}"
-        limits = {"low": point.quality_low, "high": point.quality_high}
-        scores.append(HeadlineNumber(name=f"{front.quality} {of}", value=point.quality, **limits))
+        low, high = point.quality_low, point.quality_high
+        scores.append(HeadlineNumber(name=f"{front.quality} {of}", value=point.quality, low=low, high=high))
         if point.cost is not None:
             costs.append(HeadlineNumber(name=f"{front.cost} {of}", value=point.cost, unit=unit))
     shown = "; ".join(f"{score.name} {number_text(score)}" for score in scores)

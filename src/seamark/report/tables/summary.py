@@ -81,7 +81,7 @@ def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | 
     if searched:
         brackets = [bracket(t.search) for t in treatments]
         labels = SEARCHED[searched], "found; median of repetitions"
-        loads = [t.search and t.search.found.median for t in treatments]
+        loads = [t.search.found.median if t.search else None for t in treatments]
         groups[SEARCH_FOUND] = [
             figures("largest load", loads, *labels, why="no repetition found a load that meets the objectives"),
             figures("between", brackets, "", "the bracket of the search, with its confidence"),
@@ -181,7 +181,10 @@ def trials_section(results: Results, most: int = 400) -> Section:
         columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))
     started = [view.started_at.replace("T", " ")[clock] if view.started_at else ABSENT for view in shown]
     windows = [" – ".join(f"{round(end, 3):g}" for end in t.window_s) if t.window_s else None for t in shown]
-    times = [(t.metrics and t.metrics.latency_ms, t.codes, WITHHELD if t.ok else "no result") for t in shown]
+    times = [
+        (view.metrics.latency_ms if view.metrics else None, view.codes, WITHHELD if view.ok else "no result")
+        for view in shown
+    ]
     why = [", ".join(t.codes) or None if t.ok else t.category for t in shown]
     verdicts = [
         Cell(text=t.verdict if t.ok else t.status, kind="verdict", title=title)
@@ -191,7 +194,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
         figures("block", [str(view.trial.block) for view in shown]),
         figures("position", [str(view.trial.position) for view in shown]),
         column("started", started, "time", unit=days.pop() if len(days) == 1 else ""),
-        figures("throughput", [m and m.throughput.value for m in measured], why="no result"),
+        figures("throughput", [m.throughput.value if m else None for m in measured], why="no result"),
         column("unit", [unit_words(m.throughput.unit if m else "") for m in measured]),
         *time_columns(("p50", "p99"), times),
         figures("errors", [errors_cell(m.errors, "no result") if m else absent("no result") for m in measured], "%"),

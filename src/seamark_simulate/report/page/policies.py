@@ -7,7 +7,7 @@ from seamark.report.comparison import effect_text, p_text, reason_text, verdict_
 from seamark.report.figures.canvas import drawing, picture_of
 from seamark.report.numbers import number, unit_words
 from seamark.report.page.comparisons import draw_ratios, label_verdicts
-from seamark.report.page.content import Block, Cell, Picture, Table, absent, column
+from seamark.report.page.content import Block, Cell, Content, Picture, Table, absent, column
 from seamark.report.source import ShownWorkload
 from seamark_simulate.report.policies import PolicyMatrix, policy_matrices
 
@@ -64,7 +64,7 @@ def _table(matrix: PolicyMatrix, workload: ShownWorkload, family: int) -> Table:
     columns = [column("policy", [f"{matrix.base} (baseline)", *policies])]
     for name in shown:
         cells = [_cell(matrix.cells[policy].get(name), family) for policy in policies]
-        given = [matrix.medians[name], *cells]
+        given: list[Content] = [matrix.medians[name], *cells]
         head = name or matrix.metric
         columns.append(column(head, given, why="no figures", shown=lambda value: f"{number(value)} {unit}".strip()))
     more = len(matrix.columns) - len(shown)
