@@ -72,16 +72,11 @@ def streams_table(treatments: Sequence[SummaryRow]) -> Table | None:
     whole = all(row.virtual_clock and row.throughput.unit == "requests_per_s" for row in treatments)
     if not shown or whole:  # the first part of a simulated request is no token
         return None
-    columns = [
-        time_column
-        for group in shown
-        for time_column in time_columns(
-            ("p50", "p99"),
-            [(getattr(t, group), t.codes, STREAM_WITHHELD) for t in treatments],
-            f"{STREAM_TIMES[group][0]} ",
-            STREAM_TIMES[group][1],
-        )
-    ]
+    columns: list[Column] = []
+    for group in shown:
+        name, title = STREAM_TIMES[group]
+        times = [(getattr(t, group), t.codes, STREAM_WITHHELD) for t in treatments]
+        columns += time_columns(("p50", "p99"), times, f"{name} ", title)
     return _table("Streamed replies", treatments, columns, (STREAM_NOTE, *notes_of(columns)))
 
 
@@ -254,9 +249,8 @@ def _kind_time(group: str, quantile: str, factor: float, kind: KindSummary, trea
         return absent("no reply of this kind was streamed")
     mark, ends, spread = saturation_mark(treatment.codes), times.ranges.get(quantile), getattr(times, quantile)
     if ends is not None and ends[0] is not None and not (limits := Range(low=ends[0], high=ends[1])).is_narrow:
-        return (faint if spread.median is None else known)(
-            f"{range_text(limits.times(factor))}{mark}", title=RANGE_NOTE
-        )
+        text = f"{range_text(limits.times(factor))}{mark}"
+        return (faint if spread.median is None else known)(text, title=RANGE_NOTE)
     return _spread(spread, KIND_WITHHELD, mark, factor)
 
 

@@ -114,8 +114,6 @@ def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | 
     columns = [
         *factor_columns(treatments, treatments),
         *(table_column for group in groups.values() for table_column in group),
-    ]
-    columns += [
         figures("ok", [_complete(t) for t in treatments], "of n", "repetitions with a result, of those planned"),
         column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"),
     ]
