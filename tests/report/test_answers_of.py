@@ -11,7 +11,7 @@ from seamark.analysis.changed_answers import scores_by_fact
 from seamark.analysis.trial_view import TrialView
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.results.comparison import Compared, ComparedAnswers, ComparedSide, Comparisons
-from seamark.report.answers_of import changed_table, side_by_side
+from seamark.report.page.answers import changed_table, side_by_side
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from make_results import Made, make_results
 
-from seamark.report.figures.canvas import drawing, shortened, written
+from seamark.report.figures.canvas import drawing, picture_of, shortened
 from seamark.report.page.render import write_report
 
 LONG = re.compile(r"\d\.\d{3,}")
@@ -15,14 +15,14 @@ def texts(svg: str) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
 
 
-def test_small_numbers_in_a_legend_keep_their_digits(tmp_path):
+def test_small_numbers_in_a_legend_keep_their_digits():
     with drawing(4, 3) as figure:
         axes = figure.subplots()
         for limit in (0.001, 0.002, 0.005):
             axes.plot([0, 1 / 3], [0, 2 / 3], label=f"limit {limit}")
         axes.set_title('x="0.00125" y="0.00375"')
         figure.legend()
-        picture = written(figure, tmp_path, "small", alt="small", caption="small")
+        picture = picture_of(figure, "small", alt="small", caption="small")
     svg = picture.svg.decode()
     shown = texts(svg)
     assert [text for text in shown if text.startswith("limit")] == ["limit 0.001", "limit 0.002", "limit 0.005"]
@@ -44,10 +44,10 @@ def test_what_multiplies_a_length_keeps_its_digits():
     assert shortened(svg) == svg
 
 
-def test_a_picture_knows_its_size(tmp_path):
+def test_a_picture_knows_its_size():
     with drawing(8.4, 2.5) as figure:
         figure.subplots().plot([0, 1])
-        picture = written(figure, tmp_path, "size", alt="size", caption="size")
+        picture = picture_of(figure, "size", alt="size", caption="size")
     assert (picture.width_px, picture.height_px) == (806, 240)
     assert b'width="604.8pt" height="180pt"' in picture.svg
 

@@ -15,6 +15,7 @@ from seamark.model.sample import Failure
 from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
 from seamark.report.tables.by_treatment import MOST_KINDS, kinds_table
+from seamark.report.tables.summary import _named
 from seamark.storage.documents import write
 from seamark.storage.paths import ScenarioFolder
 
@@ -60,7 +61,7 @@ def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: 
 
 
 def rows_of(treatments: Sequence[SummaryRow]) -> dict[str, dict[str, str]]:
-    table = kinds_table("w", treatments, named=False)
+    table = kinds_table(treatments)
     assert table is not None
     heads = [column.name for column in table.columns]
     return {cells[heads.index("kind")].text: _texts(heads, cells) for cells in table.rows}
@@ -105,7 +106,7 @@ def test_times_of_kinds_above_ten_seconds_are_in_seconds(folder: ScenarioFolder)
     slow = KindSpreads(
         p50=Spread(median=92_530.0, min=60_000.0, max=99_000.0), p90=Spread(median=9e3, min=9e3, max=9e3)
     )
-    table = kinds_table("w", [replace(row, by_kind={"chat": KindSummary(latency_ms=slow)})], named=False)
+    table = kinds_table([replace(row, by_kind={"chat": KindSummary(latency_ms=slow)})])
     assert table is not None
     cells = {f"{head.name} {head.unit}": cell.text for head, cell in zip(table.columns, table.rows[0], strict=True)}
     assert (cells["response p50 s"], cells["response p90 ms"]) == ("92.5 (60.0 – 99.0)", "9,000")
@@ -114,7 +115,7 @@ def test_times_of_kinds_above_ten_seconds_are_in_seconds(folder: ScenarioFolder)
 def test_requests_that_are_all_alike_have_no_table(folder: ScenarioFolder) -> None:
     treatments = a_summary(folder, kinds=["get"]).treatments
     assert treatments[0].by_kind is None
-    assert kinds_table("w", treatments, named=False) is None
+    assert kinds_table(treatments) is None
 
 
 def test_every_treatment_has_a_row_for_each_of_its_kinds(folder: ScenarioFolder) -> None:
@@ -123,12 +124,13 @@ def test_every_treatment_has_a_row_for_each_of_its_kinds(folder: ScenarioFolder)
         replace(mixed, factors={"rate_rps": 20.0}),
         replace(mixed, factors={"rate_rps": 80.0}, by_kind=None),
     ]
-    table = kinds_table("w", treatments, named=True)
+    table = kinds_table(treatments)
     assert table is not None
-    assert table.caption == "w: kinds of request"
+    assert table.caption == "Kinds of request"
+    assert _named(table, "w").caption == "w: kinds of request"
     assert [[cell.text for cell in row[:2]] for row in table.rows] == [["20", "chat"], ["20", "search"], ["80", "–"]]
     assert {cell.kind for cell in table.rows[2][1:]} == {"absent"}
-    long = kinds_table("w", [replace(mixed, factors={})] * MOST_KINDS, named=True)
+    long = kinds_table([replace(mixed, factors={})] * MOST_KINDS)
     assert long is not None
     assert len(long.rows) == MOST_KINDS
     assert f"{MOST_KINDS} more rows" in long.footnotes[-1]

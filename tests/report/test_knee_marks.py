@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from make_results import Made, make_results
 
-from seamark.report.figures.factors import factor_pictures, measured
+from seamark.report.figures.factors import factor_blocks, measured
 from seamark.report.page.render import write_report
 from seamark.report.source import read_results
 
@@ -84,8 +84,7 @@ def test_a_lower_bound_is_drawn_as_an_arrow_taller_than_a_point(tmp_path: Path):
     folder = make_results(tmp_path, services=(service,), fail=(), suspect=(), repetitions=1, telemetry=False)
 
     def drawn() -> tuple[bool, float]:
-        results = read_results(folder)
-        (picture,) = factor_pictures(results, "one", results.treatments, "one", tmp_path / "figures")
+        (picture,) = factor_blocks(read_results(folder).services["one"][0])
         marks = [part.split('<g id="')[0] for part in picture.svg.decode().split('<g id="PathCollection_')[1:]]
         forms = [form for part in marks for form in re.findall(r'<path[^>]*? d="([^"]+)"', part)]
         ends = [

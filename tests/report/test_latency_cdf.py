@@ -1,6 +1,7 @@
 """Latency CDF: against a plain sort of all requests, and without percentiles that the tables withhold."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.summary import write_metrics
 from seamark.analysis.trial_view import record_of
 from seamark.model.results.trial_metrics import Histograms
-from seamark.report.figures.latency_cdf import _draw, latency_pictures, marked, pooled
+from seamark.report.figures.latency_cdf import _draw, latency_blocks, marked, pooled
 from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results
 from seamark.stats.histogram import RELATIVE_ERROR, of
@@ -105,14 +106,14 @@ def test_too_few_requests_for_a_median_are_not_drawn_and_the_report_says_so(tmp_
         factors={"concurrency": (1, 4)},
     )
     results = read_results(make_results(tmp_path / "r", services=(made,), repetitions=1, fail=(), suspect=()))
-    blocks = latency_pictures(results, "slow", results.treatments, "slow", tmp_path / "figures")
-    (picture,) = blocks
+    [workload] = results.services["slow"]
+    (picture,) = latency_blocks(workload)
     assert isinstance(picture, Picture)
     numbers = [int(n) for n in re.findall(r"n = (\d+)", picture.svg.decode())]
     assert len(numbers) == 1
     assert 20 <= numbers[0] < 200
     assert "Not drawn: 1 treatment of fewer than 20 good requests." in picture.caption
-    alone = latency_pictures(results, "slow", results.treatments[:1], "slow", tmp_path / "figures")
+    alone = latency_blocks(replace(workload, treatments=results.treatments[:1]))
     assert [type(block) for block in alone] == [Text]
 
 

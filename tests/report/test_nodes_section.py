@@ -82,10 +82,10 @@ def test_a_reason_against_a_comparison_stands_among_the_verdicts(results):
 @pytest.mark.covers("E-FR27")
 def test_energy_has_a_table_where_some_is_known_and_none_otherwise(results):
     treatments = read_results(results).treatments
-    assert energy_table("w", treatments, named=False) is None
+    assert energy_table(treatments) is None
     spread = Spread(median=1.5, min=1.0, max=2.0)
     energy = EnergySummary(scope="gpu", per_unit_j=spread, power_w=Spread(median=350.0))
-    table = energy_table("w", [replace(treatments[0], energy=energy), *treatments[1:]], named=False)
+    table = energy_table([replace(treatments[0], energy=energy), *treatments[1:]])
     assert table is not None
     assert [column.unit for column in table.columns if column.name == "energy"] == ["J/unit", "W"]
     assert [cell.text for cell in table.rows[0][-3:]] == ["1.50", "350", "gpu"]

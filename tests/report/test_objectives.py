@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> ScenarioFolder:
 @pytest.mark.covers("E-FR12")
 def test_each_objective_has_its_limit_its_value_and_how_many_trials_meet_it(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, SLOS, pattern="constant")
-    table = objectives_table("w", summary.treatments, named=True)
+    table = objectives_table(summary.treatments)
     assert table is not None
     heads = [(column.name, column.unit) for column in table.columns]
     assert heads == [
@@ -82,15 +82,13 @@ def test_each_objective_has_its_limit_its_value_and_how_many_trials_meet_it(fold
     assert said[4:6] == ["30.0 (20.0 – 40.0)", "in part, 1 of 2"]
     assert said[7] == "missed, 0 of 2"
     assert said[9] == "met, 2 of 2"
-    assert "w: objectives and rates" in table.caption
+    assert table.caption == "Objectives and rates"
 
 
 def test_an_objective_that_is_missed_by_more_than_ten_seconds_is_in_seconds() -> None:
     value = Spread(median=92.53, min=60.0, max=99.0)
     slo = ObjectiveSummary(metric="latency_p99_s", op="<=", limit=0.1, value=value, met=0, of=3)
-    table = objectives_table(
-        "w", [SummaryRow(treatment="a", workload="w", service="known", slos=(slo,))], named=False
-    )
+    table = objectives_table([SummaryRow(treatment="a", workload="w", service="known", slos=(slo,))])
     assert table is not None
     assert (table.columns[0].name, table.columns[0].unit) == ("latency p99 ≤ 0.100", "s")
     assert table.rows[0][0].text == "92.5 (60.0 – 99.0)"
@@ -98,12 +96,12 @@ def test_an_objective_that_is_missed_by_more_than_ten_seconds_is_in_seconds() ->
 
 def test_a_closed_loop_offers_nothing_and_without_objectives_has_no_table(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, (), pattern="closed")
-    assert objectives_table("w", summary.treatments, named=False) is None
+    assert objectives_table(summary.treatments) is None
 
 
 def test_an_open_loop_shows_its_rates_without_any_objective(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, (), pattern="constant")
-    table = objectives_table("w", summary.treatments, named=False)
+    table = objectives_table(summary.treatments)
     assert table is not None
     assert [column.name for column in table.columns] == ["offered", "achieved"]
     assert table.footnotes == ()
@@ -111,7 +109,7 @@ def test_an_open_loop_shows_its_rates_without_any_objective(folder: ScenarioFold
 
 def test_an_objective_that_nothing_is_known_of_is_a_dash_and_not_met(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, (Slo(metric="ttft_p99_s", op="<=", limit=0.1),), pattern="closed")
-    table = objectives_table("w", summary.treatments, named=False)
+    table = objectives_table(summary.treatments)
     assert table is not None
     assert [cell.text for cell in table.rows[0]][-2:] == ["–", "–"]
 
@@ -119,6 +117,6 @@ def test_an_objective_that_nothing_is_known_of_is_a_dash_and_not_met(folder: Sce
 def test_a_summary_of_before_there_were_values_is_shown_with_dashes() -> None:
     slo = {"metric": "latency_p99_s", "op": "<=", "limit": 0.1, "met": 1, "of": 1}
     older = {"treatment": "t", "workload": "w", "service": "s", "slos": [slo], "config": {"pattern": "poisson"}}
-    table = objectives_table("w", [decode(older, SummaryRow)], named=False)
+    table = objectives_table([decode(older, SummaryRow)])
     assert table is not None
     assert [cell.text for cell in table.rows[0]] == ["–"] * 4

@@ -52,11 +52,11 @@ def a_fit(results, **changes):
 
 
 @pytest.mark.covers("E-FR12")
-def test_a_fit_file_among_the_results_is_shown_with_its_held_out_trials(results, tmp_path):
+def test_a_fit_file_among_the_results_is_shown_with_its_held_out_trials(results):
     path = results.folder.root / "known.fit.json"
     write(path, a_fit(results))
     try:
-        blocks = prediction_blocks(results, tmp_path)
+        blocks = prediction_blocks(results)
         section = PAGE.section(blocks)
     finally:
         path.unlink()
@@ -74,7 +74,7 @@ def test_a_fit_file_among_the_results_is_shown_with_its_held_out_trials(results,
     assert b"held out, among the loads" in picture.svg
 
 
-def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results, tmp_path):
+def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results):
     old = a_fit(results).stations[0].sources
     write(
         results.folder.root / "old.fit.json",
@@ -83,7 +83,7 @@ def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results,
     (results.folder.root / "worse.fit.json").write_text('{"stations": 7}')
     try:
         shown, mistakes = fits_of(results.folder, results.plan)
-        texts = [each.text for each in prediction_blocks(results, tmp_path) if type(each).__name__ == "Text"]
+        texts = [each.text for each in prediction_blocks(results) if type(each).__name__ == "Text"]
     finally:
         for path in results.folder.root.glob("*.fit.json"):
             path.unlink()
@@ -92,7 +92,7 @@ def test_a_fit_of_other_trials_says_so_and_a_damaged_one_breaks_nothing(results,
     assert "worse.fit.json" in mistakes[0]
     assert any("1 trial of the fit is not in this plan any more" in text for text in texts)
     assert any("no predictions of held-out trials" in text for text in texts)
-    assert PAGE.section(prediction_blocks(results, tmp_path)) is None
+    assert PAGE.section(prediction_blocks(results)) is None
 
 
 @pytest.mark.covers("E-FR12")

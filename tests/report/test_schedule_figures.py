@@ -9,7 +9,8 @@ from seamark.analysis.schedule.execution_rows import rows_of
 from seamark.analysis.schedule.occupation import bars_of
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.summary import SummaryRow
-from seamark_simulate.report.figures.gantt import (
+from seamark.report.source import ShownWorkload
+from seamark_simulate.report.page.gantt import (
     MOST_BARS,
     OTHERS,
     STEPS,
@@ -20,10 +21,15 @@ from seamark_simulate.report.figures.gantt import (
     shared_kinds,
     strips,
 )
-from seamark_simulate.report.figures.gpu_course import course_pictures, use_over_time
-from seamark_simulate.report.figures.gpu_time import gpu_time_picture
-from seamark_simulate.report.page.schedules import gpu_time_table
-from seamark_simulate.report.schedules import Schedules, ShownSchedule, by_makespan, compared_factor, schedule_figures
+from seamark_simulate.report.page.schedules import course_pictures, gpu_time_picture, gpu_time_table, use_over_time
+from seamark_simulate.report.schedules import (
+    Schedules,
+    ShownSchedule,
+    by_makespan,
+    compared_factor,
+    median_figures,
+    schedule_figures,
+)
 
 
 def rows(executions, gpus):
@@ -55,9 +61,15 @@ def trial(repetition=1, makespan_s=8.0, status="ok"):
 
 def shown(executions, gpus, group="", curve="", **factors):
     row = SummaryRow(treatment=curve, workload="cluster", service="cluster", factors=factors, repetitions=1)
-    return ShownSchedule(
-        treatment=row, label=f"policy {curve}", group=group, curve=curve, view=trial(), rows=rows(executions, gpus)
-    )
+    read = rows(executions, gpus)
+    own = {"figures": median_figures([schedule_figures(metrics(8.0), read)]), "view": trial(), "rows": read}
+    return ShownSchedule(treatment=row, label=f"policy {curve}", group=group, curve=curve, **own)
+
+
+def drawn_for(*schedules, name="cluster"):
+    """Return the workload of these schedules."""
+    rows_of_it = tuple(schedule.treatment for schedule in schedules)
+    return ShownWorkload(results=None, service=name, name=name, treatments=rows_of_it)
 
 
 def many(count, gpus=2):
@@ -70,35 +82,35 @@ def many(count, gpus=2):
 
 @pytest.mark.covers("C11", "E-FR12")
 def test_shares_loads_and_waits_of_a_schedule_are_those_counted_by_hand():
-    found = schedule_figures(metrics(8.0), rows(LITTLE, 2))
-    assert (found.run_ratio, found.load_ratio, found.switch_ratio) == (7 / 16, 1 / 16, 2 / 16)
-    assert found.idle_ratio == 6 / 16
-    assert (found.queue_mean, found.queue_most) == (2 / 8, 1)
-    assert found.lacking_s == 0.0, "GPU 1 is free from 2 on"
-    assert found.held_back_s == pytest.approx(2 / 3)
-    assert found.predecessors_s == pytest.approx(2 / 3)
+    found = median_figures([schedule_figures(metrics(8.0), rows(LITTLE, 2))])
+    assert (found["run_ratio"], found["load_ratio"], found["switch_ratio"]) == (7 / 16, 1 / 16, 2 / 16)
+    assert found["idle_ratio"] == 6 / 16
+    assert (found["queue_mean"], found["queue_most"]) == (2 / 8, 1)
+    assert found["lacking_s"] == 0.0, "GPU 1 is free from 2 on"
+    assert found["held_back_s"] == pytest.approx(2 / 3)
+    assert found["predecessors_s"] == pytest.approx(2 / 3)
     assert use_over_time(rows(LITTLE, 2), 8.0, 4).tolist() == [1.0, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.slow
 @pytest.mark.covers("E-FR12")
-def test_a_chart_above_five_thousand_bars_is_summed_up_and_its_caption_says_so(tmp_path):
+def test_a_chart_above_five_thousand_bars_is_summed_up_and_its_caption_says_so():
     few, lots = shown(many(MOST_BARS), 2), shown(many(MOST_BARS + 1), 2)
     assert [chart.is_summed for chart in charts_of([few], ("a",))] == [False]
     assert [chart.is_summed for chart in charts_of([lots], ("a",))] == [True]
     assert [chart.is_summed for chart in charts_of([lots, shown(LITTLE, 2)], ("a", "b"))] == [True, False]
-    [picture] = gantt_pictures([few], "cluster", "few", tmp_path)
+    [picture] = gantt_pictures([few], drawn_for(few))
     assert "Summed up" not in picture.caption
     assert picture.svg.count(b"H") > MOST_BARS
-    [picture] = gantt_pictures([lots], "cluster", "lots", tmp_path)
+    [picture] = gantt_pictures([lots], drawn_for(lots))
     assert "Summed up, as 5,001 bars are too many to draw: for each GPU" in picture.caption
     assert len(picture.svg) < 100_000
 
 
 @pytest.mark.slow
-def test_more_gpus_than_rows_share_rows(tmp_path):
+def test_more_gpus_than_rows_share_rows():
     wide = shown(many(300, gpus=100), 100)
-    [picture] = gantt_pictures([wide], "cluster", "wide", tmp_path)
+    [picture] = gantt_pictures([wide], drawn_for(wide))
     assert "Summed up, as there are more than 32 GPUs: for each row of up to 4 GPUs" in picture.caption
 
 
@@ -151,26 +163,24 @@ def test_policies_are_compared_before_factors_with_more_levels():
 
 @pytest.mark.slow
 @pytest.mark.covers("E-FR12")
-def test_one_execution_on_one_gpu_is_drawn(tmp_path):
+def test_one_execution_on_one_gpu_is_drawn():
     single = shown([("a", 0, 0.0, 0.0, 0.0, 5.0, "none")], 1)
-    figures = schedule_figures(metrics(8.0), single.rows)
-    found = Schedules(shown=(single,), figures=(figures,), trials=(1,))
-    assert len(gantt_pictures(found.shown, "w", "one", tmp_path)) == 1
-    assert len(course_pictures(found, "w", "one", tmp_path)) == 1
-    assert gpu_time_picture(found, "w", "one", tmp_path).svg
-    table = gpu_time_table(found, [single.treatment], "w")
+    found, workload = Schedules(shown=(single,)), drawn_for(single)
+    assert len(gantt_pictures(found.shown, workload)) == 1
+    assert len(course_pictures(found, workload)) == 1
+    assert gpu_time_picture(found, workload).svg
+    table = gpu_time_table(found, workload)
     values = {each.name: each.cells[0].text for each in table.columns}
     assert (values["execution"], values["idle"], values["too few free"]) == ("100", "0", "0")
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_executions_take_little_time_and_space(tmp_path):
+def test_a_hundred_thousand_executions_take_little_time_and_space():
     import time
 
     began = time.process_time()
     large = shown(many(100_000, gpus=1000), 1000)
-    figures = schedule_figures(metrics(8.0), large.rows)
-    found = Schedules(shown=(large,), figures=(figures,), trials=(1,))
-    pictures = [*gantt_pictures(found.shown, "w", "l", tmp_path), *course_pictures(found, "w", "l", tmp_path)]
+    found, workload = Schedules(shown=(large,)), drawn_for(large)
+    pictures = [*gantt_pictures(found.shown, workload), *course_pictures(found, workload)]
     assert time.process_time() - began < 10.0
     assert sum(len(each.svg) for each in pictures) < 500_000

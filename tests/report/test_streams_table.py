@@ -28,7 +28,7 @@ def test_times_from_the_send_and_from_the_due_time_stand_side_by_side_with_their
         tpot_ms=times(10, None),
         reasons=[{"code": "saturated", "severity": "suspect", "count": 1}],
     )
-    table = streams_table("w", [treatment(1, ttft_ms=None), slow], False)
+    table = streams_table([treatment(1, ttft_ms=None), slow])
     assert table is not None
     names = [column.name for column in table.columns]
     assert names == [
@@ -47,18 +47,18 @@ def test_times_from_the_send_and_from_the_due_time_stand_side_by_side_with_their
 
 
 def test_without_streams_there_is_no_table():
-    assert streams_table("w", [treatment(1, ttft_ms=None, tpot_ms=None)], False) is None
+    assert streams_table([treatment(1, ttft_ms=None, tpot_ms=None)]) is None
 
 
 def test_time_to_first_output_has_columns_where_there_was_reasoning():
-    table = streams_table("w", [treatment(1, ttft_ms=times(50, 90), ttfo_ms=times(150, 190))], False)
+    table = streams_table([treatment(1, ttft_ms=times(50, 90), ttfo_ms=times(150, 190))])
     assert table is not None
     assert [column.name for column in table.columns][2:] == ["TTFO p50", "TTFO p99"]
 
 
 def test_times_above_ten_seconds_are_printed_in_seconds_and_few_samples_greyed():
     slow = treatment(2, ttft_ms=times(12_000, None, ranges={"p99": [15_000, None], "p50": [12_000, 13_000]}))
-    table = streams_table("w", [slow], False)
+    table = streams_table([slow])
     assert table is not None
     columns = {column.name: column for column in table.columns}
     assert (columns["TTFT p50"].unit, columns["TTFT p50"].cells[0].text) == ("s", "12.0–13.0")

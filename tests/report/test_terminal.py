@@ -117,7 +117,7 @@ def test_what_the_scenario_compares_stands_first(width: int) -> None:
 def test_what_the_scenario_compares_stands_first_in_the_report_too(metric: str, heads: list[str]) -> None:
     row = {"treatment": "t", "workload": "w", "service": "x", "component": "storage", "repetitions": 1, **LOAD}
     summary = decode({"treatments": [row], **compared(metric)}, Summary)
-    table = workload_table("w", summary.treatments, False, summary.comparisons)
+    table = workload_table(summary.treatments, summary.comparisons)
     assert [one.name for one in table.columns][: len(heads)] == heads
 
 

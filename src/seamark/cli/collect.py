@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 @click.command("collect")
 @scenario_option
 @click.option(
-    "--from",
-    "source",
-    metavar="[USER@HOST:]FOLDER",
-    help="First import trials from this results folder, by rsync.",
+    "--from", "source", metavar="[USER@HOST:]FOLDER", help="First import trials from this results folder, by rsync."
 )
 @click.option(
     "--prefer",

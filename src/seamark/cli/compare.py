@@ -21,8 +21,7 @@ class CompareOptions:
         metavar="LEVEL", help="Baseline of a factor, as LEVEL or FACTOR=LEVEL. Default: the first level."
     )
     metric: tuple[str, ...] = option(
-        metavar="NAME",
-        help="Metric, such as throughput or latency_ms.p99. Repeatable. Default: by component.",
+        metavar="NAME", help="Metric, such as throughput or latency_ms.p99. Repeatable. Default: by component."
     )
     margin: float | None = option(
         metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -44,11 +45,8 @@ OPTIONS = {
     "extra_body": "--extra-body",
 }
 """Settings with an option of their own."""
-NO_WARMUP = "0"
-"""A quick load measures from its first request on, unless --warmup is given."""
 OF_A_SERVER = ("model", "served_model", "max_model_len", "base_path")
 """Settings of a server that the OpenAI driver reads too."""
-TRUTHS = {"true": True, "false": False}
 NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -64,9 +62,9 @@ def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if name == "pattern":
             own["metavar"] = "|".join([*PATTERNS, "MODULE:NAME"])
         elif name == "warmup_s":
-            own = {"callback": _warmup, "metavar": f"FLOAT|{AUTO}", "default": NO_WARMUP}
-        add = click.option(option, name, help=settings[name].help, **own)
-        function = add(function)
+            # a quick load measures from its first request on
+            own = {"callback": _warmup, "metavar": f"FLOAT|{AUTO}", "default": "0"}
+        function = click.option(option, name, help=settings[name].help, **own)(function)
     return function
 
 
@@ -170,11 +168,12 @@ def _of_openai() -> dict[str, Setting]:
     from seamark.planning.study import SHIPPED
 
     recipes = sound_services(Recipes(SHIPPED / "config" / "services")).values()
-    of_driver = [
-        setting for recipe in recipes if recipe.driver.endswith("openai:OpenAi") for setting in recipe.settings
-    ]
     return {
-        setting.name: setting for setting in of_driver if setting.role == "workload" or setting.name in OF_A_SERVER
+        setting.name: setting
+        for recipe in recipes
+        if recipe.driver.endswith("openai:OpenAi")
+        for setting in recipe.settings
+        if setting.role == "workload" or setting.name in OF_A_SERVER
     }
 
 
@@ -215,9 +214,8 @@ def _read(text: str, kind: str) -> Value:
     if kind == "str":
         return text
     if kind == "bool":
-        return TRUTHS.get(text.lower())
-    try:
+        return {"true": True, "false": False}.get(text.lower())
+    with suppress(ValueError):
         value: Value = TYPES[kind](text)
-    except ValueError:
-        return None
-    return value
+        return value
+    return None

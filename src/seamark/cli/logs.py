@@ -53,15 +53,13 @@ def get(
     """
     from seamark.housekeeping.logs import check_components, collect
 
-    [name] = names
-    results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), name)
+    results, name = results_of(Path.cwd(), site), scenario_name(Path.cwd(), names[0])
     sources = _sources(results, name)
     check_components(components, sources)
     begin, end = moment("--since", since), moment("--until", until)
     short = name.removeprefix("standing/")
-    archive = output_file(
-        output or f"{short}-logs.tar.gz", "--output", f"{short}-logs.tar.gz", *(source.path for source in sources)
-    )
+    example = f"{short}-logs.tar.gz"
+    archive = output_file(output or example, "--output", example, *(source.path for source in sources))
     lines = collect(sources, archive, short, components=components, since=begin, until=end)
     if as_json:
         print_json(archive=str(archive), lines=lines)

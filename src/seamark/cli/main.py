@@ -181,16 +181,12 @@ def _told(module: str) -> None:
     click.echo(f"Note: imports `{module}` of this study. It is code, and runs as you.", err=True)
 
 
-def _derives_figures(verb: str) -> bool:
-    """Return whether a verb needs the libraries that derive figures."""
-    if verb in VERBS:
-        return verb in DERIVE
-    return verb in plugin_verbs() and plugin_verbs()[verb].derives_figures
-
-
 def _require_address_space(words: list[str]) -> None:
     """Raise SiteError if libraries would end a verb for lack of memory, some of them after it has measured."""
-    if not words or {"-h", "--help"} & {*words} or not _derives_figures(words[0]):
+    if not words or {"-h", "--help"} & {*words}:
+        return
+    verb = None if words[0] in VERBS else plugin_verbs().get(words[0])
+    if words[0] not in DERIVE and (verb is None or not verb.derives_figures):
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     least = LEAST_BYTES + LEAST_OF_A_PROCESSOR * (os.cpu_count() or 1)

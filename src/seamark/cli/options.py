@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -22,9 +22,6 @@ from seamark.errors import Mistake, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study, scenarios_named
 from seamark.storage.documents import require_folder
-
-if TYPE_CHECKING:
-    pass
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")

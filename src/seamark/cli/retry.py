@@ -22,7 +22,7 @@ def command(where: StudyOptions, as_json: bool, trials: tuple[str, ...]) -> int:
       bench retry quickstart
       bench retry quickstart s3-8c1f02--operation-get-1a2b3c--r1
     """
-    from seamark.cli.submit import submit
+    from seamark.cli.submit import submit, the_next_run
     from seamark.trials.conflicts import require_no_conflicts
     from seamark.trials.permissions import require_ours
     from seamark.workflow.lanes import require_lanes
@@ -43,8 +43,7 @@ def command(where: StudyOptions, as_json: bool, trials: tuple[str, ...]) -> int:
     require_ours(study)
     require_no_conflicts(study, besides=chosen)
 
-    def put_all_aside() -> None:
+    with the_next_run(study):
         for name in chosen:
             put_aside(folder.trial(name))
-
-    return submit(study, as_json=as_json, before=put_all_aside)
+        return submit(study, as_json=as_json)

@@ -47,7 +47,6 @@ def command(where: StudyOptions, every: bool) -> int:
         click.echo(f"{instance.id}: stopped.")
     if standing and not every:
         names = ", ".join(instance.id for instance in standing)
-        click.echo(
-            f"Still running: persistent server {names}. `bench stop --all` or `bench servers stop ID` ends them."
-        )
+        ends = "`bench stop --all` or `bench servers stop ID` ends them."
+        click.echo(f"Still running: persistent server {names}. {ends}")
     return 1 if stay else 0

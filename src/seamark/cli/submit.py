@@ -5,9 +5,8 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -102,18 +101,10 @@ def command(
     _print_notes(notes)
     if not measure_anew:
         require_no_conflicts(study)
-    return submit(
-        study,
-        as_json=as_json,
-        strict=strict,
-        extra=snakemake_options,
-        before=partial(_put_aside, study) if measure_anew else lambda: None,
-    )
-
-
-def _put_aside(study: Study) -> None:
-    if names := put_conflicts_aside(study):
-        click.echo(f"{counted(len(names), 'trial')} measured before: moved into `attempts` of each.", err=True)
+    with the_next_run(study):
+        if measure_anew and (names := put_conflicts_aside(study)):
+            click.echo(f"{counted(len(names), 'trial')} measured before: moved into `attempts` of each.", err=True)
+        return submit(study, as_json=as_json, strict=strict, extra=snakemake_options)
 
 
 def require_runnable(study: Study) -> tuple[str, ...]:
@@ -157,26 +148,19 @@ def _print_notes(notes: Iterable[str]) -> None:
         click.echo(f"Note: {note}", err=True)
 
 
-def submit(
-    study: Study,
-    *,
-    as_json: bool = False,
-    strict: bool = False,
-    extra: tuple[str, ...] = (),
-    before: Callable[[], object] = lambda: None,
-) -> int:
-    """Run the missing trials of a study's scenario; print the summary; return the exit code.
-
-    `strict`: the results must pass the gate for exit code 0. `before` is called under the lock of the study. Raises
-    UserError while another run holds it.
-    """
+@contextmanager
+def the_next_run(study: Study) -> Iterator[None]:
+    """End what an earlier run left, and hold the lock of the study. Raises UserError while another run has it."""
     with the_only_run(study.root):
         take_over(study)
-        before()
-        return _submit(study, as_json, strict, extra)
+        yield
 
 
-def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -> int:
+def submit(study: Study, *, as_json: bool = False, strict: bool = False, extra: tuple[str, ...] = ()) -> int:
+    """Run the missing trials of a study's scenario, as `the_next_run`; print the summary; return the exit code.
+
+    `strict`: the results must pass the gate for exit code 0.
+    """
     console = terminal(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
@@ -225,10 +209,8 @@ def take_over(study: Study) -> None:
     release(study.root)
     dispatcher = dispatcher_of(study.site)
     for job in end_jobs_left(study):
-        click.echo(
-            f"{dispatcher.title} job {job.id} of an earlier run was cancelled; its finished trials are kept.",
-            err=True,
-        )
+        what = f"{dispatcher.title} job {job.id} of an earlier run was cancelled"
+        click.echo(f"{what}; its finished trials are kept.", err=True)
     dispatcher.forget_losses(study.root)
     for note in _failed_environments(study):
         note.unlink(missing_ok=True)
@@ -312,15 +294,11 @@ def _follow(
 def _drawn(study: Study, since_unix_s: float) -> str | None:
     """Return how many parts of the report are drawn, from the log of its job; None before it has begun."""
     log = study.folder(study.scenario.name).root / "logs" / "report.log"
-    try:
-        lines = (
-            log.read_text(encoding="utf-8", errors="replace").split("\n")
-            if log.stat().st_mtime >= since_unix_s
-            else []
-        )
-    except OSError:
-        return None
-    return next((f"report: {line}" for line in reversed(lines) if line.endswith(" parts")), None)
+    with suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        if log.stat().st_mtime >= since_unix_s:
+            return next((f"report: {line}" for line in reversed(lines) if line.endswith(" parts")), None)
+    return None
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignals) -> None:
@@ -377,9 +355,8 @@ def _causes(study: Study, log: Path, after: Progress) -> list[str]:
     """Return why a run ended early: losses of the batch system, jobs that broke off, else the end of Snakemake's
     log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
-        return [
-            f"{log.parent}: no space left on this file system. Free some space, then submit again; nothing is lost."
-        ]
+        full = "no space left on this file system. Free some space, then submit again; nothing is lost."
+        return [f"{log.parent}: {full}"]
     kept = _kept(after)
     deployments = [deployment.id for deployment in study.plan.deployments]
     causes = [note.read_text(encoding="utf-8", errors="replace") for note in _failed_environments(study)]

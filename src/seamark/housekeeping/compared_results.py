@@ -301,7 +301,7 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
     Raises UserError where no answers are compared, or the file cannot be written."""
     import pandas as pd
 
-    from seamark.report.answers_of import changed_table
+    from seamark.report.page.answers import changed_table
 
     if not any(comparison.answers for comparison in found.comparisons):
         raise UserError(f"--changed {path}: no answers are compared. Services with a `judge` have scored answers.")

@@ -25,10 +25,11 @@ RESPONSE = "latency_ms"
 """Group of the response times, whose percentiles stay together."""
 
 
-def asked_metrics(comparisons: Comparisons | None, rows: Sequence[SummaryRow]) -> tuple[str, ...]:
+def asked_groups(comparisons: Comparisons | None, rows: Sequence[SummaryRow]) -> tuple[str, ...]:
     """Return what searches among the rows looked for, and the metrics by which treatments of the rows' workloads are
     compared; without a comparison the one that their load leaves open: the score of answers, the run time of a
-    program, the makespan of a schedule, the response times at a given rate, else the throughput."""
+    program, the makespan of a schedule, the response times at a given rate, else the throughput. Those of response
+    times are one group of columns."""
     workloads = {row.workload for row in rows}
     compared = comparisons.comparisons if comparisons is not None else ()
     metrics = [SEARCH_FOUND for row in rows if row.search is not None]
@@ -36,12 +37,8 @@ def asked_metrics(comparisons: Comparisons | None, rows: Sequence[SummaryRow]) -
         comparison.metric for comparison in compared if comparison.in_family and comparison.workload in workloads
     ]
     metrics += [] if metrics else [known_by(row) for row in rows]
-    return tuple(dict.fromkeys(metrics))[:MOST]
-
-
-def asked_groups(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics as groups of columns: those of response times are one."""
-    return tuple(dict.fromkeys(RESPONSE if name.startswith(f"{RESPONSE}.") else name for name in metrics))
+    first = list(dict.fromkeys(metrics))[:MOST]
+    return tuple(dict.fromkeys(RESPONSE if name.startswith(f"{RESPONSE}.") else name for name in first))
 
 
 def known_by(row: SummaryRow) -> str:

@@ -2,7 +2,8 @@
 question."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import log
 
 from seamark.model.plurals import counted, in_percent
@@ -60,38 +61,34 @@ def contrast_text(compared: Compared, comparisons: Comparisons) -> str:
 
 def effect_text(compared: Compared) -> str:
     """Return `1.07 x (1.03 to 1.12)`, or the shift of values that have no ratio; `-` without any."""
-    if compared.ratio is not None:
-        return f"{_times(compared.ratio.value, compared.ratio)} x{_limits(compared, compared.ratio, _times)}"
-    if compared.shift is not None and compared.answers is not None:
-        return f"{_score(compared.shift.value, compared.shift)}{_limits(compared, compared.shift, _score)}"
-    if compared.shift is not None:
-        return f"{_signed(compared.shift.value, compared.shift)}{_limits(compared, compared.shift, _signed)}"
-    return "-"
-
-
-def _limits(compared: Compared, effect: Effect, shown: Callable[[float, Effect], str]) -> str:
+    effect, shown = _effect_of(compared)
+    if effect is None:
+        return "-"
+    text = f"{shown(effect.value)} x" if compared.ratio is not None else shown(effect.value)
     if effect.low is None or effect.high is None:
-        return ""
-    low, high = shown(effect.low, effect), shown(effect.high, effect)
+        return text
     confidence = compared.confidence or 0.0
     at = f" at {in_percent(confidence)}" if confidence < CONFIDENCE else ""
     within = " within each result" if compared.unit_of_inference == "result" else ""
-    return f" ({low} to {high}{at}{within})"
+    return f"{text} ({shown(effect.low)} to {shown(effect.high)}{at}{within})"
 
 
-def _times(value: float, effect: Effect) -> str:
+def _effect_of(compared: Compared) -> tuple[Effect | None, Callable[[float], str]]:
+    """Return the ratio, or the shift of values that have none, and how its numbers are written."""
+    if compared.ratio is not None:
+        return compared.ratio, partial(_times, compared.ratio)
+    return compared.shift, _signed if compared.answers is None else partial(score_text, signed=True)
+
+
+def _times(effect: Effect, value: float) -> str:
     if value >= 9.995:
         return number(value)
     close = effect.low is None or effect.high is None or effect.high - effect.low < 0.04
     return f"{value:.3f}" if close and 0.9 < value < 1.1 else number(value) if value < 0.1 else f"{value:.2f}"
 
 
-def _signed(value: float, effect: Effect) -> str:
+def _signed(value: float) -> str:
     return ("+" if value > 0 else "") + number(value)
-
-
-def _score(value: float, _: Effect) -> str:
-    return score_text(value, signed=True)
 
 
 def side_texts(compared: Compared) -> tuple[str, str]:
@@ -108,42 +105,42 @@ def origin_text(compared: Compared) -> str:
     return base if base == new else f"{new} against {base}"
 
 
-def origin_sentence(comparisons: Comparisons) -> str | None:
-    """Return how many comparisons are of simulated trials; None where all were measured."""
-    simulated, shown = len(comparisons.simulated), len(comparisons.comparisons)
-    if not simulated:
-        return None
-    if simulated == shown and all(
-        compared.base.origin == compared.new.origin for compared in comparisons.comparisons
-    ):
-        return "Simulated, not measured: all trials."
-    return f"Simulated, not measured: trials of {simulated} of {counted(shown, 'comparison')}."
-
-
 def comparison_lines(comparisons: Comparisons) -> list[str]:
     """Return one line for each comparison, then what they rest on, reasons and differences."""
     footnotes: dict[str, int] = {}
-    lines = [
-        f"Other service: {difference_text(difference)}"
-        for difference in comparisons.settings
-        if difference.fact == SERVICE
-    ]
+    lines = _other_services(comparisons)
     names_origins = len({origin_text(compared) for compared in comparisons.comparisons}) > 1
     for compared in comparisons.comparisons:
-        parts = [f"{contrast_text(compared, comparisons)}: {compared.metric} {effect_text(compared)}"]
-        parts += [items_text(compared.answers)] if compared.answers is not None else []
-        parts += [origin_text(compared)] if names_origins else []
-        parts += [p] if (p := p_text(compared, comparisons.family)) else []
-        parts += [between] if (between := between_text(compared)) else []
-        parts.append(verdict_text(compared) + _mark(compared, footnotes))
-        lines.append(", ".join(parts))
+        parts = (
+            f"{contrast_text(compared, comparisons)}: {compared.metric} {effect_text(compared)}",
+            items_text(compared.answers) if compared.answers is not None else "",
+            origin_text(compared) if names_origins else "",
+            p_text(compared, comparisons.family),
+            between_text(compared),
+            verdict_text(compared) + _mark(compared, footnotes),
+        )
+        lines.append(", ".join(filter(None, parts)))
     lines += ["", *front_lines(comparisons.fronts)] if comparisons.fronts else []
-    lines += ["", *basis(comparisons)]
-    lines += [f"[{mark}] {text}" for text, mark in footnotes.items()]
-    lines += [f"{title}: {text}" for title, text in differences_of(comparisons)]
+    lines += ["", *_notes(comparisons, footnotes)]
     if comparisons.base is not None and not comparisons.environment:
         lines.append("Environment: no recorded difference of machine or software.")
     return lines
+
+
+def _other_services(comparisons: Comparisons) -> list[str]:
+    others = (difference for difference in comparisons.settings if difference.fact == SERVICE)
+    return [f"Other service: {difference_text(difference)}" for difference in others]
+
+
+def _notes(comparisons: Comparisons, footnotes: Mapping[str, int]) -> list[str]:
+    """Return what comparisons rest on, their reasons, and what else differs between two results."""
+    settings = [difference for difference in comparisons.settings if difference.fact != SERVICE]
+    return [
+        *basis(comparisons),
+        *(f"[{mark}] {text}" for text, mark in footnotes.items()),
+        *(f"Settings that differ: {difference_text(difference)}" for difference in settings),
+        *(f"Environment: {difference_text(difference)}" for difference in comparisons.environment),
+    ]
 
 
 def between_text(compared: Compared) -> str:
@@ -183,10 +180,13 @@ def _mark(compared: Compared, footnotes: dict[str, int]) -> str:
 
 def basis(comparisons: Comparisons) -> list[str]:
     """Return the sentences that hold for all comparisons: units, intervals, family, trials left out."""
-    shown = comparisons.comparisons
-    simulated = origin_sentence(comparisons)
+    shown, simulated = comparisons.comparisons, len(comparisons.simulated)
     tested = [compared for compared in shown if compared.confidence and compared.answers is None]
-    lines = [] if simulated is None else [simulated]
+    lines = []
+    if simulated:
+        alike = simulated == len(shown) and all(compared.base.origin == compared.new.origin for compared in shown)
+        which = "all trials" if alike else f"trials of {simulated} of {counted(len(shown), 'comparison')}"
+        lines.append(f"Simulated, not measured: {which}.")
     if any(compared.exact for compared in shown):
         lines.append(
             "Exact: nothing is drawn, so that every repetition would give the same; the values are compared."
@@ -214,7 +214,7 @@ def basis(comparisons: Comparisons) -> list[str]:
         )
     if not comparisons.declared:
         lines.append("Nobody declared these comparisons (`compare:`): no verdict where they are too few for one.")
-    lines += [f"{_sentence(text)}" for text in (*_left_out(shown), *comparisons.notes)]
+    lines += [_sentence(text) for text in (*_left_out(shown), *comparisons.notes)]
     return lines
 
 
@@ -234,13 +234,8 @@ def _units(tested: Sequence[Compared]) -> str:
         "simulation": "simulated trials, one of each seed",
         "result": "results, one a side, with the interval of its trials",
     }
-    parts = [f"{words[kind]} ({_range(counts)} a side)" for kind, counts in kinds.items()]
-    return f"Units: {'; '.join(parts)}."
-
-
-def _range(counts: set[int]) -> str:
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
+    ends = {kind: " to ".join(map(str, sorted({min(counts), max(counts)}))) for kind, counts in kinds.items()}
+    return f"Units: {'; '.join(f'{words[kind]} ({counts} a side)' for kind, counts in ends.items())}."
 
 
 def _left_out(shown: Sequence[Compared]) -> list[str]:
@@ -268,56 +263,34 @@ def difference_text(difference: Difference) -> str:
     return f"{difference.fact} {one} -> {other}"
 
 
-def differences_of(comparisons: Comparisons) -> list[tuple[str, str]]:
-    """Return what else differs between two results, each with the title of its kind."""
-    others = (difference for difference in comparisons.settings if difference.fact != SERVICE)
-    settings = [("Settings that differ", difference_text(difference)) for difference in others]
-    return [*settings, *(("Environment", difference_text(difference)) for difference in comparisons.environment)]
-
-
 def comparison_markdown(comparisons: Comparisons) -> str:
     """Return the comparisons as a Markdown table, with what they rest on below it."""
     title = comparisons.scenario or f"{comparisons.new} against {comparisons.base}"
     origins = ("origin",) if comparisons.simulated else ()
-    effect = (
-        "effect (interval)" if any(compared.answers for compared in comparisons.comparisons) else "ratio (interval)"
-    )
+    scored = any(compared.answers for compared in comparisons.comparisons)
+    effect = "effect (interval)" if scored else "ratio (interval)"
     head = ("comparison", *origins, "metric", "baseline", "new", effect, "p", "verdict")
-    services = [
-        f"Other service: {cell(difference_text(difference))}\n"
-        for difference in comparisons.settings
-        if difference.fact == SERVICE
-    ]
     lines = [
         f"**{cell(title)}**: {cell(counts_text(comparisons))}",
         "",
-        *services,
+        *(f"{cell(text)}\n" for text in _other_services(comparisons)),
         _row(head),
         _row(["---"] * len(head)),
     ]
     footnotes: dict[str, int] = {}
     for compared in comparisons.comparisons:
-        p = p_number(compared) or "-"
         verdict = f"**{compared.verdict}**" if compared.verdict in ("better", "worse") else verdict_text(compared)
-        of = (origin_text(compared),) if origins else ()
-        effect = (
-            f"{effect_text(compared)}; {items_text(compared.answers)}"
-            if compared.answers is not None
-            else effect_text(compared)
-        )
         words = (
             contrast_text(compared, comparisons),
-            *of,
+            *((origin_text(compared),) if origins else ()),
             compared.metric,
             *side_texts(compared),
-            effect,
-            between_text(compared) or p,
+            effect_text(compared) + (f"; {items_text(compared.answers)}" if compared.answers is not None else ""),
+            between_text(compared) or p_number(compared) or "-",
         )
         lines.append(_row([*map(cell, words), verdict + _mark(compared, footnotes)]))
     lines += ["", *(cell(text) for text in front_lines(comparisons.fronts))] if comparisons.fronts else []
-    lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
-    lines += [f"- [{mark}] {cell(text)}" for text, mark in footnotes.items()]
-    lines += [f"- {title}: {cell(text)}" for title, text in differences_of(comparisons)]
+    lines += ["", *(f"- {cell(text)}" for text in _notes(comparisons, footnotes))]
     return "\n".join(lines)
 
 
@@ -403,28 +376,19 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
     several = len({comparison.workload for comparison in comparisons.comparisons}) > 1
     where = ", ".join(filter(None, (compared.workload if several else "", fixed)))
     mine, theirs = side_texts(compared)
-    facts = ", ".join(filter(None, (_interval(compared), p_text(compared, comparisons.family))))
+    effect, shown = _effect_of(compared)
+    interval = ""
+    if effect is not None and effect.low is not None and effect.high is not None:
+        confidence = f"{100 * (compared.confidence or 0.0):.3g} %"
+        interval = f"{confidence} interval {shown(effect.low)} to {shown(effect.high)}"
+    facts = ", ".join(filter(None, (interval, p_text(compared, comparisons.family))))
     if compared.answers is not None:
         gave = f"{new} scored {theirs} in {compared.metric}, {base} {mine}"
         facts = f"{items_text(compared.answers)}, difference {effect_text(compared).split(' (')[0]}, {facts}"
     else:
-        gave = f"{new} gave {_gain(compared)} the {compared.metric} of {base}"
+        assert effect is not None
+        unit = "times" if compared.ratio is not None else f"{unit_words(compared.unit)} beside"
+        gave = f"{new} gave {shown(effect.value)} {unit.strip()} the {compared.metric} of {base}"
         facts = f"{theirs} against {mine}, {facts}" if compared.exact else facts
     beside = f" {_sentence(compared.note)}" if compared.note else ""
     return f"{gave}{f' at {where}' if where else ''} ({facts}): {compared.verdict}.{beside}"
-
-
-def _gain(compared: Compared) -> str:
-    if compared.ratio is not None:
-        return f"{_times(compared.ratio.value, compared.ratio)} times"
-    assert compared.shift is not None
-    return f"{_signed(compared.shift.value, compared.shift)} {unit_words(compared.unit)} beside".replace("  ", " ")
-
-
-def _interval(compared: Compared) -> str:
-    plain = _score if compared.answers is not None else _signed
-    effect, shown = (compared.ratio, _times) if compared.ratio is not None else (compared.shift, plain)
-    if effect is None or effect.low is None or effect.high is None:
-        return ""
-    confidence = f"{100 * (compared.confidence or 0.0):.3g} %"
-    return f"{confidence} interval {shown(effect.low, effect)} to {shown(effect.high, effect)}"

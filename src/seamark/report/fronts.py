@@ -1,7 +1,7 @@
 """Fronts of quality against a cost as text: the level to take, and what speaks for it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -26,11 +26,8 @@ def as_printed(front: Front) -> Front:
 def front_title(front: Front, several: bool) -> str:
     """Return `score against ttft_ms.p50 (task passkey)`."""
     fixed = levels_text(front.fixed)
-    return (
-        (f"{front.workload}: " if several else "")
-        + f"{front.quality} against {front.cost}"
-        + (f" ({fixed})" if fixed else "")
-    )
+    title = f"{front.quality} against {front.cost}{f' ({fixed})' if fixed else ''}"
+    return f"{front.workload}: {title}" if several else title
 
 
 def front_place(front: Front, several: bool) -> str:
@@ -109,11 +106,17 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     several = len({candidate.workload for candidate in first}) > 1
     named = [(candidate, best) for candidate in first if (best := best_of(candidate)) is not None]
     if not named:
-        keep = f"Keep {first[0].factor} = {level(first[0].base, first[0].factor)}. " if _names_none(first) else ""
+        answered = all(front.margin is not None and front.points[0].cost is not None for front in first)
+        keep = f"Keep {first[0].factor} = {level(first[0].base, first[0].factor)}. " if answered else ""
         return f"{keep}{front_title(first[0], several)}: {front_sentence(first[0])}"
     counts = Counter(level(best.level, front.factor) for front, best in named)
     standings = {name: [_standing(candidate, name) for candidate in first] for name in counts}
-    name = min(counts, key=lambda label: (_failures(standings[label]), -counts[label]))
+
+    def failures(name: str) -> tuple[int, int, int]:
+        loses, costs, unsure = (standings[name].count(standing) for standing in ("loses", "costs", "unsure"))
+        return loses + costs, unsure, -counts[name]
+
+    name = min(counts, key=failures)
     front = next(front for front, best in named if level(best.level, front.factor) == name)
     where = f" (the least {front.cost} in {counts[name]} of {len(first)} comparisons; {front_title(front, several)})"
     verb = "Take " if set(standings[name]) == {"saves"} and not without else ""
@@ -154,33 +157,20 @@ def _standing(front: Front, name: str) -> Standing:
     return "saves" if points[0].cheaper else "unsure"
 
 
-def _failures(standings: Sequence[Standing]) -> tuple[int, int]:
-    """Return on how many fronts a level loses quality or saves nothing, and on how many its saving is not shown."""
-    return standings.count("loses") + standings.count("costs"), standings.count("unsure")
-
-
 def _reservations(fronts: Sequence[Front], standings: Sequence[Standing], name: str, told: Front) -> list[str]:
     """Return where a level is not to be taken, a sentence for each reason; `told` is the front that has its own."""
-    lost, dear, unsure = (
-        [
-            front
-            for front, of_front in zip(fronts, standings, strict=True)
-            if of_front == standing and front is not told
-        ]
-        for standing in ("loses", "costs", "unsure")
-    )
     several = len({front.workload for front in fronts}) > 1
-    base = level(told.base, told.factor)
+    reasons: Mapping[Standing, str] = {
+        "loses": f"But {name} is not shown to be so good in",
+        "costs": f"But {name} has no lower {told.cost} than {level(told.base, told.factor)} in",
+        "unsure": f"That its {told.cost} is lower is not shown in",
+    }
     said = []
-    if lost:
-        titles = _listed(front_title(front, several) for front in lost)
-        said.append(f"But {name} is not shown to be so good in: {titles}.")
-    if dear:
-        titles = _listed(f"{front_title(front, several)}: {_ratio_text(front, name)}" for front in dear)
-        said.append(f"But {name} has no lower {told.cost} than {base} in: {titles}.")
-    if unsure:
-        titles = _listed(front_title(front, several) for front in unsure)
-        said.append(f"That its {told.cost} is lower is not shown in: {titles}.")
+    for standing, reason in reasons.items():
+        of = [front for front, own in zip(fronts, standings, strict=True) if own == standing and front is not told]
+        ratios = [f": {_ratio_text(front, name)}" if standing == "costs" else "" for front in of]
+        places = [f"{front_title(front, several)}{ratio}" for front, ratio in zip(of, ratios, strict=True)]
+        said += [f"{reason}: {_listed(places)}."] if places else []
     return said
 
 
@@ -194,11 +184,6 @@ def _listed(texts: Iterable[str]) -> str:
 def _ratio_text(front: Front, name: str) -> str:
     [ratio] = [point.ratio for point in front.points if level(point.level, front.factor) == name]
     return "no cost to compare" if ratio is None else f"{ratio:.2f} x"
-
-
-def _names_none(fronts: Sequence[Front]) -> bool:
-    """Return whether all fronts have a margin and a cost of the baseline, so that no level to take is an answer."""
-    return all(front.margin is not None and front.points[0].cost is not None for front in fronts)
 
 
 def _has_skill(front: Front) -> bool:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from seamark.model.plugin import parts
 from seamark.model.plurals import counted, in_percent
@@ -101,18 +100,14 @@ def _of_searches(rows: Sequence[SummaryRow]) -> Headline:
         kind="search",
         question=f"What is the largest {noun} with {limits}?",
         answer=f"{first}: {'; '.join(texts)}.",
-        numbers=tuple(
-            HeadlineNumber(
-                name=name or "largest load",
-                value=search.found.median,
-                unit=SEARCHED[search.setting],
-                low=search.bracket[0],
-                high=search.bracket[1],
-            )
-            for name, search in shown
-        ),
+        numbers=tuple(_searched(name or "largest load", search) for name, search in shown),
         certainty=f"{confirmed} of {counted(of, 'search')} confirmed{held}. Ended: {ends}.",
     )
+
+
+def _searched(name: str, search: SearchSummary) -> HeadlineNumber:
+    low, high = search.bracket
+    return HeadlineNumber(name=name, value=search.found.median, unit=SEARCHED[search.setting], low=low, high=high)
 
 
 def _found(search: SearchSummary, unit: str) -> str:
@@ -136,21 +131,15 @@ def _objectives(slos: Sequence[ObjectiveSummary]) -> str:
 def _of_evaluation(found: Comparisons, choice: str) -> Headline:
     front = found.fronts[0]
     points = [point for point in front.points if point.quality is not None][:MOST_NUMBERS]
-    scores = [
-        HeadlineNumber(
-            name=f"{front.quality} of {level(point.level, front.factor)}",
-            value=point.quality,
-            low=point.quality_low,
-            high=point.quality_high,
-        )
-        for point in points
-    ]
+    scores: list[HeadlineNumber] = []
+    costs: list[HeadlineNumber] = []
     unit = unit_words(front.cost_unit)
-    costs = [
-        HeadlineNumber(name=f"{front.cost} of {level(point.level, front.factor)}", value=point.cost, unit=unit)
-        for point in points
-        if point.cost is not None
-    ]
+    for point in points:
+        of = f"of {level(point.level, front.factor)}"
+        low, high = point.quality_low, point.quality_high
+        scores.append(HeadlineNumber(name=f"{front.quality} {of}", value=point.quality, low=low, high=high))
+        if point.cost is not None:
+            costs.append(HeadlineNumber(name=f"{front.cost} {of}", value=point.cost, unit=unit))
     shown = "; ".join(f"{score.name} {number_text(score)}" for score in scores)
     kind = " (95 % intervals)" if any(score.low is not None for score in scores) else ""
     return Headline(
@@ -184,15 +173,10 @@ def _of_sweep(rows: Sequence[SummaryRow], factor: str, summary: Summary, scenari
     texts = [knee_text(knee) for knee in summary.knees]
     if rows[0].slos:
         texts.append(_largest_that_meets(rows, factor))
-    comparisons = summary.comparisons
-    words = not numeric([row.factors[factor] for row in rows])
-    if (
-        not texts
-        and words
-        and comparisons is not None
-        and any(compared.verdict for compared in comparisons.comparisons)
-    ):
-        texts.append(answer(comparisons) or "")
+    shown = summary.comparisons.comparisons if summary.comparisons is not None else ()
+    judged = any(compared.verdict for compared in shown)
+    if not texts and judged and not numeric([row.factors[factor] for row in rows]):
+        texts.append(answer(summary.comparisons) or "")
     if not texts:
         texts = [_course(rows, factor)]
         if factor == RATE and not only_simulated(summary):
@@ -299,12 +283,9 @@ def _of_tour(rows: Sequence[SummaryRow], summary: Summary) -> Headline:
         shown, factor = unit_of(values, unit)
         what = "" if figure == "throughput" else f" {figure}"
         texts.append(f"{name}{what} {span(factor * min(values), factor * max(values))} {shown}".rstrip())
-        greatest = HeadlineNumber(name=f"{name}: {figure}", value=max(values), unit=unit)
-        if len(values) > 1:
-            greatest = replace(
-                greatest, name=f"{greatest.name}, greatest of {len(values)}", low=min(values), high=max(values)
-            )
-        numbers.append(greatest)
+        of, low = (f", greatest of {len(values)}", min(values)) if len(values) > 1 else ("", None)
+        high = None if low is None else max(values)
+        numbers.append(HeadlineNumber(name=f"{name}: {figure}{of}", value=max(values), unit=unit, low=low, high=high))
     verb = "Simulated" if only_simulated(summary) else "Measured"
     services = len({row.service for row in rows})
     more = f"; and {len(texts) - MOST_NUMBERS} more" if len(texts) > MOST_NUMBERS else ""

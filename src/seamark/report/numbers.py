@@ -94,9 +94,14 @@ def bracket(search: SearchSummary | None, *, confidence: bool = True) -> str:
     return sides + (f" ({percent(search.confidence)} %)" if confidence and search.confidence else "")
 
 
+def is_time(metric: str) -> bool:
+    """Return whether the values of a metric are seconds."""
+    return metric.endswith("_s") and not metric.endswith("_per_s")
+
+
 def objective_text(metric: str, op: str, limit: float) -> str:
     """Return `p90 <= 100 ms` for `latency_p90_s <= 0.1`: times below 10 s in milliseconds."""
-    if not metric.endswith("_s") or metric.endswith("_per_s"):
+    if not is_time(metric):
         return f"{metric.replace('_', ' ')} {op} {limit:g}"
     words = metric.removesuffix("_s").removeprefix("latency_").split("_")
     name = " ".join(word.upper() if word in ("ttft", "ttfo", "tpot") else word for word in words)

@@ -62,9 +62,10 @@ def about_servers(summary: Summary) -> list[tuple[str, str]]:
         return [("Servers", "; ".join(f"{server.name}: {_words(server)}" for server in servers))]
     by_place: dict[str, list[str]] = {}
     for server in servers:
-        identity = f"{server.service} {server.digest[:DIGITS]}" if server.digest else ""
-        by_place.setdefault(server.place or NOT_RECORDED, []).append(identity)
-    return [("Server", "; ".join(f"{place}{_identities(identities)}" for place, identities in by_place.items()))]
+        known = by_place.setdefault(server.place or NOT_RECORDED, [])
+        known += [f"{server.service} {server.digest[:DIGITS]}"] if server.digest else []
+    places = (f"{place}, identity: {', '.join(known)}" if known else place for place, known in by_place.items())
+    return [("Server", "; ".join(places))]
 
 
 def mixture(summary: Summary) -> str | None:
@@ -80,11 +81,6 @@ def _words(server: ServerSummary) -> str:
     if server.place is None:
         return f"{server.service}, {NOT_RECORDED}, {trials}"
     return f"{server.service} on {server.place}, identity {str(server.digest)[:DIGITS]}, {trials}"
-
-
-def _identities(digests: Sequence[str]) -> str:
-    known = [digest for digest in digests if digest]
-    return f", identity: {', '.join(known)}" if known else ""
 
 
 COMPONENTS = get_args(Component)

@@ -1,17 +1,14 @@
 """Predictions beside measurements, as text."""
 
-from collections.abc import Sequence
-
 from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import PredictionScore, ScoredFigure, ScoredLoad
-from seamark.report.numbers import number, unit_of
-
-MEASURED = ("measured", "inside")
+from seamark.report.numbers import aligned, number, unit_of
 
 
 def score_lines(score: PredictionScore) -> list[str]:
     """Return how many predictions came true, then each figure at each load."""
-    return [score_sentence(score), "", *aligned(figure_rows(score)), "", *map(verdict_line, score.loads)]
+    rows = figure_rows(score)
+    return [score_sentence(score), "", *aligned(rows, left=range(len(rows[0]))), "", *map(verdict_line, score.loads)]
 
 
 def score_sentence(score: PredictionScore) -> str:
@@ -29,7 +26,7 @@ def score_sentence(score: PredictionScore) -> str:
 def figure_rows(score: PredictionScore) -> list[tuple[str, ...]]:
     """Return the head and a row for each figure at each load."""
     interval = f"{in_percent(score.interval)} interval"
-    rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", interval, *MEASURED)]
+    rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", interval, "measured", "inside")]
     for load in score.loads:
         for at, figure in enumerate(load.figures):
             name, scale = _unit(figure)
@@ -61,9 +58,3 @@ def verdict_line(load: ScoredLoad) -> str:
         f"{load.rate_rps:g} requests/s: predicted probability {load.predicted_met:.2f} that a trial meets the"
         f" objectives, {load.met} of {counted(load.judged, 'trial')} did: {verdict}.{suspect}{doubts}{missing}"
     )
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines with columns of equal width."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,6 +1,6 @@
 """A scenario's results for a report: records, views of its trials and one tidy frame of them, no samples."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,14 +115,19 @@ class Results:
         frame = pd.DataFrame(rows, dtype=object).astype({"ok": bool, "throughput": float, "p50": float, "p99": float})
         return frame.sort_values(["started_at", "block", "position"], ignore_index=True)
 
-    def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[SummaryRow, ...]], ...]]]:
-        """Yield each service with its workloads and their treatments, in the order of `ordering`."""
-        groups: dict[str, dict[str, tuple[SummaryRow, ...]]] = {}
+    @cached_property
+    def services(self) -> Mapping[str, Sequence["ShownWorkload"]]:
+        """The workloads of each service, in the order of `ordering`."""
+        groups: dict[str, dict[str, list[SummaryRow]]] = {}
         for row in self.treatments:
-            of_service = groups.setdefault(row.service, {})
-            of_service[row.workload] = (*of_service.get(row.workload, ()), row)
-        for service, workloads in groups.items():
-            yield service, tuple(workloads.items())
+            groups.setdefault(row.service, {}).setdefault(row.workload, []).append(row)
+        return {
+            service: [
+                ShownWorkload(results=self, service=service, name=name, treatments=tuple(rows))
+                for name, rows in workloads.items()
+            ]
+            for service, workloads in groups.items()
+        }
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -140,6 +145,27 @@ class Results:
     def trials_of(self, treatment: SummaryRow) -> tuple[TrialView, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""
         return self.by_treatment.get(treatment.treatment, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownWorkload:
+    """The treatments of one workload of a service."""
+
+    results: Results
+    service: str
+    name: str
+    treatments: tuple[SummaryRow, ...]
+
+    @property
+    def stem(self) -> str:
+        """The begin of the names of its figures, and its anchor."""
+        return slug(f"{self.service} {self.name}" if self.service not in self.name else self.name)
+
+
+def slug(text: str) -> str:
+    """Return an anchor or file stem: letters, digits and single hyphens."""
+    kept = "".join(c if c.isalnum() and c.isascii() else "-" for c in text.lower())
+    return "-".join(part for part in kept.split("-") if part) or "x"
 
 
 def read_results(root: Path) -> Results:

@@ -17,7 +17,7 @@ from seamark.model.results.summary import SearchSummary, Summary, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
 from seamark.model.service import Value
-from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
+from seamark.report.asked import RESPONSE, asked_groups, figure_column
 from seamark.report.numbers import (
     ABSENT,
     MEAN_NOTE,
@@ -79,11 +79,11 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     """
     available = width or shutil.get_terminal_size().columns
     rows = in_order(summary)
-    asked = asked_groups(asked_metrics(summary.comparisons, rows))
-    columns = _columns(rows, asked, units=available >= MIDDLE, wide=available >= WIDE)
-    for units in (available >= MIDDLE, False):
-        if _width(columns) > available:
-            columns = _columns(rows, asked, units=units, wide=False)
+    asked = asked_groups(summary.comparisons, rows)
+    for units, wide in ((available >= MIDDLE, available >= WIDE), (available >= MIDDLE, False), (False, False)):
+        columns = _columns(rows, asked, units=units, wide=wide)
+        if _width(columns) <= available:
+            break
     for column in sorted((column for column in columns if column.spare), key=lambda column: -column.spare):
         if _width(columns) > available:
             columns.remove(column)
@@ -120,19 +120,19 @@ def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, w
     verdicts = [Text(row.verdict, style=COLOURS.get(row.verdict, "")) for row in rows]
     figures: dict[str, list[_Column]] = {name: [] for name in asked}
     if any(row.search for row in rows):
-        loads, between = zip(*(_found(row.search, units=units) for row in rows), strict=True)
         figures[SEARCH_FOUND] = [
-            _Column(head="largest load" if units else "found", cells=loads),
-            _Column(head="between", cells=between),
+            _Column(head="largest load" if units else "found", cells=[_found(row.search, units) for row in rows]),
+            _Column(head="between", cells=[bracket(row.search, confidence=units) for row in rows]),
         ]
     if wide or SEARCH_FOUND not in figures or asked[0] == "throughput":
         figures["throughput"] = _throughput(rows, units=units, wide=wide)
-    if programs:
-        figures[RUN_TIME] = [_Column(head="run time s", cells=[number(row.quality.get(RUN_TIME)) for row in rows])]
-    if any(MAKESPAN in row.quality for row in rows):
-        figures[MAKESPAN] = [_Column(head="makespan s", cells=[number(row.quality.get(MAKESPAN)) for row in rows])]
+    planned = any(MAKESPAN in row.quality for row in rows)
+    for name, head, has_it in ((RUN_TIME, "run time s", programs), (MAKESPAN, "makespan s", planned)):
+        if has_it:
+            figures[name] = [_Column(head=head, cells=[number(row.quality.get(name)) for row in rows])]
     if not programs:
-        shown = _percentiles(searched=SEARCH_FOUND in figures, units=units, wide=wide)
+        shown = ("p50", "p99") if units or SEARCH_FOUND not in figures else ("p99",)
+        shown = ("p50", "p95", "p99") if wide else shown
         figures[RESPONSE] = [_percentile(rows, name, asked=RESPONSE in asked) for name in shown]
     for name in asked:
         if not figures[name]:
@@ -172,11 +172,11 @@ def _units(rows: Sequence[SummaryRow]) -> list[str]:
 
 def _percentile(rows: Sequence[SummaryRow], name: str, *, asked: bool) -> _Column:
     unit, factor = time_unit([row.latency_ms for row in rows], (name,))
-    faint = [row.latency_ms is not None and row.latency_ms.statistic(name) is None for row in rows]
-    cells = [
-        Text(f"{statistic(row.latency_ms, name, factor)}{saturation_mark(row.codes)}", style="dim" if few else "")
-        for row, few in zip(rows, faint, strict=True)
-    ]
+    cells = []
+    for row in rows:
+        few = row.latency_ms is not None and row.latency_ms.statistic(name) is None
+        text = f"{statistic(row.latency_ms, name, factor)}{saturation_mark(row.codes)}"
+        cells.append(Text(text, style="dim" if few else ""))
     return _Column(head=f"{name} {unit}", cells=cells, spare=0 if asked else {"p50": 5, "p99": 3}.get(name, 0))
 
 
@@ -206,18 +206,11 @@ def _captions(summary: Summary, columns: Sequence[_Column]) -> set[str]:
     return notes
 
 
-def _percentiles(*, searched: bool, units: bool, wide: bool) -> tuple[str, ...]:
-    if wide:
-        return ("p50", "p95", "p99")
-    return ("p50", "p99") if units or not searched else ("p99",)
-
-
-def _found(search: SearchSummary | None, *, units: bool) -> tuple[str, str]:
-    """Return the load that a search found and its bracket; without `units` neither the unit nor the confidence."""
+def _found(search: SearchSummary | None, units: bool) -> str:
+    """Return the load that a search found, with its unit where there is room for `units`."""
     if search is None or search.found.median is None:
-        return ABSENT, bracket(search, confidence=units)
-    unit = f" {SEARCHED[search.setting]}" if units else ""
-    return f"{number(search.found.median)}{unit}", bracket(search, confidence=units)
+        return ABSENT
+    return f"{number(search.found.median)}{f' {SEARCHED[search.setting]}' if units else ''}"
 
 
 def _levels(factors: Mapping[str, Value]) -> str:
@@ -274,17 +267,24 @@ def quick_load_text(
             f"offered {offered}, achieved {achieved} requests/s; sent {_us(lag.p50)} late (p50), {_us(lag.p99)} (p99)"
         )
     mark = " †" if metrics.saturated else ""
+    groups: dict[str, Times] = {group: times for group in TIMES if (times := getattr(metrics, group))}
     if counts.ok or metrics.latency_ms.is_conditional:
-        groups = [getattr(metrics, group) for group in TIMES]
-        unit, factor = time_unit(groups, QUANTILES)
+        unit, factor = time_unit(groups.values(), QUANTILES)
         rows = [[unit, *QUANTILES]]
-        for group, name in TIMES.items():
-            times = getattr(metrics, group)
-            if times and (group not in AS_TTFT or times != metrics.ttft_ms):
-                rows.append([name + mark, *(statistic(times, q, factor) for q in QUANTILES)])
+        for group, times in groups.items():
+            if group not in AS_TTFT or times != metrics.ttft_ms:
+                rows.append([TIMES[group] + mark, *(statistic(times, q, factor) for q in QUANTILES)])
         lines += ["", *aligned(rows)]
     lines += _kinds(metrics.by_kind or {}, mark)
-    lines += _notes(metrics, mark)
+    of_kinds = [getattr(kind, group) for kind in (metrics.by_kind or {}).values() for group in OF_KIND]
+    notes = {
+        RANGE_NOTE: any(
+            times.is_range(q) for times in (*groups.values(), *filter(None, of_kinds)) for q in QUANTILES
+        ),
+        MEAN_NOTE: any(times.is_conditional for times in groups.values()),
+        UNSTEADY_NOTE: bool(mark),
+    }
+    lines += [note for note, needed in notes.items() if needed]
     if response is not None and response.count:
         lines += ["", *_bars(response)]
     failed = {name: count for name, count in metrics.errors.by_category.items() if count}
@@ -301,20 +301,6 @@ def quick_load_text(
     return "\n".join(lines)
 
 
-def _notes(metrics: TrialMetrics, mark: str) -> list[str]:
-    """Return the explanations of the marks beside figures."""
-    groups: list[Times] = [times for group in TIMES if (times := getattr(metrics, group))]
-    of_kinds = [
-        times for kind in (metrics.by_kind or {}).values() for group in OF_KIND if (times := getattr(kind, group))
-    ]
-    notes = {
-        RANGE_NOTE: any(any(map(times.is_range, QUANTILES)) for times in (*groups, *of_kinds)),
-        MEAN_NOTE: any(times.is_conditional for times in groups),
-        UNSTEADY_NOTE: bool(mark),
-    }
-    return [note for note, needed in notes.items() if needed]
-
-
 def _kinds(by_kind: Mapping[str, KindFigures], mark: str) -> list[str]:
     """Return a line for each kind of request; `mark` is appended to times."""
     if not by_kind:
@@ -323,11 +309,9 @@ def _kinds(by_kind: Mapping[str, KindFigures], mark: str) -> list[str]:
     shown = [column for column in shown if any(getattr(kind, column[1]) for kind in by_kind.values())]
     unit, factor = time_unit([getattr(kind, group) for kind in by_kind.values() for group in OF_KIND], ("p50", "p99"))
     rows = [[unit, "requests", "failed", *(title + mark for title, _, _ in shown)]]
-    rows += [
-        [name, f"{kind.requests:,}", f"{kind.failed:,}"]
-        + [statistic(getattr(kind, group), q, factor) for _, group, q in shown]
-        for name, kind in by_kind.items()
-    ]
+    for name, kind in by_kind.items():
+        times = (statistic(getattr(kind, group), q, factor) for _, group, q in shown)
+        rows.append([name, f"{kind.requests:,}", f"{kind.failed:,}", *times])
     return ["", *aligned(rows)]
 
 

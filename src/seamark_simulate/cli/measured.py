@@ -27,8 +27,7 @@ class Inputs:
     gpus: int | None = option(type=click.IntRange(1, 100_000), help="Number of GPUs. Or give --machine.")
     system: Path | None = option("--config", help="Models and workflows. Some other formats bring their own.")
     requests: Path = option(
-        required=True,
-        help="Requests to the workflows. Also WfCommons, SWF, traces of tokens, samples.parquet.",
+        required=True, help="Requests to the workflows. Also WfCommons, SWF, traces of tokens, samples.parquet."
     )
     cold_load: Literal["charged", "free"] = option(
         default="charged", help="Whether the first model of an empty GPU takes its load time."

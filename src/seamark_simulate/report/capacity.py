@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from seamark.model.plurals import counted
-from seamark.report.numbers import number
-from seamark.report.predicted import aligned
+from seamark.report.numbers import aligned, number
 from seamark_simulate.model.capacity_plan import CapacityPlan, JudgedReplicas, PlannedLayout
 
 STATUS = {
@@ -65,7 +64,7 @@ def plan_lines(plan: CapacityPlan) -> list[str]:
 def _table(plan: CapacityPlan) -> list[str]:
     known = [layout for layout in plan.layouts if layout.chosen is not None]
     rows = [_row(plan, layout, record) for layout in known for record in layout.judged]
-    lines = aligned([HEADS, *rows]) if rows else []
+    lines = aligned([HEADS, *rows], left=range(len(HEADS))) if rows else []
     for text, names in _others(plan.layouts).items():
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         lines.append(f"{', '.join(names[:SHOWN])}{more}: {text}")

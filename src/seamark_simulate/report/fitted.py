@@ -7,11 +7,7 @@ from seamark.report.numbers import aligned, number, with_unit
 from seamark_simulate.model.fitted_model import FittedModels, Model, ReplicaModel, StationModel, suspect_text
 
 HEADS = ("held out", "figure", "trials", "median error", "largest", "in spreads", "in 90 % interval")
-PLACES = {
-    "inside": "among the loads",
-    "beyond": "outside of the loads",
-    "overload": "more than it can serve",
-}
+PLACES = {"inside": "among the loads", "beyond": "outside of the loads", "overload": "more than it can serve"}
 SHOWN = 5
 INPUTS = {
     "rate_rps": "requests a second",

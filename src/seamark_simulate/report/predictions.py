@@ -19,6 +19,8 @@ OF_EVERY_TRIAL = frozenset(("batch", "concurrency"))
 connections. They tell treatments apart only as factors."""
 FITS = "*.fit.json"
 """Files of `bench fit` in a scenario's folder of results: its report shows them."""
+FACTS = ("place", "figure", "measured", "predicted", "low", "high")
+"""Fields of `HeldOutFigure` that a pair has too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +72,8 @@ def fits_of(folder: ScenarioFolder, plan: Plan) -> tuple[list[FitShown], list[st
         for model in fitted.models:
             sources = [source for source in model.sources if source.scenario == plan.scenario]
             changed = tuple(source.trial for source in sources if known.get(source.trial) != source.config_hash)
-            pairs = tuple(
-                Pair(
-                    what=prediction.trial,
-                    place=prediction.place,
-                    figure=prediction.figure,
-                    measured=prediction.measured,
-                    predicted=prediction.predicted,
-                    low=prediction.low,
-                    high=prediction.high,
-                )
-                for prediction in model.held_out
-                if prediction.measured > 0
-            )
+            held_out = (vars(figure) for figure in model.held_out if figure.measured > 0)
+            pairs = tuple(Pair(what=facts["trial"], **{name: facts[name] for name in FACTS}) for facts in held_out)
             shown.append(FitShown(file=path.name, model=model, pairs=pairs, changed=changed))
     return shown, mistakes
 
@@ -129,11 +120,8 @@ def _figures(one: SummaryRow, other: SummaryRow) -> Iterator[tuple[str, float | 
     for group, name in (("latency_ms", "response"), ("ttft_ms", "ttft"), ("tpot_ms", "tpot")):
         times, others = getattr(one, group), getattr(other, group)
         for quantile in ("mean", "p50", "p99") if times and others else ():
-            yield f"{name}_{quantile}_s", _seconds(times.statistic(quantile)), _seconds(others.statistic(quantile))
+            one_ms, other_ms = times.statistic(quantile), others.statistic(quantile)
+            yield f"{name}_{quantile}_s", one_ms and one_ms / 1e3, other_ms and other_ms / 1e3
     for name in one.quality:
         if name in other.quality:
             yield name, one.quality[name], other.quality[name]
-
-
-def _seconds(time_ms: float | None) -> float | None:
-    return None if time_ms is None else time_ms / 1e3

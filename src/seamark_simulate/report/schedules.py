@@ -1,7 +1,7 @@
 """Schedules of workflows on GPUs that a report shows: one trial of each treatment to draw, and figures of all."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from seamark.analysis.metrics.samples import DamagedError
@@ -14,7 +14,7 @@ from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.summary import SummaryRow
 from seamark.report.numbers import level, levels_text
 from seamark.report.ordering import levels_of
-from seamark.report.source import Results
+from seamark.report.source import ShownWorkload
 from seamark_simulate.report.policies import POLICY
 
 MOST_TREATMENTS, MOST_CURVES = 24, 7
@@ -25,7 +25,8 @@ MOST_EXECUTIONS = 1_000_000
 @dataclass(frozen=True, kw_only=True)
 class ShownSchedule:
     """One trial of a treatment. `label` has all levels of the treatment; `curve` is that of the factor that is
-    compared, `group` has those of all others."""
+    compared, `group` has those of all others. `figures` are medians over `trials` repetitions, see
+    `schedule_figures`."""
 
     treatment: SummaryRow
     label: str
@@ -33,73 +34,42 @@ class ShownSchedule:
     curve: str
     view: TrialView
     rows: ExecutionRows
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleFigures:
-    """Figures of one trial, or medians over several: shares of the time of all GPUs until the makespan, numbers and
-    seconds of first loads and switches, nodes that wait for GPUs, and seconds a node waits by cause."""
-
-    run_ratio: float
-    load_ratio: float
-    switch_ratio: float
-    transfer_ratio: float
-    loads: float
-    load_s: float
-    switches: float
-    switch_s: float
-    queue_mean: float
-    queue_most: float
-    lacking_s: float
-    apart_s: float
-    held_back_s: float
-    predecessors_s: float
-
-    @property
-    def idle_ratio(self) -> float:
-        """The rest of the time of all GPUs."""
-        used = self.run_ratio + self.load_ratio + self.switch_ratio + self.transfer_ratio
-        return max(0.0, round(1.0 - used, 12))
+    figures: Mapping[str, float] = field(default_factory=dict)
+    trials: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedules:
     """What a report shows of a workload, group by group: within one, treatments differ by `compares` alone and are
-    shown by the same repetition, so that all have the same requests. `trials` is the number of repetitions of each
-    treatment that its figures are medians of. `notes` say what is not shown."""
+    shown by the same repetition, so that all have the same requests. `notes` say what is not shown."""
 
     compares: str | None = None
     shown: tuple[ShownSchedule, ...] = ()
-    figures: tuple[ScheduleFigures, ...] = ()
-    trials: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def has_schedules(results: Results, treatments: Sequence[SummaryRow]) -> bool:
-    """Return whether trials of some treatments are schedules of workflows."""
-    return any(
-        view.metrics and view.metrics.schedule for treatment in treatments for view in results.trials_of(treatment)
-    )
-
-
-def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedules:
+def schedules_of(workload: ShownWorkload) -> Schedules:
     """Read the schedules of a workload. Damaged and missing files are left out and counted in a note."""
-    able = [treatment for treatment in treatments if has_schedules(results, [treatment])]
-    compares, varying = compared_factor(able), _varying(treatments)
+    views = {row.treatment: workload.results.trials_of(row) for row in workload.treatments}
+    able = [
+        row
+        for row in workload.treatments
+        if any(view.metrics and view.metrics.schedule for view in views[row.treatment])
+    ]
+    compares, varying = compared_factor(able), _varying(workload.treatments)
     others = [name for name in varying if name != compares]
     groups: dict[str, list[SummaryRow]] = {}
     for treatment in able:
         groups.setdefault(label_of(treatment, others), []).append(treatment)
     ordered = [(group, treatment) for group, members in groups.items() for treatment in members]
     shown: list[ShownSchedule] = []
-    figures, trials = [], []
     budget, unread = MOST_EXECUTIONS, 0
     for group, treatment in ordered[:MOST_TREATMENTS]:
         beside = [schedule.view.trial.repetition for schedule in shown if schedule.group == group]
-        first_rows: ExecutionRows | None = None
-        repeats: list[ScheduleFigures] = []
-        for view, metrics in by_makespan(results.trials_of(treatment), first=beside[0] if beside else None):
-            if first_rows is not None and metrics.executions > budget:
+        first: tuple[TrialView, ExecutionRows] | None = None
+        repeats: list[Mapping[str, float]] = []
+        for view, metrics in by_makespan(views[treatment.treatment], first=beside[0] if beside else None):
+            if first is not None and metrics.executions > budget:
                 continue
             try:
                 rows = read_rows(view.folder.executions)
@@ -107,28 +77,28 @@ def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedule
                 unread += 1
                 continue
             budget -= metrics.executions
-            if not len(rows.model):
-                continue
-            repeats.append(schedule_figures(metrics, rows))
-            if first_rows is None:
-                first_rows = rows
-                curve = level(treatment.factors.get(compares), compares) if compares else ""
-                label = label_of(treatment, varying) or treatment.workload
-                shown.append(
-                    ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, view=view, rows=rows)
+            if len(rows.model):
+                repeats.append(schedule_figures(metrics, rows))
+                first = first or (view, rows)
+        if first is not None:
+            shown.append(
+                ShownSchedule(
+                    treatment=treatment,
+                    label=label_of(treatment, varying) or treatment.workload,
+                    group=group,
+                    curve=level(treatment.factors.get(compares), compares) if compares else "",
+                    view=first[0],
+                    rows=first[1],
+                    figures=median_figures(repeats),
+                    trials=len(repeats),
                 )
-        if repeats:
-            medians = {name: median(getattr(repeat, name) for repeat in repeats) for name in vars(repeats[0])}
-            figures.append(ScheduleFigures(**medians))
-            trials.append(len(repeats))
+            )
     notes = []
     if unread:
         notes.append(f"Left out: executions.parquet of {counted(unread, 'trial')} is missing or damaged.")
     if (more := len(able) - MOST_TREATMENTS) > 0:
         notes.append(f"Schedules of {counted(more, 'more treatment')} are not shown.")
-    return Schedules(
-        compares=compares, shown=tuple(shown), figures=tuple(figures), trials=tuple(trials), notes=tuple(notes)
-    )
+    return Schedules(compares=compares, shown=tuple(shown), notes=tuple(notes))
 
 
 def compared_factor(treatments: Sequence[SummaryRow]) -> str | None:
@@ -158,28 +128,29 @@ def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:
     return levels_text({name: treatment.factors[name] for name in names if name in treatment.factors})
 
 
-def schedule_figures(metrics: ScheduleMetrics, rows: ExecutionRows) -> ScheduleFigures:
-    """Return the figures of one trial; numbers of loads and switches are those of its metrics.json."""
+def schedule_figures(metrics: ScheduleMetrics, rows: ExecutionRows) -> dict[str, float]:
+    """Return the figures of one trial: shares of the time of all GPUs until the makespan, numbers (those of its
+    metrics.json) and seconds of first loads and switches, nodes that wait for GPUs, and seconds a node waits by
+    cause."""
     bars, models = bars_of(rows), len(rows.models)
     whole_s, took_s = rows.makespan_s * rows.gpus, bars.end_s - bars.begin_s
-    run_s = float(took_s[bars.kind < models].sum())
-    load_s, switch_s, transfer_s = (float(took_s[bars.kind == models + at].sum()) for at in range(len(FETCHES)))
-    causes = waiting_causes(rows)
+    kinds = {"run": bars.kind < models, **{name: bars.kind == models + at for at, name in enumerate(FETCHES)}}
     _, waiting = counts_over_time(rows.ready_s, rows.taken_s)
     waited_s = float((rows.taken_s - rows.ready_s).clip(0.0).sum())
-    return ScheduleFigures(
-        run_ratio=run_s / whole_s if whole_s else 0.0,
-        load_ratio=load_s / whole_s if whole_s else 0.0,
-        switch_ratio=switch_s / whole_s if whole_s else 0.0,
-        transfer_ratio=transfer_s / whole_s if whole_s else 0.0,
-        loads=metrics.cold_loads,
-        load_s=metrics.cold_load_s,
-        switches=metrics.switches,
-        switch_s=metrics.switch_s,
-        queue_mean=waited_s / rows.makespan_s if rows.makespan_s else 0.0,
-        queue_most=float(waiting.max(initial=0)),
-        lacking_s=float(causes.lacking_s.mean()),
-        apart_s=float(causes.apart_s.mean()),
-        held_back_s=float(causes.held_back_s.mean()),
-        predecessors_s=float(causes.predecessors_s.mean()),
-    )
+    return {
+        **{f"{name}_ratio": float(took_s[own].sum()) / whole_s if whole_s else 0.0 for name, own in kinds.items()},
+        "loads": metrics.cold_loads,
+        "load_s": metrics.cold_load_s,
+        "switches": metrics.switches,
+        "switch_s": metrics.switch_s,
+        "queue_mean": waited_s / rows.makespan_s if rows.makespan_s else 0.0,
+        "queue_most": float(waiting.max(initial=0)),
+        **{name: float(seconds.mean()) for name, seconds in vars(waiting_causes(rows)).items()},
+    }
+
+
+def median_figures(repeats: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the medians of figures over repetitions, and the share of the time of all GPUs that these leave."""
+    medians = {name: median(figures[name] for figures in repeats) for name in repeats[0]}
+    used = sum(medians[f"{name}_ratio"] for name in ("run", *FETCHES))
+    return medians | {"idle_ratio": max(0.0, round(1.0 - used, 12))}

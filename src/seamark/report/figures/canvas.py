@@ -1,4 +1,4 @@
-"""Theme of all figures on seaborn (palette, markers, dashes), axes, and their SVG and PNG files. No data here."""
+"""Theme of all figures on seaborn (palette, markers, dashes), axes, and their SVG and PNG forms. No data here."""
 
 import io
 import math
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -68,7 +67,7 @@ def theme() -> Iterator[None]:
     """Draw in the house theme, without a display; figures of pyplot are closed at the end, settings restored."""
     plt.switch_backend("agg")
     laid_out = sns.axisgrid.Grid.tight_layout
-    # seaborn lays a grid out three times, a quarter of the time of a report; `written` lays it out again at the end
+    # seaborn lays a grid out three times, a quarter of the time of a report; `picture_of` does so again at the end
     sns.axisgrid.Grid.tight_layout = lambda grid, *_, **__: grid
     try:
         with mpl.rc_context({**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **STYLE}):
@@ -97,20 +96,19 @@ def looks(curves: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def written(figure: Figure, folder: Path, name: str, *, alt: str, caption: str) -> Picture:
-    """Write `figure` as `name`.svg and `name`.png below `folder`; the same data give the same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
+def picture_of(figure: Figure, name: str, *, alt: str, caption: str) -> Picture:
+    """Return `figure` as SVG and PNG; the same data give the same bytes."""
     engine = figure.get_layout_engine()
     if engine is not None:  # once, and not again for each format
         engine.execute(figure)
         figure.set_layout_engine(None)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = visible(shortened(buffer.getvalue()).decode()).encode()
-    (folder / f"{name}.svg").write_bytes(svg)
-    figure.savefig(folder / f"{name}.png", dpi=130, metadata={"Software": None})
+    drawn, png = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(png, format="png", dpi=130, metadata={"Software": None})
+    svg = visible(shortened(drawn.getvalue()).decode()).encode()
     width_px, height_px = (round(CSS_PX_PER_IN * inches) for inches in figure.get_size_inches())
-    return Picture(name=name, alt=alt, caption=caption, svg=svg, width_px=width_px, height_px=height_px)
+    size = {"width_px": width_px, "height_px": height_px}
+    return Picture(name=name, alt=alt, caption=caption, svg=svg, png=png.getvalue(), **size)
 
 
 def shortened(svg: bytes) -> bytes:

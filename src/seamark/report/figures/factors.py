@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,16 +22,16 @@ from seamark.report.figures.canvas import (
     MARKERS,
     level_axis,
     looks,
+    picture_of,
     places_of,
     scale_y,
     theme,
-    written,
 )
 from seamark.report.numbers import ARROW_NOTE, level, unit_of, unit_words
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Block, Picture
-from seamark.report.source import Results
-from seamark.report.tables.search import knee_blocks
+from seamark.report.page.search import knee_blocks
+from seamark.report.source import Results, ShownWorkload
 
 PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
 """Factors preferred for the x axis, best first."""
@@ -61,11 +60,10 @@ class Grid:
     levels: Levels
 
 
-def factor_pictures(
-    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
-) -> list[Block]:
+def factor_blocks(workload: ShownWorkload) -> list[Block]:
     """Draw figures for each factor of a workload: throughput, response time, a column for each panel. Below one of a
     sweep of load stands where its knee is."""
+    results, treatments = workload.results, workload.treatments
     varying = {
         name: values if all(name in t.factors for t in treatments) or None in values else (None, *values)
         for name, values in levels_of(treatments).items()
@@ -78,8 +76,8 @@ def factor_pictures(
     note = "".join(f" {name} varies with {other} only." for name, other in follows.items())
     blocks: list[Block] = []
     for x in order_of(levels)[:MOST_FIGURES]:
-        knees = [knee for knee in results.summary.knees if (knee.workload, knee.factor) == (workload, x)]
-        blocks += _pictures(grid_for(levels, x), workload, frame, stem, folder, note, knees)
+        knees = [knee for knee in results.summary.knees if (knee.workload, knee.factor) == (workload.name, x)]
+        blocks += _pictures(grid_for(levels, x), workload, frame, note, knees)
         blocks += knee_blocks(knees)
     return blocks
 
@@ -176,13 +174,7 @@ def _apart(curves: Sequence[str]) -> float:
 
 
 def _pictures(
-    grid: Grid,
-    workload: str,
-    frame: pd.DataFrame,
-    stem: str,
-    folder: Path,
-    note: str,
-    knees: Sequence[Knee],
+    grid: Grid, workload: ShownWorkload, frame: pd.DataFrame, note: str, knees: Sequence[Knee]
 ) -> list[Picture]:
     frame, panels, curves = _placed(grid, frame)
     times = frame["row"] == "response"
@@ -199,14 +191,10 @@ def _pictures(
     for index, group in enumerate(shown[:MOST_FIGURES], 1):
         with theme():
             if len(panels) == 1:
-                layout = {
-                    "col": "row",
-                    "col_order": list(titles),
-                    "sharey": False,
-                    "height": 2.7,
-                    "aspect": 3.1 / len(titles),
-                }
+                size = {"height": 2.7, "aspect": 3.1 / len(titles)}
+                layout = {"col": "row", "col_order": list(titles), "sharey": False}
             else:
+                size = {"height": 2.1, "aspect": max(1.28, 4.0 / len(group))}
                 layout = {
                     "row": "row",
                     "row_order": list(titles),
@@ -214,8 +202,7 @@ def _pictures(
                     "col_order": group,
                     "sharey": "row",
                 }
-                layout |= {"height": 2.1, "aspect": max(1.28, 4.0 / len(group))}
-            facets = sns.FacetGrid(frame, despine=False, **layout)
+            facets = sns.FacetGrid(frame, despine=False, **layout, **size)
             facets.map_dataframe(_draw, grid, curves)
             facets.figure.set_layout_engine("constrained")
             rows = facets.axes.T if len(panels) == 1 else facets.axes
@@ -233,11 +220,10 @@ def _pictures(
             if grid.curves:
                 _legend(facets.figure, curves, grid)
             pictures.append(
-                written(
+                picture_of(
                     facets.figure,
-                    folder,
-                    f"{stem}-by-{grid.x.replace('_', '-')}{f'-{index}' if index > 1 else ''}",
-                    alt=f"{' and '.join(titles).capitalize()} of {workload} against {grid.x}",
+                    f"{workload.stem}-by-{grid.x.replace('_', '-')}{f'-{index}' if index > 1 else ''}",
+                    alt=f"{' and '.join(titles).capitalize()} of {workload.name} against {grid.x}",
                     caption=f"Against {grid.x}: a point for each repetition, lines at the medians."
                     f"{RESPONSE_NOTE if 'response' in titles else ''}{arrows}{said}{note}",
                 )
@@ -291,24 +277,19 @@ def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
     figure.legend(handles, labels, loc="outside upper left", ncols=columns)
 
 
-def knee_of(knees: Sequence[Knee], row: pd.Series) -> Knee | None:
-    """Return the knee of the sweep that a row with these factors belongs to; None without one."""
-    for knee in knees:
-        if knee.knee is not None and all(row[f"factor_{name}"] == level for name, level in knee.fixed.items()):
-            return knee
-    return None
-
-
 def _mark_knees(
     axis: Axes, grid: Grid, panel: pd.DataFrame, curves: Sequence[str], knees: Sequence[Knee], *, rises: bool
 ) -> None:
     """Mark the knee of each curve; curves that bend at the same level share a line."""
     curves_at: dict[float, list[str]] = {}
     for curve in curves:
-        rows = panel[panel["curve"] == curve]
-        bends = None if rows.empty else knee_of(knees, rows.iloc[0])
-        if bends is not None and isinstance(bends.knee, int | float):
-            curves_at.setdefault(bends.knee, []).append(curve)
+        if (rows := panel[panel["curve"] == curve]).empty:
+            continue
+        row = rows.iloc[0]
+        of = [knee.knee for knee in knees if all(row[f"factor_{name}"] == at for name, at in knee.fixed.items())]
+        bends = next((bend for bend in of if bend is not None), None)
+        if isinstance(bends, int | float):
+            curves_at.setdefault(bends, []).append(curve)
     for index, (x, names) in enumerate(sorted(curves_at.items())):
         of = ", ".join(filter(None, names)) if len(names) <= MOST_NAMED else f"{len(names)} curves"
         text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")

@@ -1,8 +1,7 @@
 """Latency CDF of each treatment, and its tail: the share of requests that took longer."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,10 @@ import seaborn as sns
 
 from seamark.analysis.trial_view import read_histograms
 from seamark.model.plurals import LONGEST_MS, counted
-from seamark.model.results.summary import SummaryRow
-from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, written
+from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, picture_of
 from seamark.report.numbers import level
 from seamark.report.page.content import Block, Picture, Text
-from seamark.report.source import Results
+from seamark.report.source import ShownWorkload
 from seamark.stats.histogram import Histogram, bucket_value, merge
 from seamark.stats.quantiles import BEYOND, samples_needed
 from seamark.storage.paths import TrialFolder
@@ -49,21 +47,14 @@ class Curve:
 Measured = tuple[dict[str, Any], Curve]
 
 
-def latency_pictures(
-    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
-) -> list[Block]:
+def latency_blocks(workload: ShownWorkload) -> list[Block]:
     """Draw the pooled distribution of each treatment, up to seven of them in a figure."""
-    folders = [
-        [trial.folder for trial in results.trials_of(t) if trial.ok and trial.folder.histogram.is_file()]
-        for t in treatments
-    ]
-    able = [
-        (dict(t.factors), trial_folders)
-        for t, trial_folders in zip(treatments, folders, strict=True)
-        if trial_folders
-    ]
+    able: list[tuple[dict[str, Any], list[TrialFolder]]] = []
+    for row in workload.treatments:
+        views = [view for view in workload.results.trials_of(row) if view.ok and view.folder.histogram.is_file()]
+        able += [(dict(row.factors), [view.folder for view in views])] if views else []
     most = MOST_CURVES * MOST_FIGURES
-    curves = [(factors, pooled(trial_folders)) for factors, trial_folders in able[:most]]
+    curves = [(factors, pooled(folders)) for factors, folders in able[:most]]
     measured = [(factors, curve) for factors, curve in curves if curve is not None and curve.n >= FEWEST]
     few = len(curves) - len(measured)
     notes = f" Only {most} of {len(able)} treatments are drawn." if len(able) > most else ""
@@ -72,7 +63,7 @@ def latency_pictures(
     if few and not measured:
         return [Text(text=f"No distribution of response times is drawn.{notes}")]
     return [
-        _picture(group, workload, f"{stem}-response-time{f'-{index}' if index > 1 else ''}", folder, notes)
+        _picture(group, workload.name, f"{workload.stem}-response-time{f'-{index}' if index > 1 else ''}", notes)
         for index, group in enumerate(grouped(measured), 1)
     ]
 
@@ -128,7 +119,7 @@ def pooled(folders: Iterable[TrialFolder]) -> Curve | None:
     )
 
 
-def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, notes: str) -> Picture:
+def _picture(group: Sequence[Measured], workload: str, name: str, notes: str) -> Picture:
     names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
     unread = sum(curve.unread for _, curve in group)
     shared = ", ".join(f"{n} {level(v, n)}" for n, v in group[0][0].items() if n not in names)
@@ -137,9 +128,9 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
         body, tail = figure.subplots(1, 2)
         for index, (factors, curve) in enumerate(group):
             label = ", ".join(f"{n} {level(factors.get(n), n)}" for n in names) or workload
-            shown = _in_seconds(curve) if in_s else curve
-            _draw(body, shown, index, complementary=False, label=f"{label} (n = {curve.n:,})")
-            _draw(tail, shown, index, complementary=True)
+            unit_ms, label = 1e3 if in_s else 1.0, f"{label} (n = {curve.n:,})"
+            _draw(body, curve, index, unit_ms, complementary=False, label=label)
+            _draw(tail, curve, index, unit_ms, complementary=True)
         body.set(title="Share of requests that took less", ylim=(0, 1.02))
         body.set_yticks([0, 0.25, 0.5, 0.75, 0.95], ["0", "25 %", "p50", "75 %", "p95"])
         tail.set(title="Share that took longer: the tail", yscale="log", ylim=(0.0009, 1.2))
@@ -154,9 +145,8 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             )
             log_ticks(axis.xaxis, min(drawn), max(drawn))
         figure.legend(loc="outside lower left", ncols=2)
-        return written(
+        return picture_of(
             figure,
-            folder,
             name,
             alt=f"Distribution of the response times of {workload}{', ' + shared if shared else ''}",
             caption=f"Response times{' with ' + shared if shared else ''}: requests due in the measured window of "
@@ -168,14 +158,9 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
         )
 
 
-def _in_seconds(curve: Curve) -> Curve:
-    """Return a curve with seconds in place of milliseconds."""
-    until = curve.known_until_ms
-    buckets = curve.buckets.assign(ms=curve.buckets["ms"] / 1e3)
-    return replace(curve, buckets=buckets, known_until_ms=None if until is None else until / 1e3)
-
-
-def _draw(axis: Any, curve: Curve, place: int, *, complementary: bool, label: str | None = None) -> None:
+def _draw(
+    axis: Any, curve: Curve, place: int, unit_ms: float = 1.0, *, complementary: bool, label: str | None = None
+) -> None:
     """Draw a curve up to its end, pale from where its times are lower bounds, with marks at percentiles."""
     style = {
         "color": COLOURS[place],
@@ -184,22 +169,22 @@ def _draw(axis: Any, curve: Curve, place: int, *, complementary: bool, label: st
         "mec": "white",
         "mew": 0.6,
     }
-    sns.ecdfplot(
-        curve.buckets, x="ms", weights="requests", complementary=complementary, ax=axis, label=label, **style
-    )
+    buckets = curve.buckets.assign(at=curve.buckets["ms"] / unit_ms)
+    sns.ecdfplot(buckets, x="at", weights="requests", complementary=complementary, ax=axis, label=label, **style)
     line = axis.lines[-1]
-    ms, share = (values[1:] for values in line.get_data())  # the first point lies at minus infinity
+    at, share = (values[1:] for values in line.get_data())  # the first point lies at minus infinity
     below = 1 - share if complementary else share
     quantiles = marked(curve.n)
     marks = below.searchsorted(quantiles)
     ends = max(1, int(below.searchsorted(min(LAST, 1 - BEYOND / curve.n), side="right")))
-    known = ends if curve.known_until_ms is None else min(ends, int(ms.searchsorted(curve.known_until_ms, "right")))
+    until_ms = curve.known_until_ms
+    known = ends if until_ms is None else min(ends, int(at.searchsorted(until_ms / unit_ms, "right")))
     # A bucket is a step of the curve: a percentile lies on the step, at its own height, and not at the step's end.
-    line.set(data=(ms[:known], share[:known]), drawstyle="steps-post", markevery=[])
+    line.set(data=(at[:known], share[:known]), drawstyle="steps-post", markevery=[])
     if known < ends:
         rest = slice(max(0, known - 1), ends)
-        axis.plot(ms[rest], share[rest], alpha=PALE, drawstyle="steps-post", **style | {"marker": None})
+        axis.plot(at[rest], share[rest], alpha=PALE, drawstyle="steps-post", **style | {"marker": None})
     for mark, quantile in zip(marks, quantiles, strict=True):
         if mark < ends:
             height = 1 - quantile if complementary else quantile
-            axis.plot(ms[mark], height, alpha=1 if mark < known else PALE, **style | {"ls": "none"})
+            axis.plot(at[mark], height, alpha=1 if mark < known else PALE, **style | {"ls": "none"})

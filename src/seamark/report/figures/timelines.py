@@ -22,14 +22,14 @@ from seamark.report.figures.canvas import (
     SHADE,
     drawing,
     looks,
+    picture_of,
     plain_numbers,
     scale_y,
     theme,
-    written,
 )
 from seamark.report.numbers import levels_text, unit_of, unit_words
 from seamark.report.page.content import Picture
-from seamark.report.source import Results
+from seamark.report.source import Results, ShownWorkload
 
 MOST_TRIALS = 3
 MOST_POINTS = 1200
@@ -52,27 +52,22 @@ def representative(results: Results, treatments: Sequence[SummaryRow]) -> Summar
     return max(able, key=lambda t: t.throughput.median or 0.0, default=None)
 
 
-def timeline_picture(
-    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
-) -> Picture | None:
-    """Draw up to three trials of the representative treatment side by side; None when there is nothing to draw."""
-    treatment = representative(results, treatments)
+def timeline_pictures(workload: ShownWorkload) -> list[Picture]:
+    """Draw up to three trials of the representative treatment side by side; nothing when there is none to draw."""
+    treatment = representative(workload.results, workload.treatments)
     if treatment is None:
-        return None
-    trials = [t for t in results.trials_of(treatment) if t.ok and t.folder.series.is_file()][:MOST_TRIALS]
-    columns = [f"repetition {trial.trial.repetition}" for trial in trials]
-    loads = [read_series(trial.folder.series, trial.load_s) for trial in trials]
-    columns = [
-        c if load is not None else f"{c} (series.csv cannot be read)" for c, load in zip(columns, loads, strict=True)
-    ]
-    frames = [
-        part.assign(column=column)
-        for trial, load, column in zip(trials, loads, columns, strict=True)
-        for part in (load, read_telemetry(trial.folder.telemetry))
-        if part is not None
-    ]
+        return []
+    able = [view for view in workload.results.trials_of(treatment) if view.ok and view.folder.series.is_file()]
+    trials = able[:MOST_TRIALS]
+    columns: list[str] = []
+    frames: list[pd.DataFrame] = []
+    for view in trials:
+        load = read_series(view.folder.series, view.load_s)
+        columns.append(f"repetition {view.trial.repetition}{' (series.csv cannot be read)' if load is None else ''}")
+        parts = (load, read_telemetry(view.folder.telemetry))
+        frames += [part.assign(column=columns[-1]) for part in parts if part is not None]
     if not frames or (frame := pd.concat(frames, ignore_index=True)).empty:
-        return None
+        return []
     times = frame["row"] == RESPONSE
     unit, factor = unit_of(frame.loc[times, "value"].dropna())
     frame.loc[times, "value"] *= factor
@@ -116,16 +111,16 @@ def timeline_picture(
             axis.set_title(column)
         facets.figure.set_layout_engine("constrained")
         factors = levels_text(treatment.factors)
-        return written(
+        picture = picture_of(
             facets.figure,
-            folder,
-            f"{stem}-over-time",
-            alt=f"{workload} over time",
-            caption=f"{workload}{': ' + factors if factors else ''}, the treatment of the highest throughput, second "
-            "by second. Shaded: the measured window. Dotted line: end of the warm-up. Crosses: replies after the end "
-            "of the load. Of fewer than 100 replies in a second, p99 is the slowest. CPU is a share of the whole "
-            "machine.",
+            f"{workload.stem}-over-time",
+            alt=f"{workload.name} over time",
+            caption=f"{workload.name}{': ' + factors if factors else ''}, the treatment of the highest throughput, "
+            "second by second. Shaded: the measured window. Dotted line: end of the warm-up. Crosses: replies after "
+            "the end of the load. Of fewer than 100 replies in a second, p99 is the slowest. CPU is a share of the "
+            "whole machine.",
         )
+    return [picture]
 
 
 def _finish(axis: Axes, trial: TrialView, row: str, own: pd.DataFrame) -> None:
@@ -207,21 +202,22 @@ def _thinned(at_s: pd.Series, values: pd.Series, reduce: str) -> pd.DataFrame:
     return known.groupby(groups).agg({"at_s": "first", "value": reduce})
 
 
-def phases_picture(results: Results, folder: Path) -> Picture | None:
-    """Draw each deployment's time to service as a bar of its phases, the median of its starts; None when nothing took
-    measurable time."""
+def phases_pictures(results: Results) -> list[Picture]:
+    """Draw each deployment's time to service as a bar of its phases, the median of its starts; nothing where none
+    took measurable time."""
     taken = {name: dict(record.time_to_service_s) for name, record in sorted(results.deployments.items())}
     phases = pd.DataFrame.from_dict(taken, orient="index").drop(columns="total_s", errors="ignore").astype(float)
     phases = phases[phases.sum(axis=1) > 0].dropna(axis=1, how="all").fillna(0.0)
     names, starts = results.plan.names, len(phases)
     phases = phases.groupby(lambda start: names.get(start, start)).median()
     if phases.empty:
-        return None
+        return []
     shown = phases.iloc[:MOST_DEPLOYMENTS]
     shown = shown[sorted(shown, key=lambda name: PHASES.index(name) if name in PHASES else len(PHASES))]
     with drawing(8.4, 1.0 + 0.3 * len(shown)) as figure:
         axis = figure.subplots()
-        shown = shown.rename(index=lambda name: _short(name, 44), columns=lambda name: name.removesuffix("_s"))
+        shown = shown.rename(columns=lambda name: name.removesuffix("_s"))
+        shown = shown.rename(index=lambda name: name if len(name) <= 44 else f"{name[:22]}…{name[-21:]}")
         shown.plot.barh(stacked=True, ax=axis, color=COLOURS, width=0.62, edgecolor="white", lw=0.5, legend=False)
         stacked: Any = axis.containers
         for index, bars in enumerate(stacked):
@@ -235,28 +231,28 @@ def phases_picture(results: Results, folder: Path) -> Picture | None:
         plain_numbers(axis.xaxis)
         figure.legend(loc="outside upper left", ncols=len(shown.columns))
         left_out = len(phases) - len(shown)
-        return written(
+        picture = picture_of(
             figure,
-            folder,
             "time-to-service",
             alt="Time to service of each deployment by phase",
             caption="From the start of a deployment until its server answers and holds its data."
             + (f" Medians of {starts} starts." if starts > len(phases) else "")
             + (f" Not drawn: {counted(left_out, 'more deployment')}." if left_out else ""),
         )
+    return [picture]
 
 
-def order_picture(results: Results, folder: Path) -> Picture | None:
-    """Draw throughput, relative to the treatment's median, in the order of the run; None without repetitions."""
+def order_pictures(results: Results) -> list[Picture]:
+    """Draw throughput, relative to the treatment's median, in the order of the run; nothing without repetitions."""
     frame = results.frame[results.frame["ok"]].dropna(subset="throughput")
     by_treatment = frame.groupby("treatment")["throughput"]
     frame = frame.assign(median=by_treatment.transform("median"), repeated=by_treatment.transform("size") > 1)
     frame = frame[frame["repeated"] & (frame["median"] > 0)]
     if frame.empty:
-        return None
+        return []
     frame = frame.assign(place=range(1, len(frame) + 1), off=100 * (frame["throughput"] / frame["median"] - 1))
     frame["block"] = "block " + frame["block"].astype(str)
-    services = [service for service, _ in results.services() if (frame["service"] == service).any()]
+    services = [service for service in results.services if (frame["service"] == service).any()]
     with theme():
         facets = sns.relplot(
             frame,
@@ -278,15 +274,11 @@ def order_picture(results: Results, folder: Path) -> Picture | None:
         facets.figure.set_size_inches(8.4, 1.9 * -(-len(services) // 3) + 0.7)
         facets.figure.set_layout_engine("constrained")
         sns.move_legend(facets, "outside upper left", ncols=7, title=None)
-        return written(
+        picture = picture_of(
             facets.figure,
-            folder,
             "run-order",
             alt="Throughput over the order of the run",
             caption="Each point is a trial. A slope or a step means that the machine changed while the scenario ran. "
             "A block holds every treatment once, in random order: of one start of a server, or of one of its own.",
         )
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+    return [picture]

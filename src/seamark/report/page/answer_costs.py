@@ -1,19 +1,18 @@
 """Tables of scored answers beside their scores: device-hours for a percent of quality, pass@k, published figures."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import comb, hypot
 from statistics import fmean
 
 from seamark.analysis.comparison.observations import whole_answers
-from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import counted
 from seamark.model.results.answers import AnswersRecord, Score
 from seamark.model.service import Value
 from seamark.model.trial import levels_of
 from seamark.report.compared_answers import score_text
-from seamark.report.numbers import ABSENT, level, number, span
+from seamark.report.numbers import ABSENT, level, span
 from seamark.report.page.content import Block, Table, column, figures
 from seamark.report.source import Results
 from seamark.stats.paired import mean_limits
@@ -22,23 +21,18 @@ TASK, SCORE = "task", "score"
 MOST_K = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Spent:
-    """One trial: the time of its load on its devices, and its score over `units` clusters; None without a mean."""
-
-    device_s: float
-    score: Score | None
-    units: int
+Spent = tuple[float, AnswersRecord]
+"""Time of a trial's load on its devices in s, and its answers, which are whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
     """Treatments that differ by their task alone, in each block of trials; None for a trial without whole answers."""
 
-    blocks: dict[int, list[_Spent | None]] = field(default_factory=dict)
+    blocks: dict[int, list[Spent | None]] = field(default_factory=dict)
 
     @property
-    def whole(self) -> list[list[_Spent]]:
+    def whole(self) -> list[list[Spent]]:
         """The blocks with whole answers to all tasks."""
         return [
             known for block in self.blocks.values() if len(known := [spent for spent in block if spent]) == len(block)
@@ -47,23 +41,20 @@ class _Group:
     @property
     def scores(self) -> list[Score]:
         """The score of each trial in whole blocks."""
-        return [spent.score for block in self.whole for spent in block if spent.score is not None]
+        return [score for block in self.whole for score, _ in _scored(block)]
 
     @property
     def percent(self) -> float:
         """The mean score of all questions."""
-        return (
-            100
-            * sum((score.mean or 0) * score.scored for score in self.scores)
-            / sum(score.scored for score in self.scores)
-        )
+        total = sum((score.mean or 0) * score.scored for score in self.scores)
+        return 100 * total / sum(score.scored for score in self.scores)
 
     @property
     def limits(self) -> str:
         """The interval of the mean score in percent. Repetitions ask the same questions, and narrow nothing."""
         errors, units = [], []
         for block in self.whole:
-            scored = [(spent.score, spent.units) for spent in block if spent.score is not None]
+            scored = _scored(block)
             if any(score.standard_error is None for score, _ in scored):
                 return ABSENT
             parts = [score.scored * (score.standard_error or 0) for score, _ in scored]
@@ -75,7 +66,13 @@ class _Group:
     @property
     def hours(self) -> float:
         """Time on devices for one block, the mean of the whole ones."""
-        return sum(spent.device_s for block in self.whole for spent in block) / 3600 / len(self.whole)
+        return sum(device_s for block in self.whole for device_s, _ in block) / 3600 / len(self.whole)
+
+
+def _scored(block: Iterable[Spent]) -> list[tuple[Score, int]]:
+    """Return the scores that have a mean, with their numbers of clusters."""
+    scores = ((record.scores[SCORE], record.clusters) for _, record in block)
+    return [(score, clusters or score.scored) for score, clusters in scores if score.mean is not None]
 
 
 def answer_cost_blocks(results: Results) -> list[Block]:
@@ -102,8 +99,9 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
             continue
         varied = levels.get(view.treatment, {})
         key = named[view.treatment], tuple((name, value) for name, value in varied.items() if name != TASK)
+        record, devices = records.get(view.id), gpus.get(view.trial.deployment, 1)
         of_block = groups.setdefault(key, _Group()).blocks.setdefault(view.trial.block, [])
-        of_block.append(_spent(view, records.get(view.id), gpus.get(view.trial.deployment, 1)))
+        of_block.append(None if record is None or view.load_s is None else (view.load_s * devices, record))
     whole = {key: group for key, group in groups.items() if group.scores}
     if not whole:
         return []
@@ -111,17 +109,14 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
     several = len({workload for workload, _ in whole}) > 1
     hours = [group.hours for group in whole.values()]
     percents = [group.percent for group in whole.values()]
+    prices = [hour / percent if percent else None for hour, percent in zip(hours, percents, strict=True)]
     columns = (
         *((column("workload", [workload for workload, _ in whole]),) if several else ()),
         *(column(name, [_shown(dict(factors).get(name), name) for _, factors in whole]) for name in names),
-        figures("score", [number(percent) for percent in percents], "%"),
+        figures("score", percents, "%"),
         figures("95 % interval", [group.limits for group in whole.values()], "%"),
-        figures("device-hours", [number(hour) for hour in hours]),
-        figures(
-            "device-hours for a percent",
-            [number(hour / percent) if percent else None for hour, percent in zip(hours, percents, strict=True)],
-            why="no score",
-        ),
+        figures("device-hours", hours),
+        figures("device-hours for a percent", prices, why="no score"),
     )
     others = len(groups) - len(whole)
     left_out = [f"{others} more lack scores of a task, or answers to some of its questions."] if others else []
@@ -132,18 +127,6 @@ def _device_hours(results: Results, records: Mapping[str, AnswersRecord]) -> lis
         " The score is the mean of all questions; its interval is that of other questions like these, by clusters."
     )
     return [Table(columns=columns, caption="Device-hours for quality", footnotes=(note, *left_out))]
-
-
-def _spent(trial: TrialView, record: AnswersRecord | None, gpus: int) -> _Spent | None:
-    """Return what a trial with whole answers took and scored; None of another."""
-    if record is None or trial.load_s is None:
-        return None
-    score = record.scores[SCORE]
-    return _Spent(
-        device_s=trial.load_s * gpus,
-        score=None if score.mean is None else score,
-        units=record.clusters or score.scored,
-    )
 
 
 def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[Block]:
@@ -181,11 +164,7 @@ def _pass_at_k(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
         column("treatment", [treatment for treatment, _, _ in rows], "code"),
         figures("samples", [str(samples) for _, samples, _ in rows]),
         *(
-            figures(
-                f"pass@{k}",
-                [score_text(by_k[k]) if k in by_k else None for _, _, by_k in rows],
-                why="fewer samples",
-            )
+            figures(f"pass@{k}", [by_k.get(k) for _, _, by_k in rows], why="fewer samples", shown=score_text)
             for k in every
         ),
     )
@@ -206,7 +185,7 @@ def _published(results: Results, records: Mapping[str, AnswersRecord]) -> list[B
     columns = (
         column("treatment", [t.id if repeated[t.treatment] > 1 else t.treatment for t, _, _ in rows], "code"),
         column("figure", [name for _, name, _ in rows]),
-        figures("value", [score_text(value) for _, _, value in rows]),
+        figures("value", [value for _, _, value in rows], shown=score_text),
     )
     note = "As the benchmark's own program sums a task up; published tables show them times 100."
     return [Table(columns=columns, caption="Figures as published", footnotes=(note,))]

@@ -1,8 +1,10 @@
 """Model of a page: sections of text, tables, figures and code, free of HTML and Markdown."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from seamark.report.numbers import ABSENT, number
 
 Kind = Literal["text", "number", "verdict", "code", "time", "absent", "faint", "short"]
 
@@ -77,6 +79,7 @@ class Picture:
     alt: str
     caption: str
     svg: bytes
+    png: bytes = b""
     width_px: int
     height_px: int
 
@@ -102,29 +105,45 @@ class Section:
     sections: tuple["Section", ...] = ()
 
 
+Content = Cell | str | float | None
+"""What a cell of a column is made of."""
+
+
 def column(
     name: str,
-    cells: Iterable[Cell | str | None],
+    cells: Iterable[Content],
     kind: Kind = "text",
     *,
     why: str = "",
     unit: str = "",
     numeric: bool = False,
     title: str | None = None,
+    shown: Callable[[float], str] = number,
 ) -> Column:
-    """Return a column; text becomes a cell of `kind`, None an absent one with the reason `why`."""
+    """Return a column: text and numbers, as `shown`, become cells of `kind`, None an absent one with the reason
+    `why`."""
     whole = [
-        cell if isinstance(cell, Cell) else absent(why) if cell is None else Cell(text=cell, kind=kind)
+        cell
+        if isinstance(cell, Cell)
+        else absent(why)
+        if cell is None
+        else Cell(text=cell if isinstance(cell, str) else shown(cell), kind=kind)
         for cell in cells
     ]
     return Column(name=name, cells=whole, unit=unit, title=title, numeric=numeric)
 
 
 def figures(
-    name: str, cells: Iterable[Cell | str | None], unit: str = "", title: str | None = None, *, why: str = ""
+    name: str,
+    cells: Iterable[Content],
+    unit: str = "",
+    title: str | None = None,
+    *,
+    why: str = "",
+    shown: Callable[[float], str] = number,
 ) -> Column:
     """Return a column of numbers."""
-    return column(name, cells, "number", why=why, unit=unit, title=title, numeric=True)
+    return column(name, cells, "number", why=why, unit=unit, title=title, numeric=True, shown=shown)
 
 
 def named(ids: Iterable[str], names: Mapping[str, str]) -> list[Cell]:
@@ -144,4 +163,4 @@ def faint(text: str, *, title: str | None = None) -> Cell:
 
 def absent(why: str) -> Cell:
     """Return the cell of a missing number: an en dash, never 0, with the reason as tooltip."""
-    return Cell(text="–", kind="absent", title=why)
+    return Cell(text=ABSENT, kind="absent", title=why)

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from seamark.model.plugin import parts
-from seamark.model.results.summary import SummaryRow
 from seamark.report.page.content import Block, Section
-from seamark.report.source import Results
+from seamark.report.source import Results, ShownWorkload
 
-WorkloadBlocks = Callable[[Results, str, Sequence[SummaryRow], str, Path], Sequence[Block]]
-"""Draws figures of a workload's treatments below a folder, with a stem in their names, and returns the blocks."""
+WorkloadBlocks = Callable[[ShownWorkload], Sequence[Block]]
+"""Returns blocks of a workload's treatments; the names of its figures begin with the workload's `stem`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +20,10 @@ class PagePart:
     title: str = ""
     first_blocks: tuple[WorkloadBlocks, ...] = ()
     last_blocks: tuple[WorkloadBlocks, ...] = ()
-    own_blocks: tuple[Callable[[Results, Path], Sequence[Block]], ...] = ()
+    own_blocks: tuple[Callable[[Results], Sequence[Block]], ...] = ()
 
     def section(self, blocks: Sequence[Block]) -> Section | None:
-        """Return the section of a plugin's own blocks; None without any."""
+        """Return the section of its own blocks; None without any."""
         return Section(id=self.id, title=self.title, blocks=tuple(blocks)) if blocks else None
 
 

@@ -14,8 +14,8 @@ from seamark.model.results.trial_meta import Clock, Gpus, Machine
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, named
-from seamark.report.source import Results
-from seamark.report.tables.summary import origin_columns, slug
+from seamark.report.source import Results, slug
+from seamark.report.tables.summary import origin_columns
 from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200
@@ -24,22 +24,20 @@ UNSET = "not a setting here, or not known of a treatment without a result"
 
 def configuration_section(results: Results) -> Section:
     """Return the scenario's file, and the effective settings of each treatment as differences."""
-    blocks: list[Block] = []
+    block: Block = Text(text="No copy of the scenario's file was kept; the settings below are what was run.")
     if results.folder.scenario.is_file():
         text = redacted_text(results.folder.scenario.read_text(encoding="utf-8", errors="replace"))
-        blocks.append(Code(text=text, language="yaml", caption=f"{results.source} as it was planned"))
-    else:
-        blocks.append(Text(text="No copy of the scenario's file was kept; the settings below are what was run."))
+        block = Code(text=text, language="yaml", caption=f"{results.source} as it was planned")
     sections = [
         Section(
-            id=f"settings-{slug(service)}-{slug(name)}",
-            title=service if name == service else f"{service}: {name}",
-            blocks=_settings(treatments, results.names),
+            id=f"settings-{slug(service)}-{slug(workload.name)}",
+            title=service if workload.name == service else f"{service}: {workload.name}",
+            blocks=_settings(workload.treatments, results.names),
         )
-        for service, workloads in results.services()
-        for name, treatments in workloads
+        for service, workloads in results.services.items()
+        for workload in workloads
     ]
-    return Section(id="configuration", title="Configuration", blocks=tuple(blocks), sections=tuple(sections))
+    return Section(id="configuration", title="Configuration", blocks=(block,), sections=tuple(sections))
 
 
 def _settings(treatments: Sequence[SummaryRow], names_of: Mapping[str, str]) -> tuple[Block, ...]:
@@ -50,20 +48,12 @@ def _settings(treatments: Sequence[SummaryRow], names_of: Mapping[str, str]) -> 
     values = {name: [config[name] for config in configs if name in config] for name in names}  # one failed lacks some
     varying = [name for name in names if len(set(map(repr, values[name]))) > 1]
     shared = {name: values[name][0] for name in names if name not in varying}
-    blocks: list[Block] = []
-    if shared:
-        blocks.append(
-            Facts(
-                pairs=(
-                    ("Set by the scenario", _listed([n for n in shared if n in changed], shared)),
-                    (
-                        "Left at defaults",
-                        _listed([n for n in shared if n not in changed and shared[n] is not None], shared),
-                    ),
-                ),
-                long=True,
-            )
-        )
+    left = [name for name in shared if name not in changed and shared[name] is not None]
+    pairs = (
+        ("Set by the scenario", _listed([name for name in shared if name in changed], shared)),
+        ("Left at defaults", _listed(left, shared)),
+    )
+    blocks = [Facts(pairs=pairs, long=True)] if shared else []
     shown = configs[:MOST_ROWS]
     columns = (
         column("treatment", named([row.treatment for row in treatments[:MOST_ROWS]], names_of)),
@@ -118,12 +108,8 @@ def _software(results: Results) -> Table:
         "container digest": [meta.container_digest for meta in every],
         "licence": [meta.licence for meta in every],
     }
-    known = [
-        column(head, [str(value or ABSENT) for value in values], "code")
-        for head, values in facts.items()
-        if any(values)
-    ]
-    return Table(columns=(column("service", services), *known))
+    known = {head: [str(value or ABSENT) for value in values] for head, values in facts.items() if any(values)}
+    return Table(columns=(column("service", services), *(column(*fact, "code") for fact in known.items())))
 
 
 def deployments_table(results: Results) -> Table:
@@ -178,10 +164,8 @@ def nodes_section(results: Results) -> Section | None:
         text="What each node says of itself; everything else is in `meta.json` of a trial. `load` is the greatest "
         "load average, `others` the most processes of other users, before a trial or after it.",
     )
-    table = Table(
-        columns=columns,
-        footnotes=(f"In the trials' meta.json: {counted(more, 'more node')}.",) if more > 0 else (),
-    )
+    notes = (f"In the trials' meta.json: {counted(more, 'more node')}.",) if more > 0 else ()
+    table = Table(columns=columns, footnotes=notes)
     return Section(id="nodes", title="Nodes", blocks=(explained, table))
 
 

@@ -5,8 +5,10 @@ import multiprocessing
 import os
 import re
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from importlib.resources import files
@@ -16,22 +18,21 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from seamark.analysis.comparison.predicted import score_of
-from seamark.model.results.summary import SummaryRow
 from seamark.platform.process_tree import die_with_parent
-from seamark.report.figures.factors import factor_pictures
-from seamark.report.figures.latency_cdf import latency_pictures
-from seamark.report.figures.search import search_picture
-from seamark.report.figures.stages import stages_picture
-from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
+from seamark.report.figures.factors import factor_blocks
+from seamark.report.figures.latency_cdf import latency_blocks
+from seamark.report.figures.timelines import order_pictures, phases_pictures, timeline_pictures
 from seamark.report.headline import headline_of
 from seamark.report.ordering import only_simulated
 from seamark.report.page.answers import answers_section
-from seamark.report.page.comparisons import comparison_blocks, comparisons_section, front_blocks, fronts_section
-from seamark.report.page.content import Block, Picture, Section, Text
-from seamark.report.page.page_part import page_parts
+from seamark.report.page.comparisons import comparison_blocks
+from seamark.report.page.content import Block, Fold, Picture, Section, Text
+from seamark.report.page.fronts import front_blocks
+from seamark.report.page.page_part import PagePart, WorkloadBlocks, page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
+from seamark.report.page.search import search_blocks
 from seamark.report.page.sections import (
-    about_section,
+    about,
     counts,
     failures_section,
     glossary_section,
@@ -40,16 +41,16 @@ from seamark.report.page.sections import (
     verdicts_section,
     where,
 )
-from seamark.report.source import Results, read_results
-from seamark.report.tables.search import search_tables, searched_treatments
-from seamark.report.tables.stages import stages_of, stages_table
-from seamark.report.tables.summary import slug, summary_section, trials_section
+from seamark.report.page.stages import stages_blocks, stages_of
+from seamark.report.source import Results, read_results, slug
+from seamark.report.tables.summary import summary_section, trials_section
 from seamark.storage.documents import write_text
 from seamark.storage.redaction import visible
 
+RUN = PagePart(id="run", title="Run timeline", own_blocks=(phases_pictures, order_pictures))
+COMPARED = PagePart(id="comparisons", title="Comparisons", own_blocks=(comparison_blocks,))
+FRONTS = PagePart(id="fronts", title="Quality against cost", own_blocks=(front_blocks,))
 TICKED = re.compile(r"`([^`]+)`")
-RUN, COMPARED, FRONTS = "", "=", "/"
-"""Keys of figures of the run, of comparisons and fronts, among those of workloads and of plugins."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str], object] = lambda _: None) -> Path:
@@ -62,8 +63,8 @@ def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str
     """
     results = read_results(scenario_folder)
     folder = reports_folder / scenario_folder.name
-    _emptied(folder / "figures")
-    sections = page(results, folder / "figures", say)
+    sections = page(results, say)
+    _write_figures(folder / "figures", sections)
     score = score_of(results.plan, results.folder)
     headline = headline_of(results.plan, results.summary, score)
     environment = _environment()
@@ -82,116 +83,94 @@ def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str
     return folder / "index.html"
 
 
-def _emptied(folder: Path) -> None:
-    """Make `folder` and remove the figures of an earlier report."""
+def _write_figures(folder: Path, sections: Iterable[Section]) -> None:
+    """Write the figures of a report, and remove those of an earlier one."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("*.svg", "*.png"):
-        for old in folder.glob(kind):
-            old.unlink()
+    for old in (*folder.glob("*.svg"), *folder.glob("*.png")):
+        old.unlink()
+    ahead: list[Section | Block] = [*sections]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, Picture):
+            (folder / f"{part.name}.svg").write_bytes(part.svg)
+            (folder / f"{part.name}.png").write_bytes(part.png)
+        elif isinstance(part, Section | Fold):
+            ahead += [*part.blocks, *(part.sections if isinstance(part, Section) else ())]
 
 
-def page(results: Results, figures: Path, say: Callable[[str], object]) -> tuple[Section, ...]:
-    """Return the sections of a report; its figures are written below `figures`."""
-    drawn = _drawn(results, figures, say)
+def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
+    """Return the sections of a report; `say` gets how many of its parts are drawn."""
+    drawn = _drawn(results, say)
+    compares = results.summary.comparisons is not None
     simulated = only_simulated(results.summary)  # no start, order or machine is in a figure
     sections = (
         summary_section(results),
         prediction_section(results),
-        fronts_section(results, drawn[FRONTS]),
-        comparisons_section(results, drawn[COMPARED]),
+        FRONTS.section(drawn[FRONTS]),
+        Section(id=COMPARED.id, title=COMPARED.title, blocks=tuple(drawn[COMPARED])) if compares else None,
         answers_section(results),
         failures_section(results),
         verdicts_section(results),
-        *(part.section(drawn.get(part.id, ())) for part in page_parts()),
-        *services(results, drawn),
-        run_timeline_section(results, drawn[RUN]) if not simulated else None,
+        *(part.section(drawn[part]) for part in page_parts()),
+        *_services(results, drawn),
+        None if simulated else _run_section(results, drawn[RUN]),
         trials_section(results),
         configuration_section(results),
-        nodes_section(results) if not simulated else None,
+        None if simulated else nodes_section(results),
         reproduce_section(results),
-        about_section(results),
+        Section(id="about", title="About this run", blocks=(about(results),)),
         glossary_section(results.summary),
     )
     return tuple(section for section in sections if section is not None)
 
 
-def _drawn(results: Results, figures: Path, say: Callable[[str], object]) -> Mapping[str, Sequence[Block]]:
-    """Draw every figure; return those of each workload by its stem, those of the run under RUN."""
-    tasks: list[tuple[str, Task]] = []
+def _drawn(results: Results, say: Callable[[str], object]) -> Mapping[PagePart | str, Sequence[Block]]:
+    """Return the blocks of each part of the page, and those of each workload by its stem."""
     parts = page_parts()
-    for service, workloads in results.services():
-        for workload, treatments in workloads:
-            stem = _stem(service, workload)
-            what = (results, workload, treatments, stem, figures)
-            tasks.append((stem, partial(_search, *what)))
-            tasks += [(stem, partial(draw, *what)) for part in parts for draw in part.first_blocks]
-            tasks.append((stem, partial(factor_pictures, *what)))
-            if treatments[0].component != "program":  # it is one run: no distribution, no seconds
-                tasks.append((stem, partial(latency_pictures, *what)))
-                tasks.append((stem, partial(_one, timeline_picture, *what)))
-            tasks += [(stem, partial(draw, *what)) for part in parts for draw in part.last_blocks]
-            if any(stages_of(results, treatment) for treatment in treatments):
-                tasks.append((stem, partial(_stages, *what)))
-    if not only_simulated(results.summary):
-        tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
-    tasks += [(part.id, partial(draw, results, figures)) for part in parts for draw in part.own_blocks]
-    tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
-    tasks.append((FRONTS, partial(front_blocks, results, figures)))
-    drawn: dict[str, list[Block]] = {RUN: [], **{name: [] for name, _ in tasks}}
-    for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks], say), strict=True):
-        drawn[name] += blocks
+    own = [*([] if only_simulated(results.summary) else [RUN]), *parts, COMPARED, FRONTS]
+    tasks: list[tuple[PagePart | str, Task]] = []
+    for workload in (workload for workloads in results.services.values() for workload in workloads):
+        draws: list[WorkloadBlocks] = [
+            search_blocks,
+            *(draw for part in parts for draw in part.first_blocks),
+            factor_blocks,
+        ]
+        if workload.treatments[0].component != "program":  # it is one run: no distribution, no seconds
+            draws += [latency_blocks, timeline_pictures]
+        draws += [draw for part in parts for draw in part.last_blocks]
+        if any(stages_of(results, treatment) for treatment in workload.treatments):
+            draws.append(stages_blocks)
+        tasks += [(workload.stem, partial(draw, workload)) for draw in draws]
+    tasks += [(part, partial(draw, results)) for part in own for draw in part.own_blocks]
+    drawn: defaultdict[PagePart | str, list[Block]] = defaultdict(list)
+    for (key, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks], say), strict=True):
+        drawn[key] += blocks
     return drawn
 
 
-def _search(
-    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, figures: Path
-) -> list[Block]:
-    searched = searched_treatments(results, treatments)
-    return [search_picture(searched, workload, stem, figures), *search_tables(searched)] if searched else []
-
-
-def _stages(
-    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, figures: Path
-) -> list[Block]:
-    table = stages_table(results, treatments, f"{workload}: stages")
-    picture = stages_picture(results, workload, treatments, stem, figures)
-    return [block for block in (picture, table) if block is not None]
-
-
-def _one(draw: Callable[..., Picture | None], *what: object) -> list[Block]:
-    picture = draw(*what)
-    return [] if picture is None else [picture]
-
-
-def _stem(service: str, workload: str) -> str:
-    return slug(f"{service} {workload}" if service not in workload else workload)
-
-
-def services(results: Results, drawn: Mapping[str, Sequence[Block]]) -> list[Section]:
+def _services(results: Results, drawn: Mapping[PagePart | str, Sequence[Block]]) -> list[Section]:
     """Return a section for each service, with the figures of each of its workloads."""
     sections = []
-    for service, workloads in results.services():
-        inner = []
-        for workload, _ in workloads:
-            stem = _stem(service, workload)
-            nothing = Text(text="No trial of this workload is ok: there is nothing to draw.", kind="warning")
-            blocks = tuple(drawn[stem]) or (nothing,)
-            inner.append(Section(id=f"workload-{stem}", title=workload, blocks=blocks))
-        if len(inner) == 1:
-            sections.append(Section(id=f"service-{slug(service)}", title=service, blocks=inner[0].blocks))
-        else:
-            sections.append(Section(id=f"service-{slug(service)}", title=service, sections=tuple(inner)))
+    nothing = Text(text="No trial of this workload is ok: there is nothing to draw.", kind="warning")
+    for service, workloads in results.services.items():
+        whole = Section(id=f"service-{slug(service)}", title=service)
+        inner = [
+            Section(id=f"workload-{one.stem}", title=one.name, blocks=tuple(drawn[one.stem]) or (nothing,))
+            for one in workloads
+        ]
+        alone = len(inner) == 1
+        sections.append(replace(whole, blocks=inner[0].blocks) if alone else replace(whole, sections=tuple(inner)))
     return sections
 
 
-def run_timeline_section(results: Results, drawn: Sequence[Block]) -> Section:
+def _run_section(results: Results, drawn: Sequence[Block]) -> Section:
     """Return deployments with their time to service, and drift over the order of the run."""
     blocks = list(drawn)
     if results.deployments:
         blocks.append(deployments_table(results))
     if not blocks:
         blocks = [Text(text="No deployment left a record, and no treatment was repeated.")]
-    return Section(id="run", title="Run timeline", blocks=tuple(blocks))
+    return Section(id=RUN.id, title=RUN.title, blocks=tuple(blocks))
 
 
 def _environment() -> Environment:

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-import pandas as pd
-
 from seamark.analysis.comparison.predicted import score_of
 from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.headline import Headline
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
+from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
 from seamark.report.headline import number_text
@@ -56,13 +55,8 @@ def where(results: Results) -> str:
     return f"{', '.join(parts)}. More in About this run."
 
 
-def about_section(results: Results) -> Section:
-    """Return scenario, services, design, time and machine."""
-    return Section(id="about", title="About this run", blocks=(about(results),))
-
-
 def about(results: Results) -> Facts:
-    """Return the facts of that section; of what was simulated without those of the machine."""
+    """Return scenario, services, design, time and machine; of what was simulated without the machine."""
     simulated_alone = only_simulated(results.summary)
     facts = {**dict(machine(results.meta)), **_places(results)}
     started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
@@ -123,8 +117,8 @@ def _places(results: Results) -> dict[str, str]:
 
 def _between(started: str, finished: str) -> str:
     try:
-        took_s = (datetime.fromisoformat(finished) - datetime.fromisoformat(started)).total_seconds()
-        first, last = (datetime.fromisoformat(at).replace(microsecond=0) for at in (started, finished))
+        first, last = (datetime.fromisoformat(at) for at in (started, finished))
+        took_s = (last - first).total_seconds()
     except ValueError:
         return f"{started} to {finished}"
     return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S %Z} ({duration(took_s)})"
@@ -174,32 +168,25 @@ def verdicts_section(results: Results) -> Section:
             "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
         )
         return Section(id="verdicts", title="Verdicts", blocks=(Text(text=text, kind="plain"),))
-    frame = pd.DataFrame(
-        [
-            {**vars(reason), "trial": results.names.get(trial.id, trial.id), ORIGIN: trial.origin}
-            for trial, reason in every
-        ]
-    )
-    frame["grave"] = frame["severity"].map(SEVERITY)
-    alike = ["severity", "code", ORIGIN]
-    frame["cases"] = frame.groupby(alike)["code"].transform("size")
-    frame = frame.sort_values(["grave", "cases"], ascending=[True, False], kind="stable")
-    groups = [group for _, group in frame.groupby(alike, sort=False)]
+    groups: dict[tuple[str, str, str], list[tuple[str, VerdictReason]]] = {}
+    for trial, reason in every:
+        cases = groups.setdefault((reason.severity, reason.code, str(trial.origin)), [])
+        cases.append((results.names.get(trial.id, trial.id), reason))
+    ordered = sorted(groups.items(), key=lambda group: (SEVERITY[group[0][0]], -len(group[1])))
     checked = Counter(str(trial.origin) for trial in results.ok)
-    origins = [str(group[ORIGIN].iloc[0]) for group in groups]
-    simulated = [column(ORIGIN, origins)] if any_virtual(results.trials) else []
+    origins = [column(ORIGIN, [origin for (_, _, origin), _ in ordered])] if any_virtual(results.trials) else []
     columns = (
-        column("severity", [str(group["severity"].iloc[0]).upper() for group in groups], "verdict"),
-        column("code", [str(group["code"].iloc[0]) for group in groups], "code"),
-        *simulated,
-        figures("trials", [f"{len(group)} of {checked[of]}" for group, of in zip(groups, origins, strict=True)]),
-        column("what was seen", [_commonest(group["text"]) for group in groups]),
-        column("what to do", [str(group["remedy"].iloc[0]) for group in groups]),
-        column("which trials", [_first(list(group["trial"]), group["severity"].iloc[0]) for group in groups]),
+        column("severity", [severity.upper() for (severity, _, _), _ in ordered], "verdict"),
+        column("code", [code for (_, code, _), _ in ordered], "code"),
+        *origins,
+        figures("trials", [f"{len(cases)} of {checked[origin]}" for (_, _, origin), cases in ordered]),
+        column("what was seen", [_commonest(reason.text for _, reason in cases) for _, cases in ordered]),
+        column("what to do", [cases[0][1].remedy for _, cases in ordered]),
+        column("which trials", [_first([name for name, _ in cases], group[0]) for group, cases in ordered]),
     )
     explained = Text(
         text="INVALID: do not use the number. SUSPECT: the number may be right, but something speaks against it. "
-        "NOTE: nothing is wrong; something is not shown, or is good to know.",
+        "NOTE: nothing is wrong; something is not shown, or is good to know."
     )
     return Section(id="verdicts", title="Verdicts", blocks=(explained, Table(columns=columns)))
 
@@ -238,40 +225,27 @@ def failures_section(results: Results) -> Section | None:
             tail = tuple(map(redacted_text, trial.load.log_tail[-LOG_LINES:]))
             logs.setdefault(tail, []).append(results.names.get(trial.id, trial.id))
     lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
-    blocks: tuple[Block, ...] = (
-        Text(
-            text=f"{len(failed)} of {counted(len(results.trials), 'trial')} {lacking} in no figure of this report. "
-            f"`bench retry -c {results.source}` runs them again.",
-            kind="warning",
-        ),
-        Table(columns=columns, footnotes=notes),
-        *(
-            Code(
-                text="\n".join(tail),
-                caption=f"Last lines of the log: {'; '.join(ids[:3])}{' …' if len(ids) > 3 else ''}",
-            )
-            for tail, ids in list(logs.items())[:10]
-        ),
+    warning = (
+        f"{len(failed)} of {counted(len(results.trials), 'trial')} {lacking} in no figure of this report. "
+        f"`bench retry -c {results.source}` runs them again."
     )
-    return Section(id="failed", title="Failed trials", blocks=blocks)
+    blocks: list[Block] = [Text(text=warning, kind="warning"), Table(columns=columns, footnotes=notes)]
+    for tail, ids in list(logs.items())[:10]:
+        caption = f"Last lines of the log: {'; '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"
+        blocks.append(Code(text="\n".join(tail), caption=caption))
+    return Section(id="failed", title="Failed trials", blocks=tuple(blocks))
 
 
 TERMS = (
     ("treatment", "One combination of the factors' levels. A trial is a treatment measured once."),
-    (
-        "deployment",
-        "One start of a server with its settings; it serves its trials one after another.",
-    ),
+    ("deployment", "One start of a server with its settings; it serves its trials one after another."),
     (
         "response time",
         "From the intended start of a request to its complete reply: what a user waits. In a closed loop a request "
         "is intended when its user is free, so response and service time are the same.",
     ),
     ("service time", "From the actual sending of a request to its complete reply."),
-    (
-        "schedule lag",
-        "Actual minus intended sending: lateness of the load generator itself, not of the service.",
-    ),
+    ("schedule lag", "Actual minus intended sending: lateness of the load generator itself, not of the service."),
     (
         "throughput",
         "Units of work completed in the measured window, divided by its length. The value of a treatment is "

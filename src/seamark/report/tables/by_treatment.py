@@ -10,6 +10,7 @@ from seamark.report.numbers import (
     RANGE_NOTE,
     UNSTEADY_NOTE,
     errors_text,
+    is_time,
     level,
     median_of,
     number,
@@ -23,7 +24,7 @@ from seamark.report.numbers import (
     unit_words,
 )
 from seamark.report.ordering import levels_of, numeric
-from seamark.report.page.content import Cell, Column, Table, absent, column, faint, figures, known
+from seamark.report.page.content import Cell, Column, Content, Table, absent, column, faint, figures, known
 from seamark.stats.range import Range
 
 MOST_KINDS = 200
@@ -63,31 +64,23 @@ ENERGY_SCOPES = {
     "node": "the whole node, over the whole load",
 }
 
-Objective = tuple[str, str, float]
 
-
-def streams_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
+def streams_table(treatments: Sequence[SummaryRow]) -> Table | None:
     """Return times of streamed replies; None where no reply was streamed. The response of TTFT has columns where it
     is not TTFT itself, as in a closed loop, TTFO where there was reasoning."""
     shown = [group for group in STREAM_TIMES if any(_differs(treatment, group) for treatment in treatments)]
     whole = all(row.virtual_clock and row.throughput.unit == "requests_per_s" for row in treatments)
     if not shown or whole:  # the first part of a simulated request is no token
         return None
-    columns = [
-        time_column
-        for group in shown
-        for time_column in time_columns(
-            ("p50", "p99"),
-            [(getattr(t, group), t.codes, STREAM_WITHHELD) for t in treatments],
-            f"{STREAM_TIMES[group][0]} ",
-            STREAM_TIMES[group][1],
-        )
-    ]
-    caption = f"{workload}: streamed replies" if named else "Streamed replies"
-    return _table(caption, treatments, columns, (STREAM_NOTE, *notes_of(columns)))
+    columns: list[Column] = []
+    for group in shown:
+        name, title = STREAM_TIMES[group]
+        times = [(getattr(t, group), t.codes, STREAM_WITHHELD) for t in treatments]
+        columns += time_columns(("p50", "p99"), times, f"{name} ", title)
+    return _table("Streamed replies", treatments, columns, (STREAM_NOTE, *notes_of(columns)))
 
 
-def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
+def kinds_table(treatments: Sequence[SummaryRow]) -> Table | None:
     """Return a row for each kind of request and treatment; None where all requests are alike."""
     if not any(treatment.by_kind for treatment in treatments):
         return None
@@ -97,12 +90,12 @@ def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) ->
     rows = every[:MOST_KINDS]
     shown = [group for group in KIND_TIMES if any(kind and getattr(kind, group) for _, _, kind in every)]
 
-    def cells(make: Callable[[KindSummary, SummaryRow], Cell]) -> list[Cell]:
+    def cells(make: Callable[[KindSummary, SummaryRow], Content]) -> list[Content]:
         return [absent(KIND_NONE) if kind is None else make(kind, treatment) for treatment, _, kind in rows]
 
-    requests = cells(lambda kind, _: known(f"{kind.requests:,}"))
+    requests = cells(lambda kind, _: f"{kind.requests:,}")
     rates = cells(lambda kind, _: _spread(kind.requests_per_s, "not known"))
-    errors = cells(lambda kind, _: ratio_cell(kind.errors.rate, "no request of this kind has ended"))
+    errors, of_ended = cells(lambda kind, _: kind.errors.rate), "failed requests of those that ended"
     columns = [
         column("kind", [name for _, name, _ in rows], why=KIND_NONE),
         figures("requests", requests, "", "due in the measured windows of all repetitions"),
@@ -113,7 +106,7 @@ def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) ->
             for q in KIND_QUANTILES
             for unit, factor in [_kind_unit([kind for _, _, kind in rows], group, q)]
         ),
-        figures("errors", errors, "%", "failed requests of those that ended"),
+        figures("errors", errors, "%", of_ended, why="no request of this kind has ended", shown=percent),
     ]
     more = len(every) - MOST_KINDS
     seen = [f"{cell.text} {cell.title}" for table_column in columns for cell in table_column.cells]
@@ -122,14 +115,13 @@ def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) ->
         *(note for note in (RANGE_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in seen)),
         *((f"{more} more rows: `by_kind` in summary.json has them.",) if more > 0 else ()),
     )
-    caption = f"{workload}: kinds of request" if named else "Kinds of request"
-    return _table(caption, [treatment for treatment, _, _ in rows], columns, notes, treatments)
+    return _table("Kinds of request", [treatment for treatment, _, _ in rows], columns, notes, treatments)
 
 
-def objectives_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
+def objectives_table(treatments: Sequence[SummaryRow]) -> Table | None:
     """Return each objective's limit and value, goodput, offered and achieved rate; None where there is neither an
     objective nor an open loop."""
-    objectives = list(dict.fromkeys(_objective(slo) for t in treatments for slo in t.slos))
+    objectives = list(dict.fromkeys((slo.metric, slo.op, slo.limit) for t in treatments for slo in t.slos))
     offers = any(_is_open(treatment) for treatment in treatments)
     good = any(median_of(treatment.goodput) is not None for treatment in treatments)
     if not objectives and not offers:
@@ -138,42 +130,49 @@ def objectives_table(workload: str, treatments: Sequence[SummaryRow], named: boo
     if offers:
         offered = [_rate(t.offered_rps) if _is_open(t) else absent(CLOSED_LOOP) for t in treatments]
         achieved = [_rate(t.achieved_rps) for t in treatments]
-        columns += [
-            column("offered", offered, unit="requests/s", title="due inside the measured window", numeric=True),
-            column(
-                "achieved", achieved, unit="requests/s", title="answered inside the measured window", numeric=True
-            ),
-        ]
+        columns.append(figures("offered", offered, "requests/s", "due inside the measured window"))
+        columns.append(figures("achieved", achieved, "requests/s", "answered inside the measured window"))
     if good:
         rates = [_rate(t.goodput_per_s) for t in treatments]
-        shares = [ratio_cell(median_of(t.goodput), "No objective on a single request.") for t in treatments]
+        shares = [median_of(t.goodput) for t in treatments]
+        of_all, why = "the same as a share of all requests due", "No objective on a single request."
         columns.append(figures("goodput", rates, "requests/s", "requests that meet their objectives"))
-        columns.append(figures("goodput", shares, "%", "the same as a share of all requests due"))
-    for objective in objectives:
-        unit, factor = _unit(objective, treatments)
-        values, met = zip(*(_judgement(t, objective, factor) for t in treatments), strict=True)
-        columns.append(figures(_objective_label(*objective, factor), values, unit))
-        columns.append(column("met", met))
+        columns.append(figures("goodput", shares, "%", of_all, why=why, shown=percent))
+    for metric, op, limit in objectives:
+        key = metric, op, limit
+        of = [next((slo for slo in t.slos if (slo.metric, slo.op, slo.limit) == key), None) for t in treatments]
+        if metric.startswith("throughput"):
+            units, factor = dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit), 1.0
+            unit = " or ".join(units)
+        elif is_time(metric):
+            seconds = (limit, *(median_of(slo.value) for slo in of if slo))
+            unit, factor = unit_of([1e3 * (value or 0.0) for value in seconds])
+            factor *= 1e3
+        else:
+            unit, factor = "", 1.0
+        name = metric.removesuffix("_s") if is_time(metric) else unit_words(metric)
+        head = f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(factor * limit)}"
+        values, met = zip(*(_judgement(slo, factor) for slo in of), strict=True)
+        columns += [figures(head, values, unit), column("met", met)]
     notes = OBJECTIVE_NOTES if good else OBJECTIVE_NOTES[:1] if objectives else ()
-    caption = f"{workload}: objectives and rates" if named else "Objectives and rates"
-    return _table(caption, treatments, columns, notes)
+    return _table("Objectives and rates", treatments, columns, notes)
 
 
-def energy_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
+def energy_table(treatments: Sequence[SummaryRow]) -> Table | None:
     """Return energy and power, medians over repetitions; None where no energy is known."""
     energies = [treatment.energy for treatment in treatments]
     scopes = sorted({energy.scope for energy in energies if energy})
     if not scopes:
         return None
-    medians = {(name, unit): [median_of(getattr(e, name, None)) for e in energies] for name, unit in ENERGY}
     columns = [
-        figures("energy", [figure_cell(value, ENERGY_UNKNOWN) for value in values], unit, OVER_REPETITIONS)
-        for (_, unit), values in medians.items()
+        figures("energy", values, unit, OVER_REPETITIONS, why=ENERGY_UNKNOWN)
+        for name, unit in ENERGY
+        for values in [[median_of(getattr(energy, name, None)) for energy in energies]]
         if any(value is not None for value in values)
     ]
     columns.append(column("of", [energy.scope if energy else None for energy in energies], why=ENERGY_UNKNOWN))
     notes = [f"{scope}: {ENERGY_SCOPES.get(scope, scope)}." for scope in scopes]
-    return _table(f"{workload}: energy" if named else "Energy", treatments, columns, notes)
+    return _table("Energy", treatments, columns, notes)
 
 
 def time_columns(
@@ -202,16 +201,6 @@ def notes_of(columns: Iterable[Column]) -> list[str]:
     """Return the footnotes of the marks in a table's cells."""
     titles = {cell.title or "" for table_column in columns for cell in table_column.cells}
     return [note for note in (RANGE_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
-
-
-def figure_cell(value: float | None, why: str, *, share: float | None = None) -> Cell:
-    """Return a number, or the mark of one that is not given with the reason `why`."""
-    return absent(why) if value is None else known(number(value), share=share)
-
-
-def ratio_cell(value: float | None, why: str) -> Cell:
-    """Return a ratio in percent, or the mark of one that is not given with the reason `why`."""
-    return absent(why) if value is None else known(percent(value))
 
 
 def errors_cell(errors: Ranged, why: str) -> Cell:
@@ -260,15 +249,14 @@ def _kind_time(group: str, quantile: str, factor: float, kind: KindSummary, trea
         return absent("no reply of this kind was streamed")
     mark, ends, spread = saturation_mark(treatment.codes), times.ranges.get(quantile), getattr(times, quantile)
     if ends is not None and ends[0] is not None and not (limits := Range(low=ends[0], high=ends[1])).is_narrow:
-        return (faint if spread.median is None else known)(
-            f"{range_text(limits.times(factor))}{mark}", title=RANGE_NOTE
-        )
+        text = f"{range_text(limits.times(factor))}{mark}"
+        return (faint if spread.median is None else known)(text, title=RANGE_NOTE)
     return _spread(spread, KIND_WITHHELD, mark, factor)
 
 
-def _spread(figure: Spread, why: str, mark: str = "", factor: float = 1.0) -> Cell:
+def _spread(figure: Spread | None, why: str, mark: str = "", factor: float = 1.0) -> Cell:
     """Return the median in another unit, with least and greatest where they differ from it, and a mark."""
-    if figure.median is None or figure.min is None or figure.max is None:
+    if figure is None or figure.median is None or figure.min is None or figure.max is None:
         return absent(why)
     middle, least, most = (factor * value for value in (figure.median, figure.min, figure.max))
     return known((number(middle) + (f" ({span(least, most)})" if number(least) != number(most) else "")) + mark)
@@ -284,44 +272,16 @@ def _is_open(treatment: SummaryRow) -> bool:
     return treatment.config.get("pattern") not in (None, "closed")
 
 
-def _objective(slo: ObjectiveSummary) -> Objective:
-    return slo.metric, slo.op, slo.limit
-
-
-def _objective_label(metric: str, op: str, limit: float, factor: float) -> str:
-    name = metric.removesuffix("_s") if _is_time(metric) else unit_words(metric)
-    return f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(factor * limit)}"
-
-
-def _is_time(metric: str) -> bool:
-    return metric.endswith("_s") and not metric.endswith("_per_s")
-
-
-def _unit(objective: Objective, treatments: Sequence[SummaryRow]) -> tuple[str, float]:
-    """Return the unit in which limit and values of an objective are printed, and its factor."""
-    metric, _, limit = objective
-    if metric.startswith("throughput"):
-        return " or ".join(dict.fromkeys(unit_words(t.throughput.unit) for t in treatments if t.throughput.unit)), 1.0
-    if not _is_time(metric):
-        return "", 1.0
-    of = [slo for treatment in treatments for slo in treatment.slos if _objective(slo) == objective]
-    unit, factor = unit_of([1e3 * (value or 0.0) for value in (limit, *(median_of(slo.value) for slo in of))])
-    return unit, 1e3 * factor
-
-
-def _judgement(treatment: SummaryRow, objective: Objective, factor: float) -> list[Cell]:
-    """Return value and judgement of one objective."""
-    slo = next((candidate for candidate in treatment.slos if _objective(candidate) == objective), None)
-    value = None if slo is None else slo.value
-    if slo is None or value is None or value.median is None or value.min is None or value.max is None:
-        why = "Not an objective of this treatment." if slo is None else "Not known: too few samples, or no result."
-        return [absent(why), absent(why)]
-    middle, least, most = (factor * figure for figure in (value.median, value.min, value.max))
-    text = number(middle) + (f" ({span(least, most)})" if number(least) != number(most) else "")
+def _judgement(slo: ObjectiveSummary | None, factor: float) -> list[Cell]:
+    """Return value and judgement of one objective of a treatment."""
+    if slo is None:
+        return [absent("Not an objective of this treatment.")] * 2
+    value = _spread(slo.value, "Not known: too few samples, or no result.", factor=factor)
+    if value.kind == "absent":
+        return [value, value]
     if slo.range is not None and slo.known is not None and not slo.known.is_narrow:
-        text = range_text(slo.known.times(factor))
-    met, of = slo.met, slo.of
-    if not of:
-        return [known(text), absent("Not known: the limit lies between the two ends of the value.")]
-    word = "met" if met == of else "missed" if not met else "in part"
-    return [known(text), Cell(text=f"{word}, {met} of {of}")]
+        value = known(range_text(slo.known.times(factor)))
+    if not slo.of:
+        return [value, absent("Not known: the limit lies between the two ends of the value.")]
+    word = "met" if slo.met == slo.of else "missed" if not slo.met else "in part"
+    return [value, Cell(text=f"{word}, {slo.met} of {slo.of}")]

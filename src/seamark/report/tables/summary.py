@@ -1,6 +1,7 @@
 """Summary table of each workload, and the table of all trials."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seamark.analysis.trial_view import TrialView
 from seamark.model.objectives import SEARCH_FOUND
@@ -8,26 +9,16 @@ from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
-from seamark.model.results.times import Times
-from seamark.report.asked import RESPONSE, asked_groups, asked_metrics, figure_column
-from seamark.report.numbers import (
-    ABSENT,
-    SEARCHED,
-    bracket,
-    median_of,
-    number,
-    span,
-    unit_words,
-)
+from seamark.report.asked import RESPONSE, asked_groups, figure_column
+from seamark.report.numbers import ABSENT, SEARCHED, bracket, median_of, number, span, unit_words
 from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
 from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known, named
-from seamark.report.source import Results
+from seamark.report.source import Results, slug
 from seamark.report.tables.by_treatment import (
     OVER_REPETITIONS,
     energy_table,
     errors_cell,
     factor_columns,
-    figure_cell,
     kinds_table,
     notes_of,
     objectives_table,
@@ -45,23 +36,16 @@ FOOTNOTE = (
 )
 
 
-def slug(text: str) -> str:
-    """Return an anchor or file stem: letters, digits and single hyphens."""
-    kept = "".join(c if c.isalnum() and c.isascii() else "-" for c in text.lower())
-    return "-".join(part for part in kept.split("-") if part) or "x"
-
-
 def summary_section(results: Results) -> Section:
     """Return the summary tables, one for each workload, under its service."""
     services = []
-    for service, workloads in results.services():
-        several = len(workloads) > 1
+    for service, workloads in results.services.items():
         tables: list[Table] = []
-        for name, treatments in workloads:
+        for workload in workloads:
             besides = (streams_table, kinds_table, objectives_table, energy_table)
-            extra = (table_of(name, treatments, several) for table_of in besides)
-            summary = workload_table(name, treatments, several, results.summary.comparisons)
-            tables += [summary, *(table for table in extra if table)]
+            extra = [table for table_of in besides if (table := table_of(workload.treatments))]
+            own = [workload_table(workload.treatments, results.summary.comparisons), *extra]
+            tables += [_named(table, workload.name) for table in own] if len(workloads) > 1 else own
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
     if warning := mixture(results.summary):
@@ -69,15 +53,19 @@ def summary_section(results: Results) -> Section:
     return Section(id="results", title="Summary", blocks=blocks, sections=tuple(services))
 
 
-def workload_table(
-    workload: str, treatments: Sequence[SummaryRow], named: bool, comparisons: Comparisons | None = None
-) -> Table:
+def _named(table: Table, workload: str) -> Table:
+    """Return a table with its workload in the caption."""
+    caption = f"{workload}: {table.caption[0].lower()}{table.caption[1:]}" if table.caption else workload
+    return replace(table, caption=caption)
+
+
+def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | None = None) -> Table:
     """Return a row for each treatment: its factors, what the scenario compares, then throughput, response times,
     errors and quality as far as they are not among that, and the verdict.
 
     A program has all of its figures, and no percentiles: a trial is one run.
     """
-    asked = asked_groups(asked_metrics(comparisons, treatments))
+    asked = asked_groups(comparisons, treatments)
     is_program = treatments[0].component == "program"
     qualities, alike = (
         (list(dict.fromkeys(name for t in treatments for name in t.quality)), "")
@@ -88,27 +76,25 @@ def workload_table(
     unit = next((t.throughput.unit for t in treatments if t.throughput.unit), "")
     searched = next((t.search.setting for t in treatments if t.search), None)
     most = max((t.throughput.median for t in treatments if t.throughput.median), default=None)
-    spans = [
-        known(span(t.throughput.min, t.throughput.max)) if t.repetitions else absent(NOT_MEASURED) for t in treatments
-    ]
+    spans = [span(t.throughput.min, t.throughput.max) if t.repetitions else None for t in treatments]
     groups: dict[str, list[Column]] = {name: [] for name in asked}
     if searched:
         brackets = [bracket(t.search) for t in treatments]
         labels = SEARCHED[searched], "found; median of repetitions"
+        loads = [t.search.found.median if t.search else None for t in treatments]
         groups[SEARCH_FOUND] = [
-            figures("largest load", [_found(t) for t in treatments], *labels),
+            figures("largest load", loads, *labels, why="no repetition found a load that meets the objectives"),
             figures("between", brackets, "", "the bracket of the search, with its confidence"),
         ]
     units = unit_words(unit)
     rates = [_throughput(t.throughput, unit, most) for t in treatments]
     groups["throughput"] = [
         figures("throughput", rates, units, OVER_REPETITIONS),
-        figures("min – max", spans, units, "over the repetitions"),
+        figures("min – max", spans, units, "over the repetitions", why=NOT_MEASURED),
     ]
     bandwidth = [median_of(t.bandwidth_mb_per_s) for t in treatments]
     if any(value is not None for value in bandwidth):
-        cells = [figure_cell(value, "not known") for value in bandwidth]
-        groups["bandwidth"] = [figures("bandwidth", cells, "MB/s", "10^6 bytes a second")]
+        groups["bandwidth"] = [figures("bandwidth", bandwidth, "MB/s", "10^6 bytes a second", why="not known")]
     if not is_program:
         pooled = "response time, all repetitions pooled (histograms, within 0.5 %)"
         rows = [(t.latency_ms, t.codes, WITHHELD if t.repetitions else NOT_MEASURED) for t in treatments]
@@ -116,37 +102,29 @@ def workload_table(
     errors = [errors_cell(t.errors, NOT_MEASURED) for t in treatments]
     groups["errors"] = [figures("errors", errors, "%", "failed requests of those sent")]
     for name in (*(name for name in asked if any(name in t.quality for t in treatments)), *qualities):
-        cells = [figure_cell(t.quality.get(name), "not measured") for t in treatments]
-        groups[name] = [figures(name.replace("_", " "), cells, "", OVER_REPETITIONS)]
+        values = [t.quality.get(name) for t in treatments]
+        groups[name] = [figures(name.replace("_", " "), values, "", OVER_REPETITIONS, why="not measured")]
     for name, metric in metrics.items():
-        medians = [t.own[name].median if name in t.own else None for t in treatments]
-        cells = [figure_cell(value, "not measured") for value in medians]
-        groups[name] = [figures(name.replace("_", " "), cells, metric.unit, metric.meaning)]
+        values = [t.own[name].median if name in t.own else None for t in treatments]
+        groups[name] = [figures(name.replace("_", " "), values, metric.unit, metric.meaning, why="not measured")]
     for name in (name for name in asked if not groups[name]):
         head, unit_of_it, texts = figure_column(treatments, name)
-        cells = [absent(NOT_MEASURED) if text == ABSENT else known(text) for text in texts]
-        groups[name] = [figures(head, cells, unit_of_it, OVER_REPETITIONS)]
+        given = [None if text == ABSENT else text for text in texts]
+        groups[name] = [figures(head, given, unit_of_it, OVER_REPETITIONS, why=NOT_MEASURED)]
     columns = [
         *factor_columns(treatments, treatments),
         *(table_column for group in groups.values() for table_column in group),
+        figures("ok", [_complete(t) for t in treatments], "of n", "repetitions with a result, of those planned"),
+        column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"),
     ]
-    done = [_complete(t) for t in treatments]
-    columns.append(figures("ok", done, "of n", "repetitions with a result, of those planned"))
-    columns.append(column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"))
     missing = any(cell.title == WITHHELD for table_column in columns for cell in table_column.cells)
     notes = (*((alike,) if alike else ()), *((FOOTNOTE,) if missing else ()), *notes_of(columns))
-    return Table(columns=tuple(columns), caption=workload if named else "", footnotes=notes)
+    return Table(columns=tuple(columns), footnotes=notes)
 
 
 def _verdict(treatment: SummaryRow) -> Cell:
     reasons = "; ".join(f"{reason.code} ({reason.count})" for reason in treatment.reasons)
     return Cell(text=treatment.verdict, kind="verdict", title=reasons or None)
-
-
-def _found(treatment: SummaryRow) -> Cell:
-    """Return the load that a treatment's searches found: the headline of such a treatment."""
-    load = treatment.search.found.median if treatment.search else None
-    return figure_cell(load, "no repetition found a load that meets the objectives")
 
 
 def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -> tuple[list[str], str]:
@@ -167,20 +145,6 @@ def origin_columns(trials: Sequence[TrialView] | Sequence[SummaryRow]) -> list[C
     return [column(ORIGIN, [trial.origin for trial in trials])] if any_virtual(trials) else []
 
 
-def _codes(trial: TrialView) -> str | None:
-    if not trial.ok:
-        return trial.category
-    return ", ".join(trial.codes) or None
-
-
-def _order(view: TrialView) -> tuple[bool, str, int, int]:
-    return view.started_at is None, view.started_at or "", view.trial.block, view.trial.position
-
-
-def _times(view: TrialView) -> tuple[Times | None, tuple[str, ...], str]:
-    return view.metrics.latency_ms if view.metrics else None, view.codes, WITHHELD if view.ok else "no result"
-
-
 def _complete(treatment: SummaryRow) -> Cell:
     done, planned = treatment.repetitions, treatment.planned
     text = f"{done} / {planned or ABSENT}"
@@ -190,14 +154,20 @@ def _complete(treatment: SummaryRow) -> Cell:
 def _throughput(throughput: ThroughputSpread, unit: str, most: float | None) -> Cell:
     """Return the median, with a bar of its share of the `most`; with its own unit where that is not the column's."""
     middle, own_unit = throughput.median, throughput.unit
-    if middle is None or own_unit == unit:
-        return figure_cell(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None)
-    return known(f"{number(middle)} {unit_words(own_unit)}")
+    if middle is None:
+        return absent(NOT_MEASURED)
+    if own_unit != unit:
+        return known(f"{number(middle)} {unit_words(own_unit)}")
+    return known(number(middle), share=middle / most if most else None)
 
 
 def trials_section(results: Results, most: int = 400) -> Section:
     """Return the table of all trials in the order of the run."""
-    ordered = sorted(results.trials, key=_order)
+
+    def place(view: TrialView) -> tuple[bool, str, int, int]:
+        return view.started_at is None, view.started_at or "", view.trial.block, view.trial.position
+
+    ordered = sorted(results.trials, key=place)
     days = {view.started_at[:10] for view in ordered if view.started_at}
     clock = slice(11, 19) if len(days) == 1 else slice(0, 19)
     servers = trial_marks(results.summary)
@@ -209,19 +179,25 @@ def trials_section(results: Results, most: int = 400) -> Section:
         columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))
     started = [view.started_at.replace("T", " ")[clock] if view.started_at else ABSENT for view in shown]
     windows = [" – ".join(f"{round(end, 3):g}" for end in t.window_s) if t.window_s else None for t in shown]
+    times = [
+        (view.metrics.latency_ms if view.metrics else None, view.codes, WITHHELD if view.ok else "no result")
+        for view in shown
+    ]
+    why = [", ".join(t.codes) or None if t.ok else t.category for t in shown]
+    verdicts = [
+        Cell(text=t.verdict if t.ok else t.status, kind="verdict", title=title)
+        for t, title in zip(shown, why, strict=True)
+    ]
     columns += [
         figures("block", [str(view.trial.block) for view in shown]),
         figures("position", [str(view.trial.position) for view in shown]),
         column("started", started, "time", unit=days.pop() if len(days) == 1 else ""),
-        figures("throughput", [figure_cell(m.throughput.value if m else None, "no result") for m in measured]),
+        figures("throughput", [m.throughput.value if m else None for m in measured], why="no result"),
         column("unit", [unit_words(m.throughput.unit if m else "") for m in measured]),
-        *time_columns(("p50", "p99"), [_times(view) for view in shown]),
+        *time_columns(("p50", "p99"), times),
         figures("errors", [errors_cell(m.errors, "no result") if m else absent("no result") for m in measured], "%"),
         figures("window", windows, "s", "measured window, from the start of the load", why="no window"),
-        column(
-            "verdict",
-            [Cell(text=t.verdict if t.ok else t.status, kind="verdict", title=_codes(t)) for t in shown],
-        ),
+        column("verdict", verdicts),
     ]
     more = len(ordered) - len(shown)
     left_out = (f"In the results' summary: {counted(more, 'more trial')}.",) if more else ()

@@ -1,8 +1,9 @@
 """What simulation adds to the page of a scenario."""
 
 from seamark.report.page.page_part import PagePart
+from seamark_simulate.report.page.policies import policy_blocks
 from seamark_simulate.report.page.predictions import prediction_blocks
-from seamark_simulate.report.page.schedules import policy_blocks, schedule_blocks
+from seamark_simulate.report.page.schedules import schedule_blocks
 
 PAGE = PagePart(
     id="predictions",

@@ -1,11 +1,12 @@
-"""Quality against a cost: a point for each level, the front as a line through those that no other dominates.
+"""Blocks of quality against a cost: a point for each level, the front as a line through those that no other
+dominates, and a table of each front.
 
 Points are numbered, as names of twenty methods fit in no panel; one legend below all panels says which is which.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import product
 from textwrap import fill
 from typing import Any
 
@@ -16,10 +17,12 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 from seamark.model.results.comparison import Front, FrontPoint
-from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, plain_numbers, written
-from seamark.report.fronts import as_printed, front_place
-from seamark.report.numbers import level
-from seamark.report.page.content import Picture
+from seamark.report.compared_answers import score_text
+from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, picture_of, plain_numbers
+from seamark.report.fronts import as_printed, front_note, front_place, front_sentence, front_title, share
+from seamark.report.numbers import level, span
+from seamark.report.page.content import Block, Picture, Table, Text, column, figures
+from seamark.report.source import Results
 
 MOST_FRONTS, MOST_COLUMNS, MOST_NAMED = 12, 3, 40
 TITLE_WIDTH, NAME_WIDTH = 36, 34
@@ -28,21 +31,33 @@ NUMBER: Any = {"ha": "center", "va": "center", "fontsize": 7, "color": INK}
 RADII_PX, ANGLES = (9, 16, 24, 34, 46, 60, 76), 16
 
 
-def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
-    """Draw the first fronts side by side; None without a point that has a cost."""
-    shown = [as_printed(front) for front in fronts if any(point.cost is not None for point in front.points)][
-        :MOST_FRONTS
+def front_blocks(results: Results) -> list[Block]:
+    """Return quality against costs; nothing where no answers were scored, or only one level was."""
+    fronts = results.summary.comparisons.fronts if results.summary.comparisons is not None else ()
+    several = len({front.workload for front in fronts}) > 1
+    titles = [(front_title(front, several), front) for front in fronts[:MOST_FRONTS]]
+    more = len(fronts) - MOST_FRONTS
+    return [
+        *(Text(text=f"{title}: {front_sentence(front)}") for title, front in titles),
+        *front_pictures(fronts),
+        *(_table(as_printed(front), title) for title, front in titles),
+        *([Text(text=f"{more} more are in summary.json.")] if more > 0 else []),
     ]
+
+
+def front_pictures(fronts: Sequence[Front]) -> list[Picture]:
+    """Draw the first fronts side by side; nothing without a point that has a cost."""
+    able = [as_printed(front) for front in fronts if any(point.cost is not None for point in front.points)]
+    shown = able[:MOST_FRONTS]
     if not shown:
-        return None
+        return []
     columns = min(MOST_COLUMNS, len(shown))
     legend = -(-len(_numbers(shown)) // (columns + 1))
     with drawing(max(5.2, 3.4 * columns), 2.9 * -(-len(shown) // columns) + 0.2 * legend + 0.3) as figure:
         draw_fronts(figure, shown, several=len({front.workload for front in fronts}) > 1)
         more = len(fronts) - len(shown)
-        return written(
+        picture = picture_of(
             figure,
-            folder,
             "fronts",
             alt=f"{shown[0].quality} against {', '.join(dict.fromkeys(front.cost for front in shown))}",
             caption="Each point is a level, by its number in the legend: mean score over the common items, median"
@@ -50,6 +65,7 @@ def front_picture(fronts: Sequence[Front], folder: Path) -> Picture | None:
             " is on it. The band reaches from the baseline (square) to the margin, where one is stated."
             f"{f' Not drawn: {more} more.' if more > 0 else ''}",
         )
+    return [picture]
 
 
 def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> None:
@@ -62,7 +78,8 @@ def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> No
     for axis, front in zip(axes, fronts, strict=False):
         _draw(axis, front)
         axis.set_title(fill(front_place(front, several), TITLE_WIDTH), fontsize=8.5)
-    names = [f"{number}  {_short(name)}" for name, number in numbers.items()]
+    short = [name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…" for name in numbers]
+    names = [f"{number}  {name}" for name, number in zip(short, numbers.values(), strict=True)]
     handles = [Line2D([], [], ls="", label=name) for name in names[:MOST_NAMED]]
     figure.legend(handles=handles, loc="outside lower center", ncols=columns + 1, handlelength=0, fontsize=7.5)
     engine = figure.get_layout_engine()
@@ -76,10 +93,6 @@ def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> No
 def _numbers(fronts: Sequence[Front]) -> dict[str, int]:
     names = dict.fromkeys(level(point.level, front.factor) for front in fronts for point in _known(front))
     return {name: number for number, name in enumerate(names, 1)}
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def _known(front: Front) -> list[FrontPoint]:
@@ -116,11 +129,12 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
     known = _known(front)
     inside = axis.get_window_extent()
     points = [tuple(axis.transData.transform(_place(point))) for point in known]
+    angles = [math.pi / 4 + 2 * math.pi * step / ANGLES for step in range(ANGLES)]
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
     for point, (x, y) in zip(known, points, strict=True):
         text = str(numbers[level(point.level, front.factor)])
         size = 6 + 6 * len(text), 11
-        for radius, angle in _around():
+        for radius, angle in product(RADII_PX, angles):  # the near ones first, from its upper right on
             left, low = x + radius * math.cos(angle) - size[0] / 2, y + radius * math.sin(angle) - size[1] / 2
             box = Bbox.from_bounds(left, low, *size)
             within = inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1)
@@ -128,20 +142,35 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
                 break
         taken.append(box)
         middle = axis.transData.inverted().transform(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2))
-        line = (
-            {"arrowstyle": "-", "lw": 0.5, "color": MUTED, "shrinkA": 3, "shrinkB": 2}
-            if radius > RADII_PX[1]
-            else None
-        )
+        far = {"arrowstyle": "-", "lw": 0.5, "color": MUTED, "shrinkA": 3, "shrinkB": 2}
+        line = far if radius > RADII_PX[1] else None
         axis.annotate(text, _place(point), xytext=tuple(middle), arrowprops=line, **NUMBER)
-
-
-def _around() -> Iterator[tuple[int, float]]:
-    """Yield places around a point, the near ones first, from its upper right on."""
-    for radius in RADII_PX:
-        for step in range(ANGLES):
-            yield radius, math.pi / 4 + 2 * math.pi * step / ANGLES
 
 
 def _place(point: FrontPoint) -> tuple[float, float]:
     return float(point.cost or 0.0), float(point.quality or 0.0)
+
+
+def _table(front: Front, title: str) -> Table:
+    points = front.points
+    chance = "probability" if front.blocks > 1 else "probability (quality alone)"
+    columns = (
+        column(front.factor, [level(point.level, front.factor) for point in points]),
+        figures(front.quality, [point.quality for point in points], shown=score_text),
+        figures("95 % interval", [span(point.quality_low, point.quality_high) for point in points]),
+        figures(front.cost, [point.cost for point in points], front.cost_unit, why="no place"),
+        figures("to baseline", [point.ratio for point in points], shown=lambda ratio: f"{ratio:.2f} x"),
+        column("on the front", ["yes" if point.on_front else "no" for point in points]),
+        figures(chance, [point.probability for point in points], shown=share),
+        column("within the margin", [_within(front, index) for index in range(len(points))]),
+    )
+    notes = [front_note(front)]
+    notes += [f"{level(point.level, front.factor)} has no place: {point.reason}." for point in points if point.reason]
+    return Table(columns=columns, caption=title, footnotes=tuple(notes))
+
+
+def _within(front: Front, place: int) -> str:
+    if place == 0:
+        return "baseline"
+    not_worse = front.points[place].not_worse
+    return "no margin stated" if not_worse is None else "shown" if not_worse else "not shown"

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,9 @@ from numpy.typing import NDArray
 
 from seamark.analysis.schedule.execution_rows import FETCHES
 from seamark.analysis.schedule.occupation import Bars, bars_of, occupation_of
-from seamark.report.figures.canvas import COLOURS, MUTED, drawing, plain_numbers, written
+from seamark.report.figures.canvas import COLOURS, MUTED, drawing, picture_of, plain_numbers
 from seamark.report.page.content import Picture
+from seamark.report.source import ShownWorkload
 from seamark_simulate.report.schedules import ShownSchedule
 
 MOST_BARS = 5_000
@@ -51,15 +51,14 @@ class Chart:
         return min(self.schedule.rows.gpus, MOST_ROWS) if self.is_summed else self.schedule.rows.gpus
 
 
-def gantt_pictures(shown: Sequence[ShownSchedule], workload: str, stem: str, folder: Path) -> list[Picture]:
+def gantt_pictures(shown: Sequence[ShownSchedule], workload: ShownWorkload) -> list[Picture]:
     """Draw the schedules of a workload, some below one another in each figure."""
     models = models_of(shown)
     groups = figures_of(shown)
-    pictures = []
-    for number, group in enumerate(groups, 1):
-        name = f"{stem}-gantt" + (f"-{number}" if len(groups) > 1 else "")
-        pictures.append(_picture(charts_of(group, models), models, workload, name, folder))
-    return pictures
+    return [
+        _picture(charts_of(group, models), models, workload, f"-{number}" if len(groups) > 1 else "")
+        for number, group in enumerate(groups, 1)
+    ]
 
 
 def models_of(shown: Sequence[ShownSchedule]) -> tuple[str, ...]:
@@ -108,7 +107,7 @@ def shared_kinds(bars: Bars, own: Sequence[str], models: Sequence[str]) -> Bars:
     return Bars(gpu=bars.gpu, begin_s=bars.begin_s, end_s=bars.end_s, kind=kinds[bars.kind])
 
 
-def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name: str, folder: Path) -> Picture:
+def _picture(charts: Sequence[Chart], models: Sequence[str], workload: ShownWorkload, place: str) -> Picture:
     colours = [OTHER_COLOUR if model == OTHERS else COLOURS[number] for number, model in enumerate(models)]
     heights = [0.52 + chart.rows * (0.24 if chart.rows <= 8 else 0.17) for chart in charts]
     spans_s = [chart.schedule.rows.makespan_s for chart in charts]
@@ -118,11 +117,9 @@ def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name
         axes = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)[:, 0]
         for axis, chart in zip(axes, charts, strict=True):
             (_draw_shares if chart.is_summed else _draw_bars)(axis, chart, colours)
-            repeated = chart.schedule.treatment.repetitions > 1
-            title = chart.schedule.label + (
-                f" (repetition {chart.schedule.view.trial.repetition})" if repeated else ""
-            )
-            axis.set_title(title, fontsize=8.5)
+            drawn = chart.schedule
+            repetition = f" (repetition {drawn.view.trial.repetition})" if drawn.treatment.repetitions > 1 else ""
+            axis.set_title(f"{drawn.label}{repetition}", fontsize=8.5)
             axis.set_xlim(0, longest_s if is_shared else chart.schedule.rows.makespan_s or 1.0)
             if is_shared and chart.schedule.rows.makespan_s < longest_s:
                 axis.axvline(chart.schedule.rows.makespan_s, color=MUTED, ls=":", lw=1)
@@ -135,13 +132,8 @@ def _picture(charts: Sequence[Chart], models: Sequence[str], workload: str, name
         fetches = LOOKS if any((chart.bars.kind == len(models) + 2).any() for chart in charts) else LOOKS[:2]
         handles += [Patch(label=label, edgecolor=MUTED, lw=0, **look) for label, look in fetches]
         figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6))
-        return written(
-            figure,
-            folder,
-            name,
-            alt=f"{workload}: executions on each GPU over time",
-            caption=_caption(charts, workload),
-        )
+        alt, caption = f"{workload.name}: executions on each GPU over time", _caption(charts, workload.name)
+        return picture_of(figure, f"{workload.stem}-gantt{place}", alt=alt, caption=caption)
 
 
 def _caption(charts: Sequence[Chart], workload: str) -> str:
@@ -203,12 +195,7 @@ def _draw_shares(axis: Axes, chart: Chart, colours: Sequence[str]) -> None:
     rows = chart.schedule.rows
     every = [*colours, *(look["facecolor"] for _, look in LOOKS)]
     occupation = occupation_of(
-        chart.bars,
-        gpus=rows.gpus,
-        kinds=len(every),
-        span_s=rows.makespan_s,
-        slices=SLICES,
-        most_rows=MOST_ROWS,
+        chart.bars, gpus=rows.gpus, kinds=len(every), span_s=rows.makespan_s, slices=SLICES, most_rows=MOST_ROWS
     )
     image = strips(occupation.shares, np.asarray([to_rgb(colour) for colour in every]))
     extent = (0.0, rows.makespan_s, chart.rows - 0.5, -0.5)

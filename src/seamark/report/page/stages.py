@@ -1,0 +1,147 @@
+"""Blocks of the stages that requests go through: a Gantt chart of single requests, and figures of each stage."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from seamark.model.plurals import counted
+from seamark.model.results.stages import StageFigures, Stages, TracedRequest
+from seamark.model.results.summary import SummaryRow
+from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, picture_of, plain_numbers
+from seamark.report.figures.timelines import representative
+from seamark.report.numbers import levels_text, number, percent, unit_of, with_unit
+from seamark.report.page.content import Block, Column, Content, Picture, Table, column, figures
+from seamark.report.source import Results, ShownWorkload
+from seamark.report.tables.by_treatment import factor_columns
+
+NOT_KNOWN = "withheld: too few visits (p99 needs 1,000), or not known"
+NO_WAITS = "no wait for this stage was recorded"
+NOTES = (
+    "Medians over the repetitions, of requests that were due in the measured window and have a good reply. Busy: "
+    "time in which the threads that run the stage ran it. Of the response: waiting and running, which may exceed "
+    "100 % in sum where stages run at the same time. Critical path: the stages that the end of a request waited for, "
+    "walked back from its end.",
+)
+
+Figure = Callable[[StageFigures], float | None]
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "wait": {"color": "#dfe3e8", "hatch": "///"},
+    "prepare": {"color": COLOURS[4], "hatch": "..."},
+    "run": {"color": COLOURS[0]},
+    "blocked": {"color": COLOURS[1], "hatch": "xxx"},
+}
+MOMENT = "first_unit"
+BAR = 0.62
+
+
+def stages_blocks(workload: ShownWorkload) -> list[Block]:
+    """Return a typical and a slow request of the representative treatment, and the stages of all of them."""
+    drawn = {
+        row.treatment: [stages for stages in stages_of(workload.results, row) if stages.examples]
+        for row in workload.treatments
+    }
+    treatment = representative(workload.results, [row for row in workload.treatments if drawn[row.treatment]])
+    pictures = [] if treatment is None else [_picture(workload, treatment, drawn[treatment.treatment][0])]
+    return [*pictures, _table(workload)]
+
+
+def _picture(workload: ShownWorkload, treatment: SummaryRow, stages: Stages) -> Picture:
+    bars = [bar for example in stages.examples for bar in example.bars]
+    names = [name for name in stages.by_stage if any(bar.stage == name for bar in bars)]
+    kinds = [kind for kind in LOOKS if any(bar.what == kind for bar in bars)]
+    unit, factor = unit_of([example.response_ms for example in stages.examples])
+    with drawing(8.4, len(stages.examples) * (0.75 + 0.3 * len(names)) + 0.4) as figure:
+        axes = figure.subplots(len(stages.examples), 1, squeeze=False)[:, 0]
+        for axis, request in zip(axes, stages.examples, strict=True):
+            _draw(axis, request, names, factor)
+        axes[-1].set_xlabel(f"{unit} from the time at which the request was due")
+        handles = [Patch(label=kind, edgecolor="white", **LOOKS[kind]) for kind in kinds]
+        figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
+        factors = levels_text(treatment.factors)
+        cut = [example for example in stages.examples if example.events > len(example.bars)]
+        return picture_of(
+            figure,
+            f"{workload.stem}-stages",
+            alt=f"{workload.name}: stages of a typical and of a slow request",
+            caption=f"{workload.name}{': ' + factors if factors else ''}. The requests whose response times are "
+            "nearest to the quantiles, stage by stage; the line is the end of the request."
+            + (f" Only the first {counted(len(cut[0].bars), 'event')} of a request are drawn." if cut else ""),
+        )
+
+
+def _draw(axis: Axes, request: TracedRequest, names: Sequence[str], factor: float) -> None:
+    for index, name in enumerate(names):
+        for bar in (bar for bar in request.bars if bar.stage == name):
+            if bar.what == MOMENT:
+                axis.plot([factor * bar.end_ms], [index], marker="|", color=INK, ms=9)
+            elif bar.what in LOOKS:
+                begin, length = factor * bar.begin_ms, factor * (bar.end_ms - bar.begin_ms)
+                axis.barh(index, length, BAR, begin, edgecolor="white", lw=0.4, **LOOKS[bar.what])
+    axis.axvline(factor * request.response_ms, color=MUTED, ls=":", lw=1)
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.set_xlim(min([0.0, *(factor * bar.begin_ms for bar in request.bars)]), 1.02 * factor * request.response_ms)
+    axis.set_title(f"{request.quantile}: request {request.query}, {with_unit(request.response_ms, 'ms')}")
+    axis.grid(visible=False, axis="y")
+    plain_numbers(axis.xaxis)
+
+
+def _table(workload: ShownWorkload) -> Table:
+    """Return visits, use, times and shares of each stage: a row for each treatment and stage."""
+    rows: list[tuple[SummaryRow, str, list[StageFigures], float | None]] = []  # with the critical path
+    events = 0
+    for treatment in workload.treatments:
+        traced = stages_of(workload.results, treatment)
+        events += len(traced)
+        for name in dict.fromkeys(name for stages in traced for name in stages.by_stage):
+            own = [stages.by_stage[name] for stages in traced if name in stages.by_stage]
+            rows.append((treatment, name, own, _median([stage.critical_ratio for stage in own])))
+        if traced:
+            rows.append((treatment, "outside of stages", [], _median([stages.outside_ratio for stages in traced])))
+
+    def values(of: Figure) -> list[float | None]:
+        return [_median([of(stage) for stage in own]) for _, _, own, _ in rows]
+
+    def given(medians: Sequence[float | None]) -> list[Content]:
+        return [middle if own else "" for (_, _, own, _), middle in zip(rows, medians, strict=True)]
+
+    def ratios(name: str, of: Figure, title: str) -> Column:
+        return figures(name, given(values(of)), "%", title, why=NOT_KNOWN, shown=percent)
+
+    def times(name: str, of: Figure, why: str = NOT_KNOWN) -> Column:
+        medians = values(of)
+        unit, factor = unit_of(medians)
+        return figures(name, given(medians), unit, why=why, shown=lambda value: number(factor * value))
+
+    critical = [ratio for _, _, _, ratio in rows]
+    return Table(
+        columns=(
+            *factor_columns([row for row, _, _, _ in rows], workload.treatments),
+            column("stage", [name for _, name, _, _ in rows]),
+            figures("visits", given(values(lambda stage: stage.visits)), shown=lambda count: f"{count:,.0f}"),
+            ratios("busy", lambda stage: stage.busy_ratio, "time in which its threads ran it"),
+            times("run p50", lambda stage: stage.run_ms.p50),
+            times("run p99", lambda stage: stage.run_ms.p99),
+            times("wait p50", lambda stage: stage.wait_ms.p50 if stage.wait_ms else None, NO_WAITS),
+            times("wait p99", lambda stage: stage.wait_ms.p99 if stage.wait_ms else None, NO_WAITS),
+            ratios("of the response", lambda stage: stage.latency_ratio, "waiting and running"),
+            figures("critical path", critical, "%", "of the response time", why=NOT_KNOWN, shown=percent),
+        ),
+        caption=f"{workload.name}: stages",
+        footnotes=(*NOTES, f"Of {counted(events, 'trial')} with events."),
+    )
+
+
+def stages_of(results: Results, treatment: SummaryRow) -> list[Stages]:
+    """Return the stages of a treatment's good trials that recorded events of counted requests."""
+    traced = [view.good.stages for view in results.trials_of(treatment) if view.good and view.good.stages]
+    return [stages for stages in traced if stages.requests]
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
