@@ -14,7 +14,6 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.dotted import is_dotted
 from seamark.model.failure_categories import FAILURE_CATEGORIES
-from seamark.model.load_profile import LONGEST_S, SHORTEST_TIMEOUT_S
 from seamark.model.service import GpuMemory, Health, Server, Service, SettingType
 
 PLACES = (
@@ -79,12 +78,8 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
-        elif not 0.1 <= getattr(service, name) <= LONGEST_S:
-            mistakes.add(tree.value[name], f"must be from 0.1 to {LONGEST_S:.0f} s.")
     if service.timeout_s is not None and service.load != "finite":
         mistakes.add(tree.value["timeout_s"], "is for finite loads. Remove it, or set 'load: finite'.")
-    elif service.timeout_s is not None and not SHORTEST_TIMEOUT_S <= service.timeout_s <= LONGEST_S:
-        mistakes.add(tree.value["timeout_s"], f"must be from {SHORTEST_TIMEOUT_S:g} to {LONGEST_S:.0f} s.")
     if service.server is None:
         return
     server = tree.value["server"]
@@ -93,9 +88,6 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(service.server.ports)}.")
     if unknown := [name for name in service.server.inner_ports if name not in service.server.ports]:
         mistakes.add(server.value["inner_ports"], f"'{unknown[0]}' is none of the ports. Name it in `ports` too.")
-    for name, least in (("fewest_nodes", 1), ("fewest_gpus", 0)):
-        if getattr(service.server, name) < least:
-            mistakes.add(server.value[name], f"must be at least {least}.")
     _check_parts(server, service.server, mistakes)
     types = {setting.name: setting.type for setting in service.settings}
     parts = server.value["parts"].value if service.server.parts else []

@@ -7,16 +7,16 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
-from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.decode import WRONG, decode, decode_field, is_mapping, known_keys
 from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
-from seamark.config.workload import NAME, RESOURCE_SETTINGS, WORKLOAD_KEYS, workloads_of
+from seamark.config.workload import NAME, WORKLOAD_KEYS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
 from seamark.model.scenario import (
+    NO_COMMAND,
+    RESOURCE_SETTINGS,
     Artifacts,
-    CapacityCheck,
-    Metadata,
     Notify,
     Prediction,
     Resources,
@@ -35,7 +35,7 @@ TOP_KEYS = (
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
     *("resources", "capacity_check", "prediction", "notify"),
 )
-COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100), "replicas": (1, 1000)}
+COUNTS = ("repetitions", "max_retries", "replicas")
 
 
 def scenario_of(
@@ -53,19 +53,16 @@ def scenario_of(
             fields[key] = _text(tree.value[key], mistakes)
     if isinstance(account := fields.get("account"), str):
         fields["account"] = _from_environment(tree.value["account"], account, mistakes)
-    for key, (lowest, highest) in COUNTS.items():
-        if key in tree.value:
-            fields[key] = _count(tree.value[key], lowest, highest, mistakes)
-    readers = {
+    readers: dict[str, Callable[[Item, Mistakes], Any]] = {
         "restarts": lambda item, mistakes: decode(item, Restarts, mistakes),
         "capacity_check": _capacity_check,
         "resources": _resources,
         "artifacts": _artifacts,
         "binds": _binds,
-        "metadata": _metadata,
     }
-    for key in filter(tree.value.__contains__, readers):
-        fields[key] = readers[key](tree.value[key], mistakes)
+    for key in filter(tree.value.__contains__, (*COUNTS, *readers, "metadata")):
+        item = tree.value[key]
+        fields[key] = readers[key](item, mistakes) if key in readers else decode_field(item, Scenario, key, mistakes)
     own: tuple[str, ...] = ()
     if "metrics" in tree.value:
         fields["metrics"], own = _metrics(tree.value["metrics"], mistakes)
@@ -138,27 +135,18 @@ def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
     return expanded
 
 
-def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
-    count = decode(item, int, mistakes)
-    if count is not WRONG and not lowest <= count <= highest:
-        mistakes.add(item, f"{count} is outside of {lowest} to {highest}.", "out_of_limits")
-    return count
-
-
 def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
     if item.value is False and (item.text or "").lower() == "off":  # YAML 1.1 reads `off` as false
         return "off"
-    return decode(item, CapacityCheck, mistakes)
+    return decode_field(item, Scenario, "capacity_check", mistakes)
 
 
 def _notify(item: Item, mistakes: Mistakes) -> Notify | None:
     notify = decode(item, Notify, mistakes)
     if notify is WRONG:
         return None
-    if not notify.command or not notify.command[0].strip():
-        mistakes.add(item.value["command"], "is empty. Write the command and its arguments, as a list.", "no_value")
-    if not notify.events:
-        mistakes.add(item.value["events"], "an empty list names no event. Write end, failure, or both.", "no_value")
+    if notify.command and not notify.command[0].strip():
+        mistakes.add(item.value["command"], NO_COMMAND, "no_value")
     return cast(Notify, notify)
 
 
@@ -240,15 +228,6 @@ def _own_objects(
     return good
 
 
-def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
-    metadata = decode(item, Metadata, mistakes)
-    if metadata is WRONG:
-        return Metadata()
-    if not 0 <= metadata.seed < 2**53:
-        mistakes.add(item.value["seed"], f"{metadata.seed} is outside of 0 to {2**53 - 1}.", "out_of_limits")
-    return cast(Metadata, metadata)
-
-
 def lines_of(tree: Item) -> dict[str, str]:
     """Return the place of each part of a document, by its dotted path."""
     entries = {tree.path: tree.where}
@@ -263,21 +242,15 @@ PARTS = 3
 
 def prediction_of(item: Item, workloads: Sequence[Workload], mistakes: Mistakes) -> Prediction | None:
     """Return the prediction of a scenario, or None after noting at least one mistake."""
+    before = mistakes.count
     prediction = decode(item, Prediction, mistakes)
     if prediction is WRONG:
         return None
-    before = mistakes.count
     rates = {level for workload in workloads for level in workload.levels.get("rate_rps", ())}
-    if not prediction.loads:
-        mistakes.add(item.value["loads"], "has no load. `bench capacity --verify` writes predictions.")
-    if not 0 < prediction.interval < 1:
-        mistakes.add(item.value["interval"], f"{prediction.interval:g} is no share between 0 and 1.")
     for part, load in zip(item.value["loads"].value, prediction.loads, strict=True):
         if load.rate_rps not in rates:
             known = ", ".join(f"{rate:g}" for rate in sorted(rates, key=str)) or "none"
             mistakes.add(part.value["rate_rps"], f"{load.rate_rps:g} is no rate_rps of a workload. Rates: {known}.")
-        if not 0 <= load.met <= 1:
-            mistakes.add(part.value["met"], f"{load.met:g} is no share from 0 to 1.")
         for name, numbers in load.figures.items():
             if len(numbers) != PARTS or not numbers[1] <= numbers[0] <= numbers[2]:
                 at = part.value["figures"].value[name]

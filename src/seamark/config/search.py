@@ -1,22 +1,15 @@
 """Decoder of a workload's `search`, checked against its other settings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, cast, get_args
+from typing import Any, cast
 
-from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.decode import WRONG, decoded_fields, is_mapping
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.load_profile import LoadProfile
-from seamark.model.scenario import Levels, Search, Searched, Slo
+from seamark.model.scenario import Levels, Search, Slo
 from seamark.model.service import Value
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, has_rate
 
-KEYS = {"setting": "setting", "from": "from_level", "to": "to_level"} | {
-    name: name for name in ("within", "budget_s", "confirm")
-}
-"""Key of `search` -> field of Search."""
-FORMS: Mapping[str, Any] = {"setting": Searched, "confirm": int}
-LIMITS: Mapping[str, tuple[float, float]] = {"within": (0.001, 1.0), "budget_s": (1.0, 604800.0), "confirm": (0, 10)}
 MORE_IS_MORE = ("throughput", "requests_per_s", "bandwidth_mb_per_s")
 """Metrics that grow with the load: a lower limit on one does not end a search."""
 
@@ -34,16 +27,8 @@ def search_of(
     if written is None or not is_mapping(written, mistakes):
         return None
     before = mistakes.count
-    known_keys(written, KEYS, mistakes)
-    found = {KEYS[key]: decode(part, FORMS.get(key, float), mistakes) for key, part in written.items() if key in KEYS}
-    for key in ("setting", "from", "to"):
-        if key not in written.value:
-            mistakes.add(written, f"the key '{key}' is missing: {_meant(key)}.")
-    for key, (lowest, highest) in LIMITS.items():
-        value = found.get(key, WRONG)
-        if value is not WRONG and not lowest <= value <= highest:
-            mistakes.add(written.value[key], f"{value:g} is outside of {lowest:g} to {highest:g}.")
-    if found.get("setting", WRONG) is not WRONG:
+    found = decoded_fields(written, Search, mistakes)
+    if found["setting"] is not WRONG:
         _check_range(written, found, mistakes)
         _check_setting(item, str(found["setting"]), levels, include, mistakes)
     if not slos and "slos" not in item.value:
@@ -68,37 +53,11 @@ def levels_with(search: Search | None, item: Item, levels: Mapping[str, Levels])
     return {"rate_rps": (1.0,), **levels} if item.value.get("search") is not None else dict(levels)
 
 
-def search_schema() -> dict[str, Any]:
-    """Return the JSON schema of `search`."""
-    defaults = {field.name: field.default for field in fields(Search)}
-    properties: dict[str, Any] = {"setting": {"enum": list(get_args(Searched))}}
-    properties |= {name: {"type": "number", "exclusiveMinimum": 0} for name in ("from", "to")}
-    for name, (lowest, highest) in LIMITS.items():
-        kind = "integer" if FORMS.get(name) is int else "number"
-        properties[name] = {"type": kind, "minimum": lowest, "maximum": highest, "default": defaults[name]}
-    return {
-        "type": "object",
-        "description": "Search for the largest load that meets the objectives.",
-        "additionalProperties": False,
-        "required": ["setting", "from", "to"],
-        "properties": properties,
-    }
-
-
-def _meant(key: str) -> str:
-    meanings = {
-        "setting": f"{' or '.join(get_args(Searched))}",
-        "from": "a load that the server surely bears",
-        "to": "the largest load that is tried",
-    }
-    return meanings[key]
-
-
 def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) -> None:
     setting = next(setting for setting in LOAD_SETTINGS if setting.name == found["setting"])
     lowest, highest = setting.minimum or 0.0, setting.maximum
     for key in ("from", "to"):
-        value = found.get(KEYS[key], WRONG)
+        value = found[f"{key}_level"]
         if value is WRONG:
             continue
         if value < lowest or (highest is not None and value > highest):
@@ -108,7 +67,7 @@ def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) ->
             mistakes.add(
                 written.value[key], f"expected a whole number, for {setting.name} is one. Write {value:.0f}."
             )
-    first, last = found.get("from_level", WRONG), found.get("to_level", WRONG)
+    first, last = found["from_level"], found["to_level"]
     if first is not WRONG and last is not WRONG and last <= first:
         mistakes.add(written.value["to"], f"{last:g} is not above 'from' ({first:g}). Raise it.")
 

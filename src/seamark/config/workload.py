@@ -18,54 +18,13 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.digest import sha256_of
 from seamark.model.dotted import resolved
 from seamark.model.parties import OF_THE_WHOLE
-from seamark.model.scenario import Levels, Resources, Scenario, Workload
+from seamark.model.scenario import RESOURCE_SETTINGS, Levels, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting, Value, sound_services
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
 from seamark.patterns.trace_file import file_of
 
 WorkloadCheck = Callable[[Item, Workload, Service, int, Mistakes], object]
 """Notes what is wrong with the files and settings of a workload, which has this number of repetitions."""
-RESOURCE_SETTINGS = (
-    Setting(
-        name="nodes",
-        type="int",
-        role="deployment",
-        default=1,
-        minimum=1,
-        maximum=100_000,
-        help="Nodes of a deployment.",
-    ),
-    Setting(
-        name="gpus",
-        type="int",
-        role="deployment",
-        default=0,
-        minimum=0,
-        maximum=1_000_000,
-        help="GPUs over all nodes.",
-    ),
-    Setting(
-        name="cpus_per_task",
-        type="int",
-        role="deployment",
-        default=1,
-        minimum=1,
-        maximum=65_536,
-        unit="CPUs",
-        help="CPUs of a node.",
-    ),
-    Setting(
-        name="mem_gb",
-        type="int",
-        role="deployment",
-        default=1,
-        minimum=1,
-        maximum=1_000_000,
-        unit="GB",
-        help="Memory of a node.",
-    ),
-)
-
 WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ELSEWHERE = (

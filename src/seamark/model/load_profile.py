@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from seamark.model.service import LoadKind, Setting, SettingType, Value
+from seamark.model.service import LONGEST_S, SHORTEST_TIMEOUT_S, LoadKind, Setting, SettingType, Value
 
 HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row per due request, sent or not."""
-LONGEST_S = 604800.0
-"""A week."""
-SHORTEST_TIMEOUT_S = 0.001
 SHORTEST_LATE_S, LATE_RATIO = 1.0, 0.05
 """An open loop sends late requests for this ratio of its duration after its end, and at least for so long."""
 AUTO = "auto"

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.errors import UserError
+from seamark.model.annotations import limited
 from seamark.model.origin import MEASURED, HasOrigin, Origin
+
+LONGEST_S = 604800.0
+"""A week."""
+SHORTEST_TIMEOUT_S = 0.001
 
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload", "policy"]
@@ -140,8 +145,8 @@ class Server:
     metrics_path: str = "/metrics"
     parts: tuple[Part, ...] = ()
     load_nodes: Literal["own", "shared"] = "own"
-    fewest_nodes: int = 1
-    fewest_gpus: int = 0
+    fewest_nodes: int = limited(1, minimum=1)
+    fewest_gpus: int = limited(0, minimum=0)
     network_environment: Mapping[str, str] = field(default_factory=dict)
     external_variables: tuple[str, ...] = ()
 
@@ -275,9 +280,9 @@ class Service(HasOrigin):
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)
     gpu_memory: GpuMemory | None = None
     replicas: str | None = None
-    limit_s: float = 3600.0
-    timeout_s: float | None = None
-    typical_load_s: float = 60.0
+    limit_s: float = limited(3600.0, minimum=0.1, maximum=LONGEST_S, unit="s")
+    timeout_s: float | None = limited(None, minimum=SHORTEST_TIMEOUT_S, maximum=LONGEST_S, unit="s")
+    typical_load_s: float = limited(60.0, minimum=0.1, maximum=LONGEST_S, unit="s")
     environment: str | None = None
     server: Server | None = None
     container: Container | None = None

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
-from seamark.model.scenario import Comparing, Prediction, Restarts, Search, Slo
+from seamark.model.scenario import RESOURCE_SETTINGS, Comparing, Prediction, Restarts, Search, Slo
 from seamark.model.service import Quality, Value
 
 SCHEMA_VERSION: Final = 1
@@ -15,7 +15,7 @@ PARTY = "@"
 """Separates the name of a party in ids of its trials, and of the members of a deployment."""
 WHOLE_LASTS = ("warmup_s", "duration_s", "timeout_s")
 """Settings of a trial with parties that only say how long the longest of them is under load."""
-RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
+RESOURCES = tuple(setting.name for setting in RESOURCE_SETTINGS)
 """Fields of a deployment that may be factors."""
 
 
