@@ -28,7 +28,7 @@ def serve(context: DeploymentContext) -> None:
     if context.deployment.members:
         for member in context.members:
             serve(member)
-        write_whole_endpoint(context, context.server.record())
+        write_whole_endpoint(context, context.server)
         return
     run = run_of(os.environ)
     counted = counted_of(context.service.name, context.deployment.settings)
@@ -49,7 +49,7 @@ def serve(context: DeploymentContext) -> None:
         context.folder,
         shards=max((trial.load.shards for trial in trials), default=1),  # no set may load a member
         place=place,
-        identity=context.server.record(),
+        identity=context.server,
         evict=device_of_lane() is None,  # servers of other lanes have devices of their own
     )
     if not answer.ok and answer.category not in UNCOUNTED:
@@ -69,7 +69,7 @@ def leave_out(context: DeploymentContext, category: str, reason: str) -> None:
     if context.deployment.members:
         for member in context.members:
             leave_out(member, category, reason)
-        write_whole_endpoint(context, context.server.record())
+        write_whole_endpoint(context, context.server)
         return
     servers.leave_out(
         context.deployment, context.service, context.site, context.folder, category=category, reason=reason

@@ -6,14 +6,14 @@ from statistics import median
 from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
 from seamark.model.results.search_record import SearchRecord
-from seamark.model.server_identity import ServerIdentity, belongs, same_server
+from seamark.model.server_identity import ServerRecord, belongs, same_server
 from seamark.model.trial import Plan, Trial
 from seamark.storage.documents import amend, read, read_or_none
 from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark.trials.repeated_failures import NOT_TRIED
 
 
-def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
+def samples_complete(folder: TrialFolder, config_hash: str, server: ServerRecord | None = None) -> bool:
     """Return whether a trial was measured in this configuration and its samples are complete or pruned.
 
     With `server`, also whether it was measured on that one; a record without a server matches any.
@@ -28,7 +28,7 @@ def commit_mark(folder: TrialFolder) -> CommitMark | None:
     return record.mark if record else None
 
 
-def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:
+def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerRecord | None = None) -> bool:
     """Return whether a commit mark is of this configuration and server, and its samples are complete or pruned. The
     samples of a trial with parties are theirs."""
     if mark.parties:
@@ -53,7 +53,7 @@ def stands(folder: TrialFolder, load: LoadRecord, mark: CommitMark | None) -> bo
     return not load.ok or (mark is not None and complete(folder, mark, str(load.config_hash)))
 
 
-def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
+def settled(folder: TrialFolder, trial: Trial, server: ServerRecord | None = None) -> bool:
     """Return whether load.json is a result of this trial's configuration, and on `server` if given."""
     try:
         load = read(folder.load, LoadRecord)
@@ -64,7 +64,7 @@ def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = N
     return load.config_hash is not None and belongs(load, trial.config_hash, server)
 
 
-def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
+def republished(folder: TrialFolder, trial: Trial, server: ServerRecord | None = None) -> bool:
     """Write load.json again if the trial's samples are complete, on `server` if given; return whether they are."""
     if not samples_complete(folder, trial.config_hash, server):
         return False

@@ -15,7 +15,7 @@ from pathlib import Path
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord, Measurement, ProbeRecord, SamplesRecord
 from seamark.model.results.trial_metrics import TrialMetrics
-from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.server_identity import ServerRecord, belongs
 from seamark.model.trial import Trial
 from seamark.storage import documents
 from seamark.storage.documents import read
@@ -121,7 +121,7 @@ class _Probes:
             raise _BrokenOffError(record_of(self._context, self._trial, failure))
 
 
-def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+def goes_on(folder: TrialFolder, trial: Trial, server: ServerRecord) -> bool:
     """Whether search.json belongs to this search on this server, so that its probes are valid; also without one."""
     try:
         record = read(folder.search, Measurement)
@@ -130,7 +130,7 @@ def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     return belongs(record, trial.config_hash, server)
 
 
-def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+def finished(folder: TrialFolder, trial: Trial, server: ServerRecord) -> bool:
     """Whether a probe was measured to its end, successfully or not, as this trial on this server."""
     try:
         load = read(folder.load, LoadRecord)
