@@ -62,15 +62,16 @@ def keys_of(noun: type) -> dict[str, "Field[Any]"]:
 
 
 def limited(
-    default: Any = MISSING,
+    value: Any = MISSING,
+    /,
     *,
     default_factory: Any = MISSING,
     written: str | None = None,
     optional: bool = False,
     **limits: Any,
 ) -> Any:
-    """Return a field with limits. `written` is its key in YAML where that is not its name, and "" for a field that no
-    file has; `optional` as `OPTIONAL`.
+    """Return a field with a default and limits. `written` is its key in YAML where that is not its name, and "" for
+    a field that no file has; `optional` as `OPTIONAL`.
 
     `minimum` and `maximum` may be reached, `above` and `below` not; they hold for every number of a list or mapping.
     `largest` is a maximum so far away that no message on a small number names it.
@@ -78,4 +79,4 @@ def limited(
     missing key ends. `help` says what the field is.
     """
     metadata = {"limits": limits, "written": written, "optional": optional}
-    return field(default=default, default_factory=default_factory, metadata=metadata)
+    return field(default=value, default_factory=default_factory, metadata=metadata)
