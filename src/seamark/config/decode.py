@@ -14,6 +14,8 @@ from seamark.model.annotations import NONE, Limits, hints, is_required, keys_of,
 
 WRONG: Any = object()
 """Placeholder for a value that could not be decoded; the reason is noted."""
+SMALL_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What names a metric, a figure, and a category of failed trials."""
 
 
 def decode(
@@ -45,6 +47,8 @@ def decode(
     value = scalar(item, parts[0], mistakes)
     if type(value) in (int, float) and (wrong := _outside(value, item.text, limits)):
         mistakes.add(item, wrong, "out_of_limits")
+    if isinstance(value, str) and "pattern" in limits and not re.fullmatch(limits["pattern"], value):
+        mistakes.add(item, f"{item.shown} {limits['wrong']}", "wrong_form")
     return value
 
 

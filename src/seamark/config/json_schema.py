@@ -90,6 +90,7 @@ def _limited(form: Any, name: str, schema: Schema, default: Any = None) -> Schem
     """Return the schema of a field with its limits, its default and its text."""
     limits = limits_of(form)[name]
     known = {key: limits[limit] for limit, key in KEYWORDS.items() if limit in limits}
+    known |= {"pattern": f"^{limits['pattern']}$"} if "pattern" in limits else {}
     text = {"description": known.pop("description")} if "description" in known else {}
     return schema | known | ({} if default is None else {"default": default}) | text
 
@@ -140,7 +141,7 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "anyOf": [path, {"type": "array", "items": path}],
                 "description": "Scenario files, relative to this one, that this one is merged over.",
             },
-            **{key: {"type": "string", "pattern": r"^\S+$"} for key in TEXT_KEYS},
+            **{key: _limited(Scenario, key, PLAIN[str]) for key in TEXT_KEYS},
             **{key: _limited(Scenario, key, PLAIN[int]) for key in COUNTS},
             "restarts": {"enum": list(get_args(Restarts)), "description": "Whether every block starts servers anew."},
             "capacity_check": {

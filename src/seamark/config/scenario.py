@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
-from seamark.config.decode import WRONG, decode, decode_field, is_mapping, known_keys
+from seamark.config.decode import SMALL_NAME, WRONG, decode, decode_field, is_mapping, known_keys
 from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
 from seamark.config.workload import NAME, WORKLOAD_KEYS, workloads_of
@@ -28,7 +28,6 @@ from seamark.model.service import Service
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import HISTORY
 
-NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "replicas", "max_retries"),
@@ -50,7 +49,9 @@ def scenario_of(
     fields: dict[str, Any] = {"name": _name(tree, mistakes), "path": path}
     for key in TEXT_KEYS:
         if key in tree.value:
-            fields[key] = _text(tree.value[key], mistakes)
+            fields[key] = decode_field(tree.value[key], Scenario, key, mistakes)
+            if fields[key] is None:
+                mistakes.add(tree.value[key], "has no value. Write one, or remove the line.", "no_value")
     if isinstance(account := fields.get("account"), str):
         fields["account"] = _from_environment(tree.value["account"], account, mistakes)
     readers: dict[str, Callable[[Item, Mistakes], Any]] = {
@@ -117,16 +118,6 @@ def _name(tree: Item, mistakes: Mistakes) -> str:
     return str(name)
 
 
-def _text(item: Item, mistakes: Mistakes) -> Any:
-    if item.value is None:
-        mistakes.add(item, "has no value. Write one, or remove the line.", "no_value")
-        return None
-    text = decode(item, str, mistakes)
-    if isinstance(text, str) and (not text.strip() or re.search(r"\s", text)):
-        mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.", "wrong_form")
-    return text
-
-
 def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
     """Return text with environment variables expanded, so that user-specific names can stay out of the file."""
     expanded = expandvars(text)
@@ -165,10 +156,6 @@ def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
     artifacts = decode(item, Artifacts, mistakes)
     if artifacts is WRONG:
         return Artifacts()
-    if artifacts.container is not None and not artifacts.container.endswith(".sif"):
-        mistakes.add(
-            item.value["container"], f"'{artifacts.container}' does not end in .sif: name an Apptainer image."
-        )
     dataset = artifacts.dataset
     if dataset is not None and not dataset.strip():
         mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.", "no_value")
@@ -201,7 +188,7 @@ def _metrics(item: Item, mistakes: Mistakes) -> tuple[tuple[str, ...], tuple[str
     taken = {metric.column for metric in METRICS}
 
     def note_name(path: str, metric: Metric) -> None:
-        if not NAME_OF_METRIC.fullmatch(metric.path):
+        if not SMALL_NAME.fullmatch(metric.path):
             raise ValueError(f"its path '{metric.path}' is no name: use small letters, digits and '_'")
         if metric.path in taken or metric.path in entries:
             raise ValueError(f"there is a metric '{metric.path}' already. Choose another name")

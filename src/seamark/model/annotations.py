@@ -74,8 +74,9 @@ def limited(
     a field that no file has; `optional` as `OPTIONAL`.
 
     `minimum` and `maximum` may be reached, `above` and `below` not; they hold for every number of a list or mapping.
-    `largest` is a maximum so far away that no message on a small number names it.
-    `unit` follows them in messages. `empty` is what is said of a list without entries, `missing` how the message on a
+    `largest` is a maximum so far away that no message on a small number names it. `unit` follows limits in messages.
+    A text must match the whole `pattern`, else it is said to be `wrong`. `names` is the type of the setting of a
+    service that a text names. `empty` is what is said of a list without entries, `missing` how the message on a
     missing key ends. `help` says what the field is.
     """
     metadata = {"limits": limits, "written": written, "optional": optional}

@@ -117,7 +117,7 @@ class Party:
 class Artifacts:
     """Files that a run needs and does not create."""
 
-    container: str | None = None
+    container: str | None = limited(None, pattern=r".*\.sif", wrong="does not end in .sif: name an Apptainer image.")
     dataset: str | None = None
 
 
@@ -205,6 +205,10 @@ class Notify:
     )
 
 
+def _word() -> Any:
+    return limited(None, pattern=r"\S+", wrong="is not a name: it is empty or holds a blank.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """One experiment on one service or on several.
@@ -223,10 +227,10 @@ class Scenario:
     restarts: Restarts | None = None
     replicas: int = limited(1, minimum=1, maximum=1000)
     capacity_check: CapacityCheck = "stop"
-    site: str | None = None
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
+    site: str | None = _word()
+    partition: str | None = _word()
+    account: str | None = _word()
+    qos: str | None = _word()
     resources: Resources = field(default_factory=Resources)
     artifacts: Artifacts = field(default_factory=Artifacts)
     binds: tuple[str, ...] = ()

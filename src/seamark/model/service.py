@@ -8,6 +8,7 @@ from typing import Literal
 
 from seamark.errors import UserError
 from seamark.model.annotations import limited
+from seamark.model.dotted import DOTTED
 from seamark.model.origin import MEASURED, HasOrigin, Origin
 
 LONGEST_S = 604800.0
@@ -23,6 +24,7 @@ Component = Literal[
 ]
 """`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done.
 `program`: a Task of the driver, which runs once and records itself."""
+NO_FUNCTION = "is not of the form 'module:function'."
 WORDS = re.compile(r"\{words\[(\w+)\]\}")
 """A word of a server's command that stands for all words of the command line in a setting."""
 
@@ -215,13 +217,13 @@ class GpuMemory:
     one of its metrics whose labels `num_gpu_blocks` and `block_size` give them.
     """
 
-    model: str
-    max_model_len: str
-    gpu_memory_utilization: str
-    tensor_parallel: str | None = None
-    pipeline_parallel: str | None = None
-    data_parallel: str | None = None
-    dtype: str | None = None
+    model: str = limited(names="str")
+    max_model_len: str = limited(names="int")
+    gpu_memory_utilization: str = limited(names="float")
+    tensor_parallel: str | None = limited(None, names="int")
+    pipeline_parallel: str | None = limited(None, names="int")
+    data_parallel: str | None = limited(None, names="int")
+    dtype: str | None = limited(None, names="str")
     tokens_line: str | None = None
     tokens_metric: str | None = None
 
@@ -269,17 +271,17 @@ class Service(HasOrigin):
     summary: str
     version: str
     licence: str
-    driver: str
+    driver: str = limited(pattern=r"[^:]*:[^:]*", wrong="is not of the form 'package.module:Name'.")
     workers: Literal["wire", "threads", "processes"]
     settings: tuple[Setting, ...]
     load: LoadKind = "requests"
     origin: Origin = MEASURED
-    check: str | None = None
-    judge: str | None = None
+    check: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
+    judge: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)
     gpu_memory: GpuMemory | None = None
-    replicas: str | None = None
+    replicas: str | None = limited(None, names="int")
     limit_s: float = limited(3600.0, minimum=0.1, maximum=LONGEST_S, unit="s")
     timeout_s: float | None = limited(None, minimum=SHORTEST_TIMEOUT_S, maximum=LONGEST_S, unit="s")
     typical_load_s: float = limited(60.0, minimum=0.1, maximum=LONGEST_S, unit="s")

@@ -85,7 +85,11 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _misfits(scenario, site, found.values())
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
-    deployments = _ordered(scenario, {treatment.deployment.id: treatment.deployment for treatment in found.values()})
+    by_rank = {
+        rank(scenario.metadata.seed, "deployments", treatment.deployment.id): treatment.deployment
+        for treatment in found.values()
+    }
+    deployments = tuple(by_rank[key] for key in sorted(by_rank))
     planned = Plan(
         scenario=scenario.name,
         source=str(scenario.path),
@@ -210,11 +214,6 @@ def _artifacts(scenario: Scenario) -> dict[str, str]:
     identity."""
     artifacts = {"container": scenario.artifacts.container, "dataset": scenario.artifacts.dataset}
     return {name: path for name, path in artifacts.items() if path is not None}
-
-
-def _ordered(scenario: Scenario, deployments: Mapping[str, Deployment]) -> tuple[Deployment, ...]:
-    key = {name: rank(scenario.metadata.seed, "deployments", name) for name in deployments}
-    return tuple(sorted(deployments.values(), key=lambda deployment: key[deployment.id]))
 
 
 def _trials(

@@ -39,7 +39,8 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
     by_values: dict[tuple[Value, ...], Values] = {}
     if size > 1 or not workload.include:
         for values in _product(written, fixed):
-            if not _excluded(values, workload) and _allowed(values, conditions):
+            excluded = any(entry.items() <= values.items() for entry in workload.exclude)
+            if not excluded and _allowed(values, conditions):
                 values = _as_read(values, defaults, fixed, own, workload)
                 by_values.setdefault(tuple(values.values()), values)
         if not by_values:
@@ -63,10 +64,6 @@ def _product(written: Mapping[str, tuple[Value, ...]], fixed: Values) -> Iterato
     varied = {name: levels for name, levels in written.items() if len(levels) > 1}
     for combination in product(*varied.values()):
         yield {**fixed, **dict(zip(varied, combination, strict=True))}
-
-
-def _excluded(values: Values, workload: Workload) -> bool:
-    return any(all(values[name] == level for name, level in entry.items()) for entry in workload.exclude)
 
 
 def _allowed(values: Values, conditions: list[Condition]) -> bool:
