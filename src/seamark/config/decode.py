@@ -23,9 +23,8 @@ def decode(
 ) -> Any:
     """Return `item` decoded as `form`: a dataclass, tuple, Mapping, Literal, union, or plain type.
 
-    `given` holds fields of a dataclass that are already decoded; what may have any type stays an Item. Returns WRONG
-    after noting at least one mistake. A number outside of its limits is noted and returned, so that what else is
-    wrong is found too.
+    `given` holds fields of a dataclass that are already decoded. Returns WRONG after noting at least one mistake. A
+    value outside of its limits is noted and returned, so that what else is wrong is found too.
     """
     kind, parts = shape_of(form)
     if kind == "dataclass":
@@ -37,8 +36,6 @@ def decode(
         return _choice(item, parts, "is none of", mistakes)
     if kind == "list":
         return _list(item, parts[1], mistakes, limits)
-    if kind == "any":
-        return item
     if kind == "mapping":
         if not is_mapping(item, mistakes):
             return WRONG

@@ -27,7 +27,7 @@ from seamark.model.scenario import (
     CapacityCheck,
     Comparing,
     Metadata,
-    NotifyEvent,
+    Notify,
     Prediction,
     Restarts,
     Scenario,
@@ -90,6 +90,7 @@ def _limited(form: Any, name: str, schema: Schema, default: Any = None) -> Schem
     """Return the schema of a field with its limits, its default and its text."""
     limits = limits_of(form)[name]
     known = {key: limits[limit] for limit, key in KEYWORDS.items() if limit in limits}
+    schema = {"type": "array", "minItems": 1} | schema if "empty" in limits else schema
     known |= {"pattern": f"^{limits['pattern']}$"} if "pattern" in limits else {}
     text = {"description": known.pop("description")} if "description" in known else {}
     return schema | known | ({} if default is None else {"default": default}) | text
@@ -124,8 +125,6 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
     every = [setting.name for service in services.values() for setting in service.settings]
     artifacts = _object(Artifacts)
     artifacts["properties"]["container"] = {"anyOf": [{"type": "string", "pattern": r"\.sif$"}, {"type": "null"}]}
-    metadata = _object(Metadata)
-    metadata["properties"]["seed"] = _limited(Metadata, "seed", PLAIN[int])
     resources = {setting.name: _ref("resources", setting) for setting in RESOURCE_SETTINGS}
     return {
         "$schema": DIALECT,
@@ -149,16 +148,8 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "default": "stop",
                 "description": "Whether a server that exceeds the memory of its GPUs stops a run or is noted.",
             },
-            "notify": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["command"],
-                "properties": {
-                    "command": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-                    "events": {"type": "array", "minItems": 1, "items": {"enum": list(get_args(NotifyEvent))}},
-                },
-                "description": "A command that runs at the end of a run, or at its first failed trial.",
-            },
+            "notify": _object(Notify, limits=True)
+            | {"description": "A command that runs at the end of a run, or at its first failed trial."},
             "resources": {"type": "object", "additionalProperties": False, "properties": resources},
             "defaults": {
                 "type": "object",
@@ -183,7 +174,7 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
             "compare": _comparing(),
             "prediction": schema_of(Prediction)
             | {"description": "What a model predicted of the trials; `bench capacity --verify` writes it."},
-            "metadata": metadata,
+            "metadata": _object(Metadata, limits=True),
         },
         "$defs": {
             "workload": {
@@ -337,21 +328,23 @@ def _levels_schema(group: str, setting: Setting) -> Schema:
     return {"anyOf": [one, many], "description": f"{setting.help.strip()}{unit} ({setting.role} setting)"}
 
 
-def _object(form: type) -> Schema:
+def _object(form: type, *, limits: bool = False, defaults: bool = False) -> Schema:
+    """Return the schema of a dataclass, on request with limits, texts and defaults of its fields."""
+    properties = {key: schema_of(hints(form)[member.name]) for key, member in keys_of(form).items()}
+    for key, member in keys_of(form).items() if limits else ():
+        default = member.default if defaults and not is_required(member) else None
+        properties[key] = _limited(form, member.name, properties[key], default)
     return {
         "type": "object",
         "additionalProperties": False,
         "required": [key for key, member in keys_of(form).items() if is_required(member)],
-        "properties": {key: schema_of(hints(form)[member.name]) for key, member in keys_of(form).items()},
+        "properties": properties,
     }
 
 
 def _search() -> Schema:
     """Return the schema of a search, whose range is that of the setting that is searched."""
-    schema = _object(Search)
-    for key, member in keys_of(Search).items():
-        default = None if is_required(member) else member.default
-        schema["properties"][key] = _limited(Search, member.name, schema["properties"][key], default)
+    schema = _object(Search, limits=True, defaults=True)
     for key in ("from", "to"):
         schema["properties"][key]["exclusiveMinimum"] = 0
     return {"type": "object", "description": "Search for the largest load that meets the objectives."} | schema
