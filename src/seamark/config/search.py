@@ -1,28 +1,21 @@
 """Decoder of a workload's `search`, checked against its other settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from seamark.config.decode import WRONG, decoded_fields, is_mapping
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.load_profile import LoadProfile
-from seamark.model.scenario import Levels, Search, Slo
-from seamark.model.service import Value
+from seamark.model.scenario import Levels, Search, Workload
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, has_rate
 
 MORE_IS_MORE = ("throughput", "requests_per_s", "bandwidth_mb_per_s")
 """Metrics that grow with the load: a lower limit on one does not end a search."""
 
 
-def search_of(
-    item: Item,
-    levels: Mapping[str, Levels],
-    include: Sequence[Mapping[str, Value]],
-    slos: Sequence[Slo],
-    mistakes: Mistakes,
-) -> Search | None:
-    """Return the search of the workload `item`, whose `levels`, `include` and `slos` are read already; None without
-    one, and after noting at least one mistake."""
+def search_of(item: Item, workload: Workload, mistakes: Mistakes) -> Search | None:
+    """Return the search of the workload that is read of `item` but for it; None without one, and after noting at
+    least one mistake."""
     written = item.value.get("search")
     if written is None or not is_mapping(written, mistakes):
         return None
@@ -30,13 +23,13 @@ def search_of(
     found = decoded_fields(written, Search, mistakes)
     if found["setting"] is not WRONG:
         _check_range(written, found, mistakes)
-        _check_setting(item, str(found["setting"]), levels, include, mistakes)
-    if not slos and "slos" not in item.value:
+        _check_setting(item, str(found["setting"]), workload, mistakes)
+    if not workload.slos and "slos" not in item.value:
         mistakes.add(
             written,
             "finds the largest load that meets 'slos', but there are none. Add such as 'slos: [latency_s <= 0.2]'.",
         )
-    for slo in slos:
+    for slo in workload.slos:
         if slo.op == ">=" and slo.metric in MORE_IS_MORE:
             mistakes.add(
                 item.value["slos"],
@@ -72,25 +65,17 @@ def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) ->
         mistakes.add(written.value["to"], f"{last:g} is not above 'from' ({first:g}). Raise it.")
 
 
-def _check_setting(
-    item: Item,
-    setting: str,
-    levels: Mapping[str, Levels],
-    include: Sequence[Mapping[str, Value]],
-    mistakes: Mistakes,
-) -> None:
+def _check_setting(item: Item, setting: str, workload: Workload, mistakes: Mistakes) -> None:
     """Note settings of the workload that contradict a search of that setting."""
     if setting in item.value:
         mistakes.add(item.value[setting], "is what 'search' looks for. Remove it: 'search.from' says where to begin.")
-    elif any(setting in entry for entry in include):
+    elif any(setting in entry for entry in workload.include):
         mistakes.add(item.value["include"], f"'{setting}' is what 'search' looks for. Remove it here.")
-    patterns = [str(level) for level in levels.get("pattern", (LoadProfile.pattern,))]
-    patterns += [str(entry["pattern"]) for entry in include if "pattern" in entry]
     wanted = [name for name, kind in PATTERNS.items() if kind.rate == "steady"]
     wanted = wanted if setting == "rate_rps" else ["closed"]
-    for pattern in dict.fromkeys(patterns):
+    for pattern in dict.fromkeys(map(str, workload.every_level("pattern", LoadProfile.pattern))):
         fits = has_rate(pattern, "steady") if setting == "rate_rps" else pattern == "closed"
-        if not fits and ("pattern" not in item.value or "pattern" in levels):
+        if not fits and ("pattern" not in item.value or "pattern" in workload.levels):
             mistakes.add(
                 cast(Item, item.value.get("pattern", item.value["search"])),
                 f"{setting} is not searched with the pattern '{pattern}'. Set 'pattern' to {' or '.join(wanted)}"

@@ -152,7 +152,7 @@ def _workload(
     )
     search = None
     if service.load == "requests":
-        search = search_of(item, found, workload.include, workload.slos, mistakes)
+        search = search_of(item, workload, mistakes)
     elif "search" in parts:
         text = f"the load of {service.name} has no rate and no duration to search with. Remove it."
         mistakes.add(parts["search"], text)

@@ -102,6 +102,11 @@ class Workload:
         """What is under load, by the beginning of the names of its settings: the parties, or the workload itself."""
         return {f"{party.name}.": party.workload for party in self.parties} or {"": self}
 
+    def every_level(self, name: str, default: Value = None) -> Levels:
+        """Return the levels of a setting, by default the default alone, then those of included treatments."""
+        own = self.levels.get(name, () if default is None else (default,))
+        return (*own, *(entry[name] for entry in self.include if name in entry))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Party:

@@ -17,18 +17,13 @@ MOST_TREATMENTS = 200_000
 """Before `exclude` and `where` leave some of them out."""
 
 
-def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:
-    """Return the levels as written, of resources and settings alike."""
-    return {**{name: getattr(resources, name) for name in RESOURCES}, **workload.levels}
-
-
 def treatments(workload: Workload, resources: Resources, service: Service) -> list[Values]:
     """Return each treatment as the values of all settings and resources, in the order of the written levels.
 
     With no factor, `include` alone is the list of treatments. A setting that the pattern of a treatment does not read
     has its default; treatments that are then equal are merged. Raises ValueError with the mistake.
     """
-    written = levels_of(workload, resources)
+    written = {**{name: getattr(resources, name) for name in RESOURCES}, **workload.levels}
     size = math.prod(len(levels) for levels in written.values())
     if size > MOST_TREATMENTS:
         raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
