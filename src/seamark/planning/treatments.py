@@ -10,7 +10,6 @@ from seamark.config.load_profile_checks import without_effect
 from seamark.model.parties import SETS, names_in
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
-from seamark.model.trial import RESOURCES
 
 Values = Mapping[str, Value]
 MOST_TREATMENTS = 200_000
@@ -23,7 +22,7 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
     With no factor, `include` alone is the list of treatments. A setting that the pattern of a treatment does not read
     has its default; treatments that are then equal are merged. Raises ValueError with the mistake.
     """
-    written = {**{name: getattr(resources, name) for name in RESOURCES}, **workload.levels}
+    written = {**vars(resources), **workload.levels}
     size = math.prod(len(levels) for levels in written.values())
     if size > MOST_TREATMENTS:
         raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
