@@ -351,7 +351,11 @@ def _search() -> Schema:
 
 
 def _comparing() -> Schema:
-    forms = {"baseline": {"type": "object"}, "margin": PLAIN[float], "quality_margin": PLAIN[float]}
+    forms: dict[str, Schema] = {
+        "baseline": {"type": "object"},
+        "margin": PLAIN[float],
+        "quality_margin": PLAIN[float],
+    }
     defaults = {"margin": Comparing.margin}
     return {
         "type": "object",

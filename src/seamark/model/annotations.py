@@ -80,4 +80,6 @@ def limited(
     missing key ends. `help` says what the field is.
     """
     metadata = {"limits": limits, "written": written, "optional": optional}
-    return field(default=value, default_factory=default_factory, metadata=metadata)
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=metadata)
+    return field(default=value, metadata=metadata)

@@ -3,11 +3,11 @@ factors. Frozen; decoded in config/read.py."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seamark.model.annotations import limited
+from seamark.model.annotations import limited, limits_of
 from seamark.model.service import Setting, Value
 
 Levels = tuple[Value, ...]
@@ -32,8 +32,8 @@ class Resources:
 
 
 RESOURCE_SETTINGS = tuple(
-    Setting(name=part.name, type="int", role="deployment", default=part.default[0], **part.metadata["limits"])
-    for part in fields(Resources)
+    Setting(name=name, type="int", role="deployment", default=getattr(Resources, name)[0], **limits)
+    for name, limits in limits_of(Resources).items()
 )
 
 

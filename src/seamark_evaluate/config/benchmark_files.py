@@ -50,7 +50,7 @@ def benchmark_of(tree: Item, stem: str, mistakes: Mistakes) -> Benchmark | None:
     entries: dict[str, Item] = dict(tree.value)
     subsets = entries.pop("subsets", None)
     known_keys(tree, (*SUBSET_KEYS, *FILE_KEYS, "settings", "subsets"), mistakes)
-    benchmark: Any = decode(_only(tree, FILE_KEYS), Benchmark, mistakes, given={"subsets": {}})
+    benchmark = decode(_only(tree, FILE_KEYS), Benchmark, mistakes, given={"subsets": {}})
     for key, entry in _only(tree, SUBSET_KEYS).items():
         decode_field(entry, Subset, key, mistakes)
     if benchmark is not WRONG and benchmark.name != stem:
@@ -58,6 +58,7 @@ def benchmark_of(tree: Item, stem: str, mistakes: Mistakes) -> Benchmark | None:
     read = {name: _subset(tree, item, name, mistakes) for name, item in _subset_items(tree, subsets, mistakes)}
     if mistakes.count > before:
         return None
+    assert isinstance(benchmark, Benchmark)
     return replace(benchmark, subsets={name: subset for name, subset in read.items() if subset is not None})
 
 
@@ -146,9 +147,10 @@ def _subset(tree: Item, item: Item, name: str, mistakes: Mistakes) -> Subset | N
         entries[key] = entry
     settings_at = entries.pop("settings", None)
     written = _only(replace(item, value=entries), SUBSET_KEYS)
-    subset: Any = decode(written, Subset, mistakes, given={"name": name, "settings": {}})
+    subset = decode(written, Subset, mistakes, given={"name": name, "settings": {}})
     if subset is WRONG or mistakes.count > before:
         return None
+    assert isinstance(subset, Subset)
     _check_source(written.value, subset, mistakes)
     _check_template(written.value, subset, mistakes)
     qualities = _qualities(written.value, subset, mistakes)
