@@ -18,9 +18,10 @@ from seamark.analysis.checks import CHECKS
 from seamark.cli.main import cli, verb_summaries
 from seamark.config.read import read_scenario, read_site
 from seamark.config.scenario import TOP_KEYS
-from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
+from seamark.config.workload import WORKLOAD_KEYS
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.objectives import OBJECTIVES
+from seamark.model.scenario import RESOURCE_SETTINGS
 from seamark.patterns.table import PATTERNS
 from seamark.planning.plan import plan
 from seamark.storage import paths

@@ -42,6 +42,7 @@ WORKER_FILES = {
 """What a worker needs of other rooms: secrets that settings refer to, the name of its node, the histogram of its
 schedule lag, files of questions."""
 WORKER_MODEL = {
+    "annotations",
     "dotted",
     "origin",
     "service",

@@ -291,7 +291,7 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         (
             "workers: wire",
             "workers: wire\nload: finite\ntimeout_s: 0",
-            "toy.yaml:9: timeout_s: must be from 0.001 to 604800 s.",
+            "toy.yaml:9: timeout_s: 0 is outside of 0.001 to 604800 s.",
         ),
     ],
 )
@@ -384,9 +384,12 @@ def test_meluxina_is_as_its_documentation_says() -> None:
             "name: here\nsummary: x\nneeds: [acount]\n",
             "here.yaml:3: needs[0]: 'acount' is none of partition,",
         ),
-        ("name: here\nsummary: x\npartitions: {p: {nodes: 0, cpus: 1, mem_gb: 1}}\n", "nodes: must be at least 1."),
-        ("name: here\nsummary: x\nlease_s: 0\n", "here.yaml:3: lease_s: must be more than 0 s."),
-        ("name: here\nsummary: x\nidle_s: -1\n", "here.yaml:3: idle_s: must be 0 s or more."),
+        (
+            "name: here\nsummary: x\npartitions: {p: {nodes: 0, cpus: 1, mem_gb: 1}}\n",
+            "nodes: 0 is too small. Give 1 or more.",
+        ),
+        ("name: here\nsummary: x\nlease_s: 0\n", "here.yaml:3: lease_s: 0 is too small. Give more than 0 s."),
+        ("name: here\nsummary: x\nidle_s: -1\n", "here.yaml:3: idle_s: -1 is too small. Give 0 s or more."),
         (
             "name: here\nsummary: x\npinning: atuo\n",
             "here.yaml:3: pinning: 'atuo' is none of auto, none. Did you mean",
@@ -396,7 +399,7 @@ def test_meluxina_is_as_its_documentation_says() -> None:
         ("name: here\nsummary: x\npinning: {client: '1-2', server: '0-1'}\n", "load and server would share CPU 1."),
         (
             "name: here\nsummary: x\npartitions: {p: {nodes: 1, cpus: 1, mem_gb: 1, gpu_memory_gb: 0}}\n",
-            "here.yaml:3: partitions.p.gpu_memory_gb: must be from 1 to 10000 GB",
+            "here.yaml:3: partitions.p.gpu_memory_gb: 0 is outside of 1 to 10000 GB",
         ),
         (
             "name: here\nsummary: x\ngpu_memory_gb: 40\npartitions: {p: {nodes: 1, cpus: 1, mem_gb: 1}}\n",

@@ -444,9 +444,9 @@ def test_a_wrong_use_is_one_line_with_exit_code_2_and_writes_nothing(study, word
     ("changes", "said"),
     [
         ({"loads": []}, "prediction.loads: has no load"),
-        ({"interval": 1.5}, "prediction.interval: 1.5 is no share between 0 and 1"),
+        ({"interval": 1.5}, "prediction.interval: 1.5 is not between 0 and 1"),
         ({"loads": [{"rate_rps": 7.0, "met": 1, "figures": {}}]}, "7 is no rate_rps of a workload. Rates: 5."),
-        ({"loads": [{"rate_rps": 5.0, "met": 2, "figures": {}}]}, "2 is no share from 0 to 1"),
+        ({"loads": [{"rate_rps": 5.0, "met": 2, "figures": {}}]}, "2 is outside of 0 to 1"),
         ({"loads": [{"rate_rps": 5.0, "met": 1, "figures": {"latency_mean_s": [1, 2]}}]}, "needs three numbers"),
         ({"loads": [{"rate_rps": 5.0, "met": 1, "figures": {"latency_mean_s": [1, 2, 3]}}]}, "needs three numbers"),
         ({"load": []}, "Did you mean 'loads'?"),

@@ -3,13 +3,12 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from seamark.model.server_identity import ServerIdentity, ServerRecord, differences, same_server
+from seamark.model.server_identity import ServerRecord, differences, same_server
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
 from seamark.storage.codec import encode
@@ -39,7 +38,7 @@ def make_study(
     return Study.at(root, scenario="config/scenarios/try.yaml", site="mine")
 
 
-def identity(study: Study) -> ServerIdentity:
+def identity(study: Study) -> ServerRecord:
     [found] = server_identities(study, "try").values()
     return found
 
@@ -75,7 +74,7 @@ def test_another_address_lock_or_partition_is_another_server(tmp_path: Path) -> 
         identity(make_study(tmp_path / "a", site=external | {"address": address}))
         for address in ("127.0.0.1:1", "127.0.0.1:2")
     )
-    assert differences(vars(one.record()), vars(other.record())) == ["address: 127.0.0.1:1 -> 127.0.0.1:2"]
+    assert differences(vars(one), vars(other)) == ["address: 127.0.0.1:1 -> 127.0.0.1:2"]
     study = make_study(tmp_path / "b", service="postgres")
     before = identity(study)
     with (study.root / "envs/postgres.lock").open("a") as lock:
@@ -83,7 +82,7 @@ def test_another_address_lock_or_partition_is_another_server(tmp_path: Path) -> 
     assert before.lock_sha256 != identity(study).lock_sha256
     assert not same_server(before.brief(), identity(study))
     batch = make_study(tmp_path / "c", site=SLURM)
-    elsewhere = replace(identity(batch), partition="cpu")
+    elsewhere = identity(batch).changed(partition="cpu")
     assert not same_server(identity(batch).brief(), elsewhere)
 
 
@@ -107,7 +106,7 @@ def test_paths_of_a_user_and_a_moved_study_leave_the_identity_as_it_is(
     moved = make_study(tmp_path / "moved", site={"paths": paths}, environment={"CACHE": "$HOME/cache"})
     assert ben.digest != anna.digest, "the recipe differs"
     assert identity(moved) == anna
-    assert str(tmp_path) not in json.dumps(encode(identity(moved).record()))
+    assert str(tmp_path) not in json.dumps(encode(identity(moved)))
 
 
 @pytest.mark.covers("E-MR01")
@@ -131,19 +130,19 @@ def test_every_node_of_a_cluster_gives_the_identity_of_the_login_node(
 def test_an_identity_that_gains_a_field_with_nothing_in_it_keeps_its_digest(tmp_path: Path) -> None:
     found = identity(make_study(tmp_path / "s"))
     assert not {"standing", "partition", "address", "image_digests"} & {
-        name for name, part in vars(found.record()).items() if part
+        name for name, part in vars(found).items() if part
     }
-    assert replace(found, standing="", site_settings={}).digest == found.digest
+    assert found.changed(standing="", site_settings={}).digest == found.digest
 
 
 def test_digests_of_images_count_where_both_are_known() -> None:
-    asked = ServerIdentity(
+    asked = ServerRecord.of(
         runtime="apptainer", site="s", machine="m", service="vllm", version="1", driver="a:B",
         image_digests={"server": "sha256:1"},
     )  # fmt: skip
-    assert same_server(asked.brief(), replace(asked, image_digests={"server": None}))
-    assert same_server(replace(asked, image_digests={}).brief(), asked)
-    assert not same_server(asked.brief(), replace(asked, image_digests={"server": "sha256:2"}))
+    assert same_server(asked.brief(), asked.changed(image_digests={"server": None}))
+    assert same_server(asked.changed(image_digests={}).brief(), asked)
+    assert not same_server(asked.brief(), asked.changed(image_digests={"server": "sha256:2"}))
 
 
 @pytest.mark.parametrize("known", [None, ServerRecord(digest="x")])
@@ -158,13 +157,13 @@ def test_no_secret_of_a_recipe_or_address_is_written_down(tmp_path: Path) -> Non
     command = [*command_of("null"), "--api-key=hush1", "--password", "hush2", "--max-tokens=5", "sh", "-c"]
     command += ["PGPASSWORD=hush3 true http://me:hush4@host/x"]
     variables = {"HF_TOKEN": "hush5", "AWS_SECRET_ACCESS_KEY": "hush6", "THREADS": "4", "DB": "pg://u:hush7@h/d"}
-    document = identity(make_study(tmp_path / "s", command=command, environment=variables)).record()
+    document = identity(make_study(tmp_path / "s", command=command, environment=variables))
     text = json.dumps(encode(document))
     assert "hush" not in text
     assert "--max-tokens=5" in text
     assert (document.recipe or {})["environment"]["THREADS"] == "4"
     address = identity(make_study(tmp_path / "e", site={"runtime": "external", "address": "me:hush@host:1"}))
-    assert "hush" not in json.dumps(encode(address.record()))
+    assert "hush" not in json.dumps(encode(address))
 
 
 def test_values_of_secrets_are_hidden_and_nothing_else() -> None:
@@ -183,7 +182,7 @@ def test_a_place_and_a_difference_are_said_in_the_words_of_site_and_recipe(tmp_p
     before = identity(make_study(tmp_path / "b", site={"machine": "m"}))
     assert before.brief().place == "site 'mine' (venv, on m)"
     after = identity(make_study(tmp_path / "b", site={"machine": "m"}, command=[*command_of("null"), "--delay-ms=1"]))
-    assert differences(vars(before.record()), vars(after.record())) == ["recipe.command: nothing -> --delay-ms=1"]
+    assert differences(vars(before), vars(after)) == ["recipe.command: nothing -> --delay-ms=1"]
     assert (
         identity(make_study(tmp_path / "c", site=SLURM)).brief().place == "site 'mine' (venv, on mine, partition gpu)"
     )

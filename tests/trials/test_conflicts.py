@@ -1,7 +1,6 @@
 """Which trials in a results folder count as measured, by what their commit marks say. Nothing is measured here."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import yaml
 
 from seamark.errors import UserError
-from seamark.model.server_identity import ServerIdentity
+from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
@@ -34,11 +33,11 @@ def study(tmp_path: Path) -> Study:
     return Study.at(tmp_path, scenario="config/scenarios/try.yaml", site="local")
 
 
-def asked(study: Study, trial: Trial) -> ServerIdentity:
+def asked(study: Study, trial: Trial) -> ServerRecord:
     return server_identities(study, "try")[trial.deployment]
 
 
-def leave(study: Study, trial: Trial, server: ServerIdentity | None, **more: Any) -> None:
+def leave(study: Study, trial: Trial, server: ServerRecord | None, **more: Any) -> None:
     """Write what a finished measurement on this server leaves, but for samples that could be read."""
     folder = study.folder("try").trial(trial.id)
     folder.root.mkdir(parents=True, exist_ok=True)
@@ -46,7 +45,7 @@ def leave(study: Study, trial: Trial, server: ServerIdentity | None, **more: Any
     record = {"status": "ok", "config_hash": trial.config_hash, "samples_bytes": 7} | more
     if server is not None:
         record["server_identity"] = encode(server.brief())
-        folder.meta.write_text(json.dumps({"server_identity": encode(server.record())}))
+        folder.meta.write_text(json.dumps({"server_identity": encode(server)}))
     for path in (folder.record, folder.load):
         path.write_text(json.dumps(record))
 
@@ -56,9 +55,11 @@ def test_trials_of_other_servers_come_by_server_with_their_number_and_what_diffe
     first, second, third, fourth = study.plan.trials
     here = asked(study, first)
     leave(study, first, here)
-    leave(study, second, replace(here, machine="elsewhere"))
-    leave(study, third, replace(here, machine="elsewhere"))
-    leave(study, fourth, replace(here, recipe=dict(here.recipe) | {"command": ["sleep", "9"]}, lock_sha256="f00d"))
+    leave(study, second, here.changed(machine="elsewhere"))
+    leave(study, third, here.changed(machine="elsewhere"))
+    leave(
+        study, fourth, here.changed(recipe=dict(here.recipe or {}) | {"command": ["sleep", "9"]}, lock_sha256="f00d")
+    )
     elsewhere, edited = conflicts(study)
     assert elsewhere.trials == (second.id, third.id)
     assert elsewhere.text() == (
@@ -112,7 +113,7 @@ def test_conflicts_are_put_aside_whole_and_counted_on_from_earlier_attempts(stud
     trial = study.plan.trials[0]
     folder = study.folder("try").trial(trial.id)
     for number, machine in enumerate(("a", "b"), 1):
-        leave(study, trial, replace(asked(study, trial), machine=machine))
+        leave(study, trial, asked(study, trial).changed(machine=machine))
         folder.telemetry.write_bytes(b"watched")
         before = {path.name: path.read_bytes() for path in folder.root.iterdir() if path.is_file()}
         assert put_conflicts_aside(study) == (trial.id,)
@@ -126,7 +127,7 @@ def test_snakemake_and_exported_jobs_take_no_trial_of_another_server_for_measure
     first, second, *_ = study.plan.trials
     here = asked(study, first)
     leave(study, first, here)
-    leave(study, second, replace(here, site="other"))
+    leave(study, second, here.changed(site="other"))
     left = [trial.id for each in study.plan.deployments for trial in pending(study, "try", each.id)]
     assert first.id not in left
     assert second.id in left
@@ -141,7 +142,7 @@ def test_probes_of_a_search_are_answers_on_their_own_server_only(study: Study) -
     folder = study.folder("try").trial(trial.id)
     assert goes_on(folder, trial, here), "a search that has not begun goes on"
     leave(study, trial, here)
-    for server, same in ((here, True), (replace(here, address="h:1"), False)):
+    for server, same in ((here, True), (here.changed(address="h:1"), False)):
         document = {"config_hash": trial.config_hash, "server_identity": encode(server.brief()), "outcome": None}
         folder.search.write_text(json.dumps(document))
         assert goes_on(folder, trial, here) is same

@@ -15,7 +15,7 @@ from seamark.load.workers.assignment import SEGMENTS
 from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Segment
 from seamark.load.workers.work_list import done_items
 from seamark.model.sample import Failure
-from seamark.model.server_identity import ServerIdentity
+from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import Trial
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.storage.paths import TrialFolder
@@ -23,7 +23,7 @@ from seamark.trials.measure import measure, not_done
 from seamark.trials.sessions import RecordedSessions
 from seamark.trials.trial_record import keep_samples
 
-SERVER = ServerIdentity(runtime="venv", site="local", machine="m", service="s", version="1", driver="x:Y")
+SERVER = ServerRecord.of(runtime="venv", site="local", machine="m", service="s", version="1", driver="x:Y")
 EPOCH_NS = 1_700_000_000_000_000_000
 
 
@@ -119,10 +119,10 @@ def test_whole_records_of_a_segment_that_was_cut_count(folder: TrialFolder) -> N
 
 @pytest.mark.parametrize(
     ("other", "server"),
-    [(trial(config_hash="beef"), SERVER), (trial(), replace(SERVER, version="2")), (a_trial(), SERVER)],
+    [(trial(config_hash="beef"), SERVER), (trial(), SERVER.changed(version="2")), (a_trial(), SERVER)],
 )
 def test_items_of_another_configuration_or_server_are_never_taken(
-    folder: TrialFolder, other: Trial, server: ServerIdentity
+    folder: TrialFolder, other: Trial, server: ServerRecord
 ) -> None:
     own = a_session(folder, [3, 0, 5], 1)
     assert RecordedSessions.of(folder, other, server).made == ()

@@ -1,6 +1,5 @@
 """Decoder of a scenario's key `compare`: baseline, metrics, margins, family and costs, against what it varies."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +9,10 @@ from seamark.config.forms.table import directed_figures, is_structured, label_of
 from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.annotations import hints, limits_of
 from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
 from seamark.model.scenario import Comparing, Resources, Workload
 from seamark.model.service import Service, Value
-
-KEYS = ("baseline", "metrics", "margin", "family", "quality_margin", "costs")
 
 
 def comparing_of(
@@ -31,28 +29,19 @@ def comparing_of(
     if not is_mapping(item, mistakes):
         return None
     before = mistakes.count
-    known_keys(item, KEYS, mistakes)
+    known_keys(item, hints(Comparing), mistakes)
     factors = _factors(workloads, resources)
     metrics = _metrics(workloads, services, own)
     given: dict[str, Any] = {}
     if whole and "baseline" in item.value:
         given["baseline"] = _baseline(item.value["baseline"], factors, mistakes)
-    if whole and "metrics" in item.value:
-        given["metrics"] = _names(item.value["metrics"], metrics, "metric", mistakes)
-    if whole and "family" in item.value:
-        given["family"] = _names(item.value["family"], (*factors, *metrics), "factor or metric", mistakes)
-    if "margin" in item.value:
-        given["margin"] = margin = decode(item.value["margin"], float, mistakes)
-        if margin is not WRONG and not 0 < margin < 1:
-            mistakes.add(item.value["margin"], f"{margin:g} is outside of 0 to 1: 0.05 is 5 %.", "out_of_limits")
-    if "quality_margin" in item.value:
-        given["quality_margin"] = least = decode(item.value["quality_margin"], float, mistakes)
-        if least is not WRONG and not (least > 0 and math.isfinite(least)):
-            mistakes.add(
-                item.value["quality_margin"], f"{least:g} is no margin: give a number above 0, in units of the score."
-            )
-    if whole and "costs" in item.value:
-        given["costs"] = _names(item.value["costs"], metrics, "metric", mistakes)
+    lists = {"metrics": metrics, "family": (*factors, *metrics), "costs": metrics}
+    for key in ("metrics", "family", "margin", "quality_margin", "costs"):
+        if key in item.value and key not in lists:
+            given[key] = decode(item.value[key], float, mistakes, limits=limits_of(Comparing)[key])
+        elif key in item.value and whole:
+            noun = "factor or metric" if key == "family" else "metric"
+            given[key] = _names(item.value[key], lists[key], noun, mistakes)
     return Comparing(**given) if mistakes.count == before else None
 
 

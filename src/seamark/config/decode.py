@@ -3,54 +3,70 @@
 Knows no noun of Seamark. docs/dependencies.md says why it is not pydantic or msgspec.
 """
 
-import dataclasses
 import math
 import re
-import types
 from collections.abc import Collection, Mapping
-from functools import cache
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any
 
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.annotations import NONE, Limits, hints, is_required, keys_of, limits_of, shape_of
 
 WRONG: Any = object()
 """Placeholder for a value that could not be decoded; the reason is noted."""
+SMALL_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What names a metric, a figure, and a category of failed trials."""
 
 
-@cache
-def hints(form: type) -> dict[str, Any]:
-    """Return the resolved annotations of a dataclass."""
-    return get_type_hints(form)
-
-
-def decode(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any] | None = None) -> Any:
+def decode(
+    item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any] = NONE, limits: Limits = NONE
+) -> Any:
     """Return `item` decoded as `form`: a dataclass, tuple, Mapping, Literal, union, or plain type.
 
-    `given` holds fields of a dataclass that are already decoded. Returns WRONG after noting at least one mistake.
+    `given` holds fields of a dataclass that are already decoded. Returns WRONG after noting at least one mistake. A
+    value outside of its limits is noted and returned, so that what else is wrong is found too.
     """
-    if dataclasses.is_dataclass(form):
-        return _dataclass(item, cast(type, form), mistakes, given or {})
-    origin = get_origin(form)
-    if origin in (Union, types.UnionType):
-        return _union(item, get_args(form), mistakes)
-    if origin is Literal:
-        return _literal(item, get_args(form), mistakes)
-    if origin is tuple:
-        return _tuple(item, get_args(form)[0], mistakes)
-    if origin is not None and issubclass(origin, Mapping):
-        return _mapping(item, get_args(form)[1], mistakes)
-    return scalar(item, form, mistakes)
+    kind, parts = shape_of(form)
+    if kind == "dataclass":
+        values = decoded_fields(item, form, mistakes, given) if is_mapping(item, mistakes) else {"": WRONG}
+        return WRONG if any(value is WRONG for value in values.values()) else form(**values)
+    if kind == "union":
+        return _union(item, parts, mistakes, limits)
+    if kind == "literal":
+        return _choice(item, parts, "is none of", mistakes)
+    if kind == "list":
+        return _list(item, parts[1], mistakes, limits)
+    if kind == "mapping":
+        if not is_mapping(item, mistakes):
+            return WRONG
+        entries = {key: decode(entry, parts[0], mistakes, limits=limits) for key, entry in item.items()}
+        return WRONG if any(value is WRONG for value in entries.values()) else entries
+    value = scalar(item, parts[0], mistakes)
+    if type(value) in (int, float) and (wrong := _outside(value, item.text, limits)):
+        mistakes.add(item, wrong, "out_of_limits")
+    if isinstance(value, str) and "pattern" in limits and not re.fullmatch(limits["pattern"], value):
+        mistakes.add(item, f"{item.shown} {limits['wrong']}", "wrong_form")
+    return value
 
 
-@cache
-def required(form: type) -> list[str]:
-    """Return the fields of a dataclass that have no default."""
-    return [
-        field.name
-        for field in dataclasses.fields(form)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
+def decoded_fields(item: Item, form: Any, mistakes: Mistakes, given: Mapping[str, Any] = NONE) -> dict[str, Any]:
+    """Return the fields of a dataclass that a mapping has, by name, with WRONG for each that is missing or wrong."""
+    members = {key: member for key, member in keys_of(form).items() if member.name not in given}
+    known_keys(item, members, mistakes)
+    values: dict[str, Any] = dict(given)
+    for key, member in members.items():
+        if key in item.value:
+            values[member.name] = decode_field(item.value[key], form, member.name, mistakes)
+        elif is_required(member):
+            which = limits_of(form)[member.name].get("missing", "")
+            mistakes.add(item, f"the key '{key}' is missing{which}.", "missing")
+            values[member.name] = WRONG
+    return values
+
+
+def decode_field(item: Item, form: Any, name: str, mistakes: Mistakes) -> Any:
+    """Return `item` decoded as the field of that name of a dataclass."""
+    return decode(item, hints(form)[name], mistakes, limits=limits_of(form)[name])
 
 
 def known_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> None:
@@ -68,74 +84,63 @@ def is_mapping(item: Item, mistakes: Mistakes) -> bool:
     return False
 
 
-def _dataclass(item: Item, form: type, mistakes: Mistakes, given: Mapping[str, Any]) -> Any:
-    if not is_mapping(item, mistakes):
-        return WRONG
-    annotations = {name: hint for name, hint in hints(form).items() if name not in given}
-    known_keys(item, annotations, mistakes)
-    values: dict[str, Any] = dict(given)
-    for name, hint in annotations.items():
-        if name in item.value:
-            values[name] = decode(item.value[name], hint, mistakes)
-        elif name in required(form):
-            mistakes.add(item, f"the key '{name}' is missing.", "missing")
-            values[name] = WRONG
-    return WRONG if any(value is WRONG for value in values.values()) else form(**values)
-
-
-def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
+def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes, limits: Limits) -> Any:
     if item.value is None and type(None) in options:
         return None
     options = tuple(option for option in options if option is not type(None))
     if len(options) == 1:
-        return decode(item, options[0], mistakes)
-    forms = [option for option in options if dataclasses.is_dataclass(option)]
-    if len(forms) == 1 and len(options) == 2:
-        word = next(option for option in options if option not in forms)
-        return decode(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
-    lists = [option for option in options if get_origin(option) is tuple]
-    if len(lists) == 1 and len(options) == 2:
-        return decode(item, lists[0], mistakes) if isinstance(item.value, list) else _word(item, options, mistakes)
+        return decode(item, options[0], mistakes, limits=limits)
+    shapes = {shape_of(option)[0]: option for option in options}
+    if len(options) == len(shapes) == 2 and "dataclass" in shapes:
+        form = shapes.pop("dataclass")
+        return decode(item, form if isinstance(item.value, dict) else next(iter(shapes.values())), mistakes)
+    if len(options) == len(shapes) == 2 and "list" in shapes:
+        if isinstance(item.value, list):
+            return decode(item, shapes["list"], mistakes, limits=limits)
+        return _choice(item, shape_of(shapes["literal"])[1], "is neither a list nor", mistakes)
     if isinstance(item.value, (list, dict)) or item.value is None:
         mistakes.add(item, f"expected one value, but it is {item.shown}.", "wrong_type")
         return WRONG
     return item.value
 
 
-def _word(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
-    """Return a value that stands in the place of a list."""
-    allowed = [value for option in options if get_origin(option) is Literal for value in get_args(option)]
-    if item.value in allowed:
-        return item.value
-    words = ", ".join(str(choice) for choice in allowed)
-    guess = did_you_mean(item.text or "", allowed)
-    mistakes.add(item, f"{item.shown} is neither a list nor {words}.{guess}", "not_a_choice")
-    return WRONG
-
-
-def _literal(item: Item, allowed: tuple[Any, ...], mistakes: Mistakes) -> Any:
+def _choice(item: Item, allowed: tuple[Any, ...], wrong: str, mistakes: Mistakes) -> Any:
     if item.value in allowed and not isinstance(item.value, bool):
         return item.value
-    words = ", ".join(str(choice) for choice in allowed)
     guess = did_you_mean(item.text or "", allowed)
-    mistakes.add(item, f"{item.shown} is none of {words}.{guess}", "not_a_choice")
+    mistakes.add(item, f"{item.shown} {wrong} {', '.join(map(str, allowed))}.{guess}", "not_a_choice")
     return WRONG
 
 
-def _tuple(item: Item, form: Any, mistakes: Mistakes) -> Any:
+def _list(item: Item, form: Any, mistakes: Mistakes, limits: Limits) -> Any:
     if not isinstance(item.value, list):
         text = f"expected a list, but it is {item.shown}. Write '[...]' or lines that begin with '-'."
         mistakes.add(item, text, "wrong_type")
         return WRONG
-    values = [decode(entry, form, mistakes) for entry in item.value]
+    if "empty" in limits and not item.value:
+        mistakes.add(item, limits["empty"], "no_value")
+    values = [decode(entry, form, mistakes, limits=limits) for entry in item.value]
     return WRONG if any(value is WRONG for value in values) else tuple(values)
 
 
-def _mapping(item: Item, form: Any, mistakes: Mistakes) -> Any:
-    if not is_mapping(item, mistakes):
-        return WRONG
-    values = {key: decode(entry, form, mistakes) for key, entry in item.items()}
-    return WRONG if any(value is WRONG for value in values.values()) else values
+def _outside(value: float, written: str | None, limits: Limits) -> str | None:
+    """Return what is wrong with a number that is outside of its limits."""
+    least = limits.get("minimum", limits.get("above"))
+    most = limits.get("maximum", limits.get("below", limits.get("largest")))
+    low = least is not None and (value < least or (value == least and "above" in limits))
+    high = most is not None and (value > most or (value == most and "below" in limits))
+    if not low and not high:
+        return None
+    unit = f" {limits['unit']}" if "unit" in limits else ""
+    least, most = (f"{limit:g}" if isinstance(limit, float) else limit for limit in (least, most))
+    if {"minimum", "maximum"} <= limits.keys():
+        return f"{written} is outside of {least} to {most}{unit}."
+    if {"above", "below"} <= limits.keys():
+        return f"{written} is not between {least} and {most}{unit}."
+    if low:
+        allowed = f"more than {least}{unit}" if "above" in limits else f"{least}{unit} or more"
+        return f"{written} is too small. Give {allowed}."
+    return f"{written} is too large. Give {most}{unit} or less."
 
 
 def scalar(item: Item, form: type, mistakes: Mistakes) -> Any:

@@ -4,27 +4,35 @@
 (load profiles, conditions, site limits) are checked when the file is read.
 """
 
-import dataclasses
 import json
 import sys
-import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args
 
-from seamark.config.decode import hints, required
 from seamark.config.extends import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from seamark.config.forms.table import schema_of_structure
 from seamark.config.parties import NAME as PARTY_NAME
 from seamark.config.parties import NOT_OF_A_PARTY
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
-from seamark.config.search import search_schema
-from seamark.config.workload import NAME, RESOURCE_SETTINGS
+from seamark.config.workload import NAME
 from seamark.dispatch.placement import PLACEMENTS
+from seamark.model.annotations import hints, is_required, keys_of, limits_of, shape_of
 from seamark.model.dotted import DOTTED
 from seamark.model.parties import KEEP_BUSY, PLACEMENT, SETS
-from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, NotifyEvent, Prediction, Restarts
+from seamark.model.scenario import (
+    RESOURCE_SETTINGS,
+    Artifacts,
+    CapacityCheck,
+    Comparing,
+    Metadata,
+    Notify,
+    Prediction,
+    Restarts,
+    Scenario,
+    Search,
+)
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
@@ -33,34 +41,14 @@ Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORM: Schema = {"const": SCHEMA_VERSION, "description": "Version of the form of this file; without it 1."}
 NAMES: Schema = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
-COMPARE: Schema = {
-    "type": "object",
-    "additionalProperties": False,
-    "description": "What `bench compare` and the report compare.",
-    "properties": {
-        "baseline": {
-            "type": "object",
-            "description": "Factor: the level that its others are compared with. Default: the first one.",
-        },
-        "metrics": NAMES
-        | {"description": "Metrics, the first one answers the question: throughput, latency_ms.p99."},
-        "margin": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "exclusiveMaximum": 1,
-            "default": 0.05,
-            "description": "Levels are equivalent if they are surely within this ratio of each other.",
-        },
-        "family": NAMES | {"description": "Factors and metrics whose comparisons Holm's method is applied to."},
-        "quality_margin": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "Scores of the same items are equivalent if their means are surely within this of each"
-            " other, in units of the score. Default: no margin.",
-        },
-        "costs": NAMES | {"description": "Metrics that quality is held against: ttft_ms.p50, energy.per_request_j."},
-    },
+KEYWORDS = {
+    "minimum": "minimum",
+    "above": "exclusiveMinimum",
+    "maximum": "maximum",
+    "below": "exclusiveMaximum",
+    "help": "description",
 }
+"""Limit of a field -> keyword of JSON Schema."""
 PLAIN: dict[Any, Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -84,18 +72,28 @@ def schemas(services: Mapping[str, Service]) -> dict[str, Schema]:
 
 def schema_of(form: Any) -> Schema:
     """Return the schema of an annotation: a dataclass, tuple, Mapping, Literal, union, or plain type."""
-    if dataclasses.is_dataclass(form):
-        return _object(form if isinstance(form, type) else type(form))
-    origin, arguments = get_origin(form), get_args(form)
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [schema_of(argument) for argument in arguments]}
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin is tuple:
-        return {"type": "array", "items": schema_of(arguments[0])}
-    if origin is not None and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": schema_of(arguments[1])}
+    kind, parts = shape_of(form)
+    if kind == "dataclass":
+        return _object(form)
+    if kind == "union":
+        return {"anyOf": [schema_of(option) for option in parts]}
+    if kind == "literal":
+        return {"enum": list(parts)}
+    if kind == "list":
+        return {"type": "array", "items": schema_of(parts[1])}
+    if kind == "mapping":
+        return {"type": "object", "additionalProperties": schema_of(parts[0])}
     return dict(PLAIN[form])
+
+
+def _limited(form: Any, name: str, schema: Schema, default: Any = None) -> Schema:
+    """Return the schema of a field with its limits, its default and its text."""
+    limits = limits_of(form)[name]
+    known = {key: limits[limit] for limit, key in KEYWORDS.items() if limit in limits}
+    schema = {"type": "array", "minItems": 1} | schema if "empty" in limits else schema
+    known |= {"pattern": f"^{limits['pattern']}$"} if "pattern" in limits else {}
+    text = {"description": known.pop("description")} if "description" in known else {}
+    return schema | known | ({} if default is None else {"default": default}) | text
 
 
 def service_schema() -> Schema:
@@ -127,8 +125,6 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
     every = [setting.name for service in services.values() for setting in service.settings]
     artifacts = _object(Artifacts)
     artifacts["properties"]["container"] = {"anyOf": [{"type": "string", "pattern": r"\.sif$"}, {"type": "null"}]}
-    metadata = _object(Metadata)
-    metadata["properties"]["seed"] |= {"minimum": 0, "maximum": 2**53 - 1}
     resources = {setting.name: _ref("resources", setting) for setting in RESOURCE_SETTINGS}
     return {
         "$schema": DIALECT,
@@ -144,24 +140,16 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "anyOf": [path, {"type": "array", "items": path}],
                 "description": "Scenario files, relative to this one, that this one is merged over.",
             },
-            **{key: {"type": "string", "pattern": r"^\S+$"} for key in TEXT_KEYS},
-            **{key: {"type": "integer", "minimum": low, "maximum": high} for key, (low, high) in COUNTS.items()},
+            **{key: _limited(Scenario, key, PLAIN[str]) for key in TEXT_KEYS},
+            **{key: _limited(Scenario, key, PLAIN[int]) for key in COUNTS},
             "restarts": {"enum": list(get_args(Restarts)), "description": "Whether every block starts servers anew."},
             "capacity_check": {
                 "enum": [*get_args(CapacityCheck), False],  # YAML 1.1 reads `off` as false
                 "default": "stop",
                 "description": "Whether a server that exceeds the memory of its GPUs stops a run or is noted.",
             },
-            "notify": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["command"],
-                "properties": {
-                    "command": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-                    "events": {"type": "array", "minItems": 1, "items": {"enum": list(get_args(NotifyEvent))}},
-                },
-                "description": "A command that runs at the end of a run, or at its first failed trial.",
-            },
+            "notify": _object(Notify, limits=True)
+            | {"description": "A command that runs at the end of a run, or at its first failed trial."},
             "resources": {"type": "object", "additionalProperties": False, "properties": resources},
             "defaults": {
                 "type": "object",
@@ -183,10 +171,10 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "description": "Checks of your own, functions as module:name of a module in the study's folder.",
             },
             "binds": {"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]*(:(ro|rw))?$"}},
-            "compare": COMPARE,
+            "compare": _comparing(),
             "prediction": schema_of(Prediction)
             | {"description": "What a model predicted of the trials; `bench capacity --verify` writes it."},
-            "metadata": metadata,
+            "metadata": _object(Metadata, limits=True),
         },
         "$defs": {
             "workload": {
@@ -233,7 +221,7 @@ def _workload(service: Service) -> Schema:
             "include": {"type": "array", "items": partial, "description": "Treatments to add to the matrix."},
             "exclude": {"type": "array", "items": partial, "description": "Treatments to drop: all that match."},
             "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
-            "search": search_schema(),
+            "search": _search(),
             "slos": texts | {"description": "Objectives in the metric's own unit: latency_p99_s <= 0.2"},
         },
     }
@@ -340,12 +328,42 @@ def _levels_schema(group: str, setting: Setting) -> Schema:
     return {"anyOf": [one, many], "description": f"{setting.help.strip()}{unit} ({setting.role} setting)"}
 
 
-def _object(form: type) -> Schema:
+def _object(form: type, *, limits: bool = False, defaults: bool = False) -> Schema:
+    """Return the schema of a dataclass, on request with limits, texts and defaults of its fields."""
+    properties = {key: schema_of(hints(form)[member.name]) for key, member in keys_of(form).items()}
+    for key, member in keys_of(form).items() if limits else ():
+        default = member.default if defaults and not is_required(member) else None
+        properties[key] = _limited(form, member.name, properties[key], default)
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": list(required(form)),
-        "properties": {name: schema_of(hint) for name, hint in hints(form).items()},
+        "required": [key for key, member in keys_of(form).items() if is_required(member)],
+        "properties": properties,
+    }
+
+
+def _search() -> Schema:
+    """Return the schema of a search, whose range is that of the setting that is searched."""
+    schema = _object(Search, limits=True, defaults=True)
+    for key in ("from", "to"):
+        schema["properties"][key]["exclusiveMinimum"] = 0
+    return {"type": "object", "description": "Search for the largest load that meets the objectives."} | schema
+
+
+def _comparing() -> Schema:
+    forms: dict[str, Schema] = {
+        "baseline": {"type": "object"},
+        "margin": PLAIN[float],
+        "quality_margin": PLAIN[float],
+    }
+    defaults = {"margin": Comparing.margin}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "description": "What `bench compare` and the report compare.",
+        "properties": {
+            name: _limited(Comparing, name, forms.get(name, NAMES), defaults.get(name)) for name in hints(Comparing)
+        },
     }
 
 

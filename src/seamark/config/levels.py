@@ -114,8 +114,7 @@ def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
 
 def own_patterns_settings(workload: Workload) -> tuple[Setting, ...]:
     """Return the settings of the user's own patterns of a workload."""
-    entries = [entry["pattern"] for entry in workload.include if "pattern" in entry]
-    return own_settings([*workload.levels.get("pattern", ()), *entries])
+    return own_settings(workload.every_level("pattern"))
 
 
 def combinations(workload: Workload, settings: Iterable[Setting]) -> Iterator[Mapping[str, Value]]:

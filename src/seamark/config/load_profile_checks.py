@@ -46,8 +46,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
     misread = {key for key in item.value if key not in workload.levels}
     if "pattern" in misread:
         return workload
-    patterns = [str(level) for level in workload.levels.get("pattern", (LoadProfile.pattern,))]
-    patterns += [str(entry["pattern"]) for entry in workload.include if "pattern" in entry]
+    patterns = [str(pattern) for pattern in workload.every_level("pattern", LoadProfile.pattern)]
     given = {key for key, values in workload.levels.items() if values != (None,)}
     for pattern in dict.fromkeys(patterns):
         try:
@@ -219,9 +218,7 @@ def texts_of(item: Item, workload: Workload, name: str) -> Iterator[tuple[Item, 
 
 def _numbers(workload: Workload, name: str, default: float) -> list[float]:
     """Return every number of a setting, `default` if none is written."""
-    values = [*workload.levels.get(name, ()), *(entry.get(name) for entry in workload.include)]
-    found = [float(value) for value in values if isinstance(value, (int, float))]
-    return found if name in workload.levels else [default, *found]
+    return [float(value) for value in workload.every_level(name, default) if isinstance(value, (int, float))]
 
 
 def _longest_s(item: Item, workload: Workload) -> float | None:
@@ -229,10 +226,7 @@ def _longest_s(item: Item, workload: Workload) -> float | None:
     names = ("warmup_s", "duration_s")
     if any(name in item.value and name not in workload.levels for name in names):
         return None
-    levels = [
-        (*workload.levels.get(name, (None,)), *(entry[name] for entry in workload.include if name in entry))
-        for name in names
-    ]
+    levels = [workload.every_level(name, getattr(LoadProfile, name)) for name in names]
     return max(LoadProfile.of(dict(zip(names, values, strict=True))).length_s for values in product(*levels))
 
 

@@ -56,7 +56,10 @@ def parties_of(
         if setting.name in item.value:
             found[setting.name] = levels(item.value[setting.name], setting, mistakes) or ()
     _check_placements(item.value.get(PLACEMENT.name), mistakes)
-    _check_busy(item, parties, services, found, mistakes)
+    for party in parties if True in found.get(KEEP_BUSY.name, ()) else ():
+        if services[party.workload.service].load == "program":
+            text = f"the party '{party.name}' is a program, which runs once and does not begin anew. Remove the line."
+            mistakes.add(item.value[KEEP_BUSY.name], text)
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else PARTIES.name
     leaves: list[Setting] = []
     for party in parties:
@@ -196,21 +199,6 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
     if (idle := [name for name in names if name not in loaded]) and mistakes.count == before:
         mistakes.add(entry, f"the party '{idle[0]}' is in no set. Add it to one, or remove the party.")
     return tuple(found)
-
-
-def _check_busy(
-    item: Item,
-    parties: Iterable[Party],
-    services: Mapping[str, Service],
-    found: Mapping[str, Levels],
-    mistakes: Mistakes,
-) -> None:
-    if True not in found.get(KEEP_BUSY.name, ()):
-        return
-    for party in parties:
-        if services[party.workload.service].load == "program":
-            text = f"the party '{party.name}' is a program, which runs once and does not begin anew. Remove the line."
-            mistakes.add(item.value[KEEP_BUSY.name], text)
 
 
 def _check_placements(item: Item | None, mistakes: Mistakes) -> None:

@@ -13,12 +13,12 @@ from seamark.config.levels import TYPES, level, show, violation
 from seamark.config.recipe_checks import check_service
 from seamark.config.scenario import lines_of, scenario_of
 from seamark.config.site_limits import SiteRequest, limit_violations
-from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
+from seamark.config.workload import WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import Mistake, UserError, did_you_mean
 from seamark.model.origin import SIMULATED
 from seamark.model.plugin import config_folders, missing_plugin
-from seamark.model.scenario import Scenario
+from seamark.model.scenario import RESOURCE_SETTINGS, Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
 from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS, PROGRAM_SETTINGS
@@ -147,9 +147,10 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     if "settings" in tree.value:
         virtual = _word(tree, "origin") == SIMULATED
         given["settings"] = _settings(tree.value.pop("settings"), mistakes, virtual=virtual)
+    whole = mistakes.count == before
     service = decode(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
-    if service is WRONG or mistakes.count > before:
+    if service is WRONG or not whole:
         return None
     check_service(tree, service, mistakes)
     return service  # type: ignore[no-any-return]
@@ -228,59 +229,19 @@ def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
         mistakes.add(item, text, "conflict")
 
 
-def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
-    if site.max_submit is not None and site.max_submit < 1:
-        mistakes.add(tree.value["max_submit"], "must be at least 1 job.", "out_of_limits")
-    if site.deployments_per_job < 1:
-        mistakes.add(tree.value["deployments_per_job"], "must be at least 1.", "out_of_limits")
+def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
+    if site.gpu_memory_gb is not None and site.partitions:
+        mistakes.add(tree.value["gpu_memory_gb"], "belongs to each partition on a site that has some. Move it there.")
     if site.placement == "share" and site.pinning == "auto":
         mistakes.add(
             tree.value["placement"], "loads that share a node would be kept to the same CPUs: 'pinning: none'."
         )
-    for name, limit in site.qos_max_submit.items():
-        entry = tree.value["qos_max_submit"].value[name]
+    for name in site.qos_max_submit:
         if name not in site.qos:
             text = f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}"
-            mistakes.add(entry, text, "unknown_name")
-        if limit < 1:
-            mistakes.add(entry, "must be at least 1 job.", "out_of_limits")
-
-
-def _check_gpu_memory_gb(item: Item, memory_gb: float | None, mistakes: Mistakes) -> None:
-    if memory_gb is not None and not 1 <= memory_gb <= 10_000:
-        text = "must be from 1 to 10000 GB, the memory of one GPU."
-        mistakes.add(item.value["gpu_memory_gb"], text, "out_of_limits")
-
-
-def _entry(tree: Item, path: str) -> Item:
-    """Return the item at a dotted path, or the nearest one above it that the file has."""
-    item = tree
-    for name in path.split("."):
-        item = item.value.get(name, item) if isinstance(item.value, dict) else item
-    return item
-
-
-def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
-    for key, partition in site.partitions.items():
-        entry = tree.value["partitions"].value[key]
-        for name, lowest in (("nodes", 1), ("cpus", 1), ("mem_gb", 1), ("gpus", 0)):
-            if getattr(partition, name) < lowest:
-                mistakes.add(entry.value[name], f"must be at least {lowest}.", "out_of_limits")
-        _check_gpu_memory_gb(entry, partition.gpu_memory_gb, mistakes)
-    _check_gpu_memory_gb(tree, site.gpu_memory_gb, mistakes)
-    if site.gpu_memory_gb is not None and site.partitions:
-        mistakes.add(tree.value["gpu_memory_gb"], "belongs to each partition on a site that has some. Move it there.")
-    _check_limits(tree, site, mistakes)
-    for key in ("lease_s", "telemetry_interval_s"):
-        if getattr(site, key) <= 0:
-            mistakes.add(tree.value[key], "must be more than 0 s.", "out_of_limits")
-    if site.queue_deadline_s is not None and site.queue_deadline_s <= 0:
-        text = "must be more than 0 s, or null for no deadline."
-        mistakes.add(tree.value["queue_deadline_s"], text, "out_of_limits")
+            mistakes.add(tree.at(("qos_max_submit", name)), text, "unknown_name")
     for path, mistake in lane_mistakes(site):
-        mistakes.add(_entry(tree, path), mistake)
-    if site.idle_s < 0:
-        mistakes.add(tree.value["idle_s"], "must be 0 s or more.", "out_of_limits")
+        mistakes.add(tree.at(path.split(".")), mistake)
     if isinstance(site.pinning, Pinning):
         _check_pinning(tree.value["pinning"], site.pinning, mistakes)
     if wrong := misplaced(site.carrier, site.carrier_address):

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 
+from seamark.config.decode import SMALL_NAME
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
-from seamark.model.dotted import is_dotted
+from seamark.model.annotations import limits_of
 from seamark.model.failure_categories import FAILURE_CATEGORIES
-from seamark.model.load_profile import LONGEST_S, SHORTEST_TIMEOUT_S
-from seamark.model.service import GpuMemory, Health, Server, Service, SettingType
+from seamark.model.service import GpuMemory, Health, Server, Service
 
 PLACES = (
     *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "study"),
@@ -23,8 +23,6 @@ PLACES = (
 )
 """Names allowed in the templates of a server; services/ replaces them."""
 
-CATEGORY = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""What names a category of failed trials."""
 MAIN = "server"
 """The name of the server's own process among its parts."""
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish")
@@ -34,32 +32,16 @@ FIRST_ARGUMENT = {"python": "sys.argv[1]", "perl": "$ARGV[0]", "ruby": "ARGV[0]"
 """Interpreter -> expression for the first argument; in a shell "$1"."""
 TAKES_A_WORD = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-W", "-X")
 """Options of interpreters that take a value."""
-GPU_MEMORY_TYPES: Mapping[str, SettingType] = {
-    "model": "str",
-    "max_model_len": "int",
-    "gpu_memory_utilization": "float",
-    "tensor_parallel": "int",
-    "pipeline_parallel": "int",
-    "data_parallel": "int",
-    "dtype": "str",
-}
-"""Key of `gpu_memory` -> type of the setting that it names."""
 PLACEHOLDER = re.compile(r"\{(\w+)[^{}]*\}")
 
 
 def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     """Note every inconsistency of a decoded recipe."""
-    if service.driver.count(":") != 1:
-        mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
     check_program_texts(tree, mistakes)
     if service.virtual_clock and (service.load != "program" or service.server is not None):
         why = "'simulated' is for a program without a server. Set 'load: program' and 'server: null', or remove it."
         mistakes.add(tree.value["origin"], why)
-    for key in ("check", "derive", "judge"):
-        path = getattr(service, key)
-        if path is not None and not is_dotted(path):
-            mistakes.add(tree.value[key], f"'{path}' is not of the form 'module:function'.")
-    if is_dotted(service.judge or "") and service.load == "program":
+    if service.judge is not None and service.load == "program":
         mistakes.add(tree.value["judge"], "is for loads with replies, and a program has none. Remove it.")
     for name, quality in service.qualities.items():
         low, high = [*quality.range, None, None][:2]
@@ -70,21 +52,17 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         at = tree.value["failures"].value[name]
         if name in FAILURE_CATEGORIES:
             mistakes.add(at, f"there is a category '{name}' already. Choose another name.")
-        elif not CATEGORY.fullmatch(name):
+        elif not SMALL_NAME.fullmatch(name):
             mistakes.add(at, f"'{name}' cannot be a category: use small letters, digits and '_', at most 64.")
     if service.gpu_memory is not None:
-        _check_gpu_memory(tree.value["gpu_memory"], service.gpu_memory, service, mistakes)
-    if service.replicas is not None:
-        _check_count(tree.value["replicas"], service, mistakes)
+        _check_named(tree.value["gpu_memory"], service.gpu_memory, service, mistakes)
+        _check_tokens(tree.value["gpu_memory"], service.gpu_memory, mistakes)
+    _check_named(tree, service, service, mistakes)
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
-        elif not 0.1 <= getattr(service, name) <= LONGEST_S:
-            mistakes.add(tree.value[name], f"must be from 0.1 to {LONGEST_S:.0f} s.")
     if service.timeout_s is not None and service.load != "finite":
         mistakes.add(tree.value["timeout_s"], "is for finite loads. Remove it, or set 'load: finite'.")
-    elif service.timeout_s is not None and not SHORTEST_TIMEOUT_S <= service.timeout_s <= LONGEST_S:
-        mistakes.add(tree.value["timeout_s"], f"must be from {SHORTEST_TIMEOUT_S:g} to {LONGEST_S:.0f} s.")
     if service.server is None:
         return
     server = tree.value["server"]
@@ -93,9 +71,6 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(service.server.ports)}.")
     if unknown := [name for name in service.server.inner_ports if name not in service.server.ports]:
         mistakes.add(server.value["inner_ports"], f"'{unknown[0]}' is none of the ports. Name it in `ports` too.")
-    for name, least in (("fewest_nodes", 1), ("fewest_gpus", 0)):
-        if getattr(service.server, name) < least:
-            mistakes.add(server.value[name], f"must be at least {least}.")
     _check_parts(server, service.server, mistakes)
     types = {setting.name: setting.type for setting in service.settings}
     parts = server.value["parts"].value if service.server.parts else []
@@ -109,17 +84,21 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
             _check_template(text, known | set(part.ports), service.server, types, mistakes)
 
 
-def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistakes: Mistakes) -> None:
-    for key, form in GPU_MEMORY_TYPES.items():
-        name = getattr(declared, key)
-        if name is None:
+def _check_named(item: Item, noun: GpuMemory | Service, service: Service, mistakes: Mistakes) -> None:
+    """Note each field that must name a setting of the service, and does not."""
+    for key, limits in limits_of(type(noun)).items():
+        if "names" not in limits or (name := getattr(noun, key)) is None:
             continue
         setting = service.setting(name)
         if setting is None:
             guess = did_you_mean(name, (candidate.name for candidate in service.settings))
             mistakes.add(item.value[key], f"'{name}' is no setting of this service.{guess}")
-        elif setting.type != form or setting.role != "deployment":
-            mistakes.add(item.value[key], f"'{name}' must be a setting of type {form} and role deployment.")
+        elif setting.type != limits["names"] or setting.role != "deployment":
+            text = f"'{name}' must be a setting of type {limits['names']} and role deployment."
+            mistakes.add(item.value[key], text)
+
+
+def _check_tokens(item: Item, declared: GpuMemory, mistakes: Mistakes) -> None:
     try:
         groups = re.compile(declared.tokens_line or "()").groups
     except re.error as error:
@@ -127,15 +106,6 @@ def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistake
     else:
         if groups != 1:
             mistakes.add(item.value["tokens_line"], f"needs one group, the number of tokens, and has {groups}.")
-
-
-def _check_count(item: Item, service: Service, mistakes: Mistakes) -> None:
-    setting = service.setting(str(service.replicas))
-    if setting is None:
-        guess = did_you_mean(service.replicas, (candidate.name for candidate in service.settings))
-        mistakes.add(item, f"'{service.replicas}' is no setting of this service.{guess}")
-    elif setting.type != "int" or setting.role != "deployment":
-        mistakes.add(item, f"'{service.replicas}' must be a setting of type int and role deployment.")
 
 
 def _check_parts(item: Item, server: Server, mistakes: Mistakes) -> None:

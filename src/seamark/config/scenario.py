@@ -7,16 +7,16 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
-from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.decode import SMALL_NAME, WRONG, decode, decode_field, is_mapping, known_keys
 from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
-from seamark.config.workload import NAME, RESOURCE_SETTINGS, WORKLOAD_KEYS, workloads_of
+from seamark.config.workload import NAME, WORKLOAD_KEYS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
 from seamark.model.scenario import (
+    NO_COMMAND,
+    RESOURCE_SETTINGS,
     Artifacts,
-    CapacityCheck,
-    Metadata,
     Notify,
     Prediction,
     Resources,
@@ -28,14 +28,13 @@ from seamark.model.service import Service
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import HISTORY
 
-NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "replicas", "max_retries"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
     *("resources", "capacity_check", "prediction", "notify"),
 )
-COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100), "replicas": (1, 1000)}
+COUNTS = ("repetitions", "max_retries", "replicas")
 
 
 def scenario_of(
@@ -50,22 +49,21 @@ def scenario_of(
     fields: dict[str, Any] = {"name": _name(tree, mistakes), "path": path}
     for key in TEXT_KEYS:
         if key in tree.value:
-            fields[key] = _text(tree.value[key], mistakes)
+            fields[key] = decode_field(tree.value[key], Scenario, key, mistakes)
+            if fields[key] is None:
+                mistakes.add(tree.value[key], "has no value. Write one, or remove the line.", "no_value")
     if isinstance(account := fields.get("account"), str):
         fields["account"] = _from_environment(tree.value["account"], account, mistakes)
-    for key, (lowest, highest) in COUNTS.items():
-        if key in tree.value:
-            fields[key] = _count(tree.value[key], lowest, highest, mistakes)
-    readers = {
+    readers: dict[str, Callable[[Item, Mistakes], Any]] = {
         "restarts": lambda item, mistakes: decode(item, Restarts, mistakes),
         "capacity_check": _capacity_check,
         "resources": _resources,
         "artifacts": _artifacts,
         "binds": _binds,
-        "metadata": _metadata,
     }
-    for key in filter(tree.value.__contains__, readers):
-        fields[key] = readers[key](tree.value[key], mistakes)
+    for key in filter(tree.value.__contains__, (*COUNTS, *readers, "metadata")):
+        item = tree.value[key]
+        fields[key] = readers[key](item, mistakes) if key in readers else decode_field(item, Scenario, key, mistakes)
     own: tuple[str, ...] = ()
     if "metrics" in tree.value:
         fields["metrics"], own = _metrics(tree.value["metrics"], mistakes)
@@ -120,16 +118,6 @@ def _name(tree: Item, mistakes: Mistakes) -> str:
     return str(name)
 
 
-def _text(item: Item, mistakes: Mistakes) -> Any:
-    if item.value is None:
-        mistakes.add(item, "has no value. Write one, or remove the line.", "no_value")
-        return None
-    text = decode(item, str, mistakes)
-    if isinstance(text, str) and (not text.strip() or re.search(r"\s", text)):
-        mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.", "wrong_form")
-    return text
-
-
 def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
     """Return text with environment variables expanded, so that user-specific names can stay out of the file."""
     expanded = expandvars(text)
@@ -138,27 +126,18 @@ def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
     return expanded
 
 
-def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
-    count = decode(item, int, mistakes)
-    if count is not WRONG and not lowest <= count <= highest:
-        mistakes.add(item, f"{count} is outside of {lowest} to {highest}.", "out_of_limits")
-    return count
-
-
 def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
     if item.value is False and (item.text or "").lower() == "off":  # YAML 1.1 reads `off` as false
         return "off"
-    return decode(item, CapacityCheck, mistakes)
+    return decode_field(item, Scenario, "capacity_check", mistakes)
 
 
 def _notify(item: Item, mistakes: Mistakes) -> Notify | None:
     notify = decode(item, Notify, mistakes)
     if notify is WRONG:
         return None
-    if not notify.command or not notify.command[0].strip():
-        mistakes.add(item.value["command"], "is empty. Write the command and its arguments, as a list.", "no_value")
-    if not notify.events:
-        mistakes.add(item.value["events"], "an empty list names no event. Write end, failure, or both.", "no_value")
+    if notify.command and not notify.command[0].strip():
+        mistakes.add(item.value["command"], NO_COMMAND, "no_value")
     return cast(Notify, notify)
 
 
@@ -177,10 +156,6 @@ def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
     artifacts = decode(item, Artifacts, mistakes)
     if artifacts is WRONG:
         return Artifacts()
-    if artifacts.container is not None and not artifacts.container.endswith(".sif"):
-        mistakes.add(
-            item.value["container"], f"'{artifacts.container}' does not end in .sif: name an Apptainer image."
-        )
     dataset = artifacts.dataset
     if dataset is not None and not dataset.strip():
         mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.", "no_value")
@@ -213,7 +188,7 @@ def _metrics(item: Item, mistakes: Mistakes) -> tuple[tuple[str, ...], tuple[str
     taken = {metric.column for metric in METRICS}
 
     def note_name(path: str, metric: Metric) -> None:
-        if not NAME_OF_METRIC.fullmatch(metric.path):
+        if not SMALL_NAME.fullmatch(metric.path):
             raise ValueError(f"its path '{metric.path}' is no name: use small letters, digits and '_'")
         if metric.path in taken or metric.path in entries:
             raise ValueError(f"there is a metric '{metric.path}' already. Choose another name")
@@ -240,15 +215,6 @@ def _own_objects(
     return good
 
 
-def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
-    metadata = decode(item, Metadata, mistakes)
-    if metadata is WRONG:
-        return Metadata()
-    if not 0 <= metadata.seed < 2**53:
-        mistakes.add(item.value["seed"], f"{metadata.seed} is outside of 0 to {2**53 - 1}.", "out_of_limits")
-    return cast(Metadata, metadata)
-
-
 def lines_of(tree: Item) -> dict[str, str]:
     """Return the place of each part of a document, by its dotted path."""
     entries = {tree.path: tree.where}
@@ -263,21 +229,15 @@ PARTS = 3
 
 def prediction_of(item: Item, workloads: Sequence[Workload], mistakes: Mistakes) -> Prediction | None:
     """Return the prediction of a scenario, or None after noting at least one mistake."""
+    before = mistakes.count
     prediction = decode(item, Prediction, mistakes)
     if prediction is WRONG:
         return None
-    before = mistakes.count
     rates = {level for workload in workloads for level in workload.levels.get("rate_rps", ())}
-    if not prediction.loads:
-        mistakes.add(item.value["loads"], "has no load. `bench capacity --verify` writes predictions.")
-    if not 0 < prediction.interval < 1:
-        mistakes.add(item.value["interval"], f"{prediction.interval:g} is no share between 0 and 1.")
     for part, load in zip(item.value["loads"].value, prediction.loads, strict=True):
         if load.rate_rps not in rates:
             known = ", ".join(f"{rate:g}" for rate in sorted(rates, key=str)) or "none"
             mistakes.add(part.value["rate_rps"], f"{load.rate_rps:g} is no rate_rps of a workload. Rates: {known}.")
-        if not 0 <= load.met <= 1:
-            mistakes.add(part.value["met"], f"{load.met:g} is no share from 0 to 1.")
         for name, numbers in load.figures.items():
             if len(numbers) != PARTS or not numbers[1] <= numbers[0] <= numbers[2]:
                 at = part.value["figures"].value[name]

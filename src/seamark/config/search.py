@@ -1,57 +1,35 @@
 """Decoder of a workload's `search`, checked against its other settings."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, cast, get_args
+from collections.abc import Mapping
+from typing import Any, cast
 
-from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.decode import WRONG, decoded_fields, is_mapping
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.load_profile import LoadProfile
-from seamark.model.scenario import Levels, Search, Searched, Slo
-from seamark.model.service import Value
+from seamark.model.scenario import Levels, Search, Workload
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, has_rate
 
-KEYS = {"setting": "setting", "from": "from_level", "to": "to_level"} | {
-    name: name for name in ("within", "budget_s", "confirm")
-}
-"""Key of `search` -> field of Search."""
-FORMS: Mapping[str, Any] = {"setting": Searched, "confirm": int}
-LIMITS: Mapping[str, tuple[float, float]] = {"within": (0.001, 1.0), "budget_s": (1.0, 604800.0), "confirm": (0, 10)}
 MORE_IS_MORE = ("throughput", "requests_per_s", "bandwidth_mb_per_s")
 """Metrics that grow with the load: a lower limit on one does not end a search."""
 
 
-def search_of(
-    item: Item,
-    levels: Mapping[str, Levels],
-    include: Sequence[Mapping[str, Value]],
-    slos: Sequence[Slo],
-    mistakes: Mistakes,
-) -> Search | None:
-    """Return the search of the workload `item`, whose `levels`, `include` and `slos` are read already; None without
-    one, and after noting at least one mistake."""
+def search_of(item: Item, workload: Workload, mistakes: Mistakes) -> Search | None:
+    """Return the search of the workload that is read of `item` but for it; None without one, and after noting at
+    least one mistake."""
     written = item.value.get("search")
     if written is None or not is_mapping(written, mistakes):
         return None
     before = mistakes.count
-    known_keys(written, KEYS, mistakes)
-    found = {KEYS[key]: decode(part, FORMS.get(key, float), mistakes) for key, part in written.items() if key in KEYS}
-    for key in ("setting", "from", "to"):
-        if key not in written.value:
-            mistakes.add(written, f"the key '{key}' is missing: {_meant(key)}.")
-    for key, (lowest, highest) in LIMITS.items():
-        value = found.get(key, WRONG)
-        if value is not WRONG and not lowest <= value <= highest:
-            mistakes.add(written.value[key], f"{value:g} is outside of {lowest:g} to {highest:g}.")
-    if found.get("setting", WRONG) is not WRONG:
+    found = decoded_fields(written, Search, mistakes)
+    if found["setting"] is not WRONG:
         _check_range(written, found, mistakes)
-        _check_setting(item, str(found["setting"]), levels, include, mistakes)
-    if not slos and "slos" not in item.value:
+        _check_setting(item, str(found["setting"]), workload, mistakes)
+    if not workload.slos and "slos" not in item.value:
         mistakes.add(
             written,
             "finds the largest load that meets 'slos', but there are none. Add such as 'slos: [latency_s <= 0.2]'.",
         )
-    for slo in slos:
+    for slo in workload.slos:
         if slo.op == ">=" and slo.metric in MORE_IS_MORE:
             mistakes.add(
                 item.value["slos"],
@@ -68,37 +46,11 @@ def levels_with(search: Search | None, item: Item, levels: Mapping[str, Levels])
     return {"rate_rps": (1.0,), **levels} if item.value.get("search") is not None else dict(levels)
 
 
-def search_schema() -> dict[str, Any]:
-    """Return the JSON schema of `search`."""
-    defaults = {field.name: field.default for field in fields(Search)}
-    properties: dict[str, Any] = {"setting": {"enum": list(get_args(Searched))}}
-    properties |= {name: {"type": "number", "exclusiveMinimum": 0} for name in ("from", "to")}
-    for name, (lowest, highest) in LIMITS.items():
-        kind = "integer" if FORMS.get(name) is int else "number"
-        properties[name] = {"type": kind, "minimum": lowest, "maximum": highest, "default": defaults[name]}
-    return {
-        "type": "object",
-        "description": "Search for the largest load that meets the objectives.",
-        "additionalProperties": False,
-        "required": ["setting", "from", "to"],
-        "properties": properties,
-    }
-
-
-def _meant(key: str) -> str:
-    meanings = {
-        "setting": f"{' or '.join(get_args(Searched))}",
-        "from": "a load that the server surely bears",
-        "to": "the largest load that is tried",
-    }
-    return meanings[key]
-
-
 def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) -> None:
     setting = next(setting for setting in LOAD_SETTINGS if setting.name == found["setting"])
     lowest, highest = setting.minimum or 0.0, setting.maximum
     for key in ("from", "to"):
-        value = found.get(KEYS[key], WRONG)
+        value = found[f"{key}_level"]
         if value is WRONG:
             continue
         if value < lowest or (highest is not None and value > highest):
@@ -108,30 +60,22 @@ def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) ->
             mistakes.add(
                 written.value[key], f"expected a whole number, for {setting.name} is one. Write {value:.0f}."
             )
-    first, last = found.get("from_level", WRONG), found.get("to_level", WRONG)
+    first, last = found["from_level"], found["to_level"]
     if first is not WRONG and last is not WRONG and last <= first:
         mistakes.add(written.value["to"], f"{last:g} is not above 'from' ({first:g}). Raise it.")
 
 
-def _check_setting(
-    item: Item,
-    setting: str,
-    levels: Mapping[str, Levels],
-    include: Sequence[Mapping[str, Value]],
-    mistakes: Mistakes,
-) -> None:
+def _check_setting(item: Item, setting: str, workload: Workload, mistakes: Mistakes) -> None:
     """Note settings of the workload that contradict a search of that setting."""
     if setting in item.value:
         mistakes.add(item.value[setting], "is what 'search' looks for. Remove it: 'search.from' says where to begin.")
-    elif any(setting in entry for entry in include):
+    elif any(setting in entry for entry in workload.include):
         mistakes.add(item.value["include"], f"'{setting}' is what 'search' looks for. Remove it here.")
-    patterns = [str(level) for level in levels.get("pattern", (LoadProfile.pattern,))]
-    patterns += [str(entry["pattern"]) for entry in include if "pattern" in entry]
     wanted = [name for name, kind in PATTERNS.items() if kind.rate == "steady"]
     wanted = wanted if setting == "rate_rps" else ["closed"]
-    for pattern in dict.fromkeys(patterns):
+    for pattern in dict.fromkeys(map(str, workload.every_level("pattern", LoadProfile.pattern))):
         fits = has_rate(pattern, "steady") if setting == "rate_rps" else pattern == "closed"
-        if not fits and ("pattern" not in item.value or "pattern" in levels):
+        if not fits and ("pattern" not in item.value or "pattern" in workload.levels):
             mistakes.add(
                 cast(Item, item.value.get("pattern", item.value["search"])),
                 f"{setting} is not searched with the pattern '{pattern}'. Set 'pattern' to {' or '.join(wanted)}"

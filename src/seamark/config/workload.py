@@ -18,7 +18,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.digest import sha256_of
 from seamark.model.dotted import resolved
 from seamark.model.parties import OF_THE_WHOLE
-from seamark.model.scenario import Levels, Resources, Scenario, Workload
+from seamark.model.scenario import RESOURCE_SETTINGS, Levels, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting, Value, sound_services
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
 from seamark.patterns.trace_file import file_of
@@ -38,47 +38,6 @@ class Derived:
 
 Derive = Callable[[Item, Mistakes], Derived]
 """Returns what follows from the files that a workload names, after noting what is wrong with them."""
-RESOURCE_SETTINGS = (
-    Setting(
-        name="nodes",
-        type="int",
-        role="deployment",
-        default=1,
-        minimum=1,
-        maximum=100_000,
-        help="Nodes of a deployment.",
-    ),
-    Setting(
-        name="gpus",
-        type="int",
-        role="deployment",
-        default=0,
-        minimum=0,
-        maximum=1_000_000,
-        help="GPUs over all nodes.",
-    ),
-    Setting(
-        name="cpus_per_task",
-        type="int",
-        role="deployment",
-        default=1,
-        minimum=1,
-        maximum=65_536,
-        unit="CPUs",
-        help="CPUs of a node.",
-    ),
-    Setting(
-        name="mem_gb",
-        type="int",
-        role="deployment",
-        default=1,
-        minimum=1,
-        maximum=1_000_000,
-        unit="GB",
-        help="Memory of a node.",
-    ),
-)
-
 WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ELSEWHERE = (
@@ -209,7 +168,7 @@ def _workload(
     )
     search = None
     if service.load == "requests":
-        search = search_of(item, found, workload.include, workload.slos, mistakes)
+        search = search_of(item, workload, mistakes)
     elif "search" in parts:
         text = f"the load of {service.name} has no rate and no duration to search with. Remove it."
         mistakes.add(parts["search"], text)

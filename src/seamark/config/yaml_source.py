@@ -81,24 +81,20 @@ class Item:
         yield from self.value.items() if isinstance(self.value, dict) else ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Mistakes:
     """All mistakes of a document, reported at once."""
 
     noted: list[Mistake] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     """Unknown keys of files that other programs write, with the first place of each: no mistakes."""
-    _count: list[int] = field(default_factory=lambda: [0])
-
-    @property
-    def count(self) -> int:
-        """Number of mistakes so far, including those that share a line."""
-        return self._count[0]
+    count: int = 0
+    """Number of mistakes so far, including those that share a line."""
 
     def add(self, at: Item, text: str, code: Code = "invalid") -> None:
         """Note a mistake of one part. `text` names what is wrong, what is allowed, and the remedy."""
         if at.value is UNREAD:
-            self._count[0] += 1
+            self.count += 1
         else:
             self.note(Mistake(code=code, file=at.file, line=at.line, path=at.path, text=text))
 
@@ -106,7 +102,7 @@ class Mistakes:
         """Note mistakes once; unprintable characters of their paths and texts are escaped."""
         for mistake in mistakes:
             written = replace(mistake, path=mistake.path and _printable(mistake.path), text=_printable(mistake.text))
-            self._count[0] += 1
+            self.count += 1
             if written not in self.noted:
                 self.noted.append(written)
 

@@ -1,19 +1,19 @@
 """Load profile: what every load has, whatever its pattern. Settings of patterns are in patterns/table.py.
 
-Each field has its one default and its limits here; a scenario's settings become a profile by `LoadProfile.of`.
+Each field has its one default and its limits here, as the setting of its name, in loads of requests unless `loads`
+names others. Where the setting has `default=None`, a scenario without it says nothing. A scenario's settings become a
+profile by `LoadProfile.of`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.model.service import LoadKind, Setting, SettingType, Value
+from seamark.model.annotations import Limits, hints, limited, limits_of, shape_of
+from seamark.model.service import LONGEST_S, SHORTEST_TIMEOUT_S, LoadKind, Setting, Value
 
 HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row per due request, sent or not."""
-LONGEST_S = 604800.0
-"""A week."""
-SHORTEST_TIMEOUT_S = 0.001
 SHORTEST_LATE_S, LATE_RATIO = 1.0, 0.05
 """An open loop sends late requests for this ratio of its duration after its end, and at least for so long."""
 AUTO = "auto"
@@ -21,23 +21,7 @@ AUTO_RATIO = 0.25
 """With `warmup_s: auto`, the longest warm-up as a ratio of `duration_s`."""
 
 _READ: Mapping[str, Callable[[Any], Value]] = {"int": int, "float": float, "str": str, "bool": bool, "structure": str}
-
-
 ANY_LOAD: tuple[LoadKind, ...] = ("requests", "finite")
-
-
-def _setting(
-    kind: SettingType,
-    default: Value,
-    *,
-    optional: bool = False,
-    loads: tuple[LoadKind, ...] = ("requests",),
-    **limits: Any,
-) -> Any:
-    """Return a field that a setting of the same name sets, in these kinds of load. An `optional` one is None in a
-    scenario without it."""
-    written = None if optional else default
-    return field(default=default, metadata={"loads": loads, "setting": {"type": kind, "default": written, **limits}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +35,7 @@ class LoadProfile:
     """
 
     pattern: str = "closed"
-    concurrency: int = _setting(
-        "int",
+    concurrency: int = limited(
         1,
         minimum=1,
         maximum=65536,
@@ -60,33 +43,29 @@ class LoadProfile:
         unit="requests",
         help="Closed loop: users. Open loop: connections or threads that may be busy at once.",
     )
-    turns: int = _setting(
-        "int",
+    turns: int = limited(
         1,
-        optional=True,
+        default=None,
         minimum=1,
         maximum=100,
         unit="requests",
         help="Requests per session, each sent after the reply to the previous one. Default 1: no sessions.",
     )
-    think_time_s: float = _setting(
-        "float",
+    think_time_s: float = limited(
         0.0,
         minimum=0.0,
         maximum=LONGEST_S,
         unit="s",
         help="Pause of a user between a reply and the next request: in a closed loop, and between turns.",
     )
-    duration_s: float = _setting(
-        "float",
+    duration_s: float = limited(
         10.0,
         minimum=0.1,
         maximum=LONGEST_S,
         unit="s",
         help="Length of the measured part of the load, after the warm-up.",
     )
-    warmup_s: float = _setting(
-        "float",
+    warmup_s: float = limited(
         1.0,
         minimum=0.0,
         maximum=LONGEST_S,
@@ -95,15 +74,13 @@ class LoadProfile:
         help="Load before the measured part; it runs into it without a drain. auto: a quarter of `duration_s`, of "
         "which only a detected start-up is cut, and the rest measured.",
     )
-    requests: int | None = _setting(
-        "int",
+    requests: int | None = limited(
         None,
         minimum=1,
         maximum=10**12,
         help="Stop after this number of requests, if it is reached before the end of the duration.",
     )
-    timeout_s: float = _setting(
-        "float",
+    timeout_s: float = limited(
         30.0,
         minimum=SHORTEST_TIMEOUT_S,
         maximum=LONGEST_S,
@@ -112,34 +89,30 @@ class LoadProfile:
         help="A request without a complete reply after this time is recorded as timed out, even in the middle of "
         "its reply. Connecting, TLS and every byte count.",
     )
-    mix: str | None = _setting(
-        "structure",
+    mix: str | None = limited(
         None,
+        type="structure",
         help="Classes of requests, each with a `weight` and settings of its own: {chat: {weight: 3, ...}, ...}.",
     )
-    shards: int = _setting(
-        "int",
+    shards: int = limited(
         1,
         minimum=1,
         maximum=1024,
         loads=ANY_LOAD,
         help="Worker processes that share one schedule.",
     )
-    stop_when_saturated: bool = _setting(
-        "bool",
+    stop_when_saturated: bool = limited(
         False,
-        optional=True,
+        default=None,
         help="End the load once the server falls behind permanently: outstanding requests grow. Default false.",
     )
-    until_last_reply: bool = _setting(
-        "bool",
+    until_last_reply: bool = limited(
         False,
-        optional=True,
+        default=None,
         help="The load is its `requests`: the measured window goes from the first to the last reply, and "
         "`duration_s` is its time limit. Default false.",
     )
-    warmup_items: int = _setting(
-        "int",
+    warmup_items: int = limited(
         0,
         minimum=0,
         maximum=10**9,
@@ -147,8 +120,7 @@ class LoadProfile:
         unit="items",
         help="Items at the start of the load that no metric counts.",
     )
-    limit_s: float | None = _setting(
-        "float",
+    limit_s: float | None = limited(
         None,
         minimum=0.1,
         maximum=LONGEST_S,
@@ -156,17 +128,15 @@ class LoadProfile:
         unit="s",
         help="A load that has not ended by then has failed: `timeout`.",
     )
-    keep_replies: bool = _setting(
-        "bool",
+    keep_replies: bool = limited(
         False,
-        optional=True,
+        default=None,
         loads=ANY_LOAD,
         help="Keep the bytes of every reply, in replies.parquet. Default false.",
     )
-    keep_events: bool = _setting(
-        "bool",
+    keep_events: bool = limited(
         False,
-        optional=True,
+        default=None,
         loads=("requests", "finite", "program"),
         help="Record the stages that each request goes through, in events.parquet, where the driver knows any. "
         "Default false.",
@@ -217,18 +187,21 @@ class LoadProfile:
         return None if self.requests is None else -(-self.requests // self.turns)
 
 
-PROFILE_SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(name=attribute.name, role="workload", **attribute.metadata["setting"])
-    for attribute in fields(LoadProfile)
-    if attribute.metadata
-)
+def _setting(name: str, limits: Limits) -> Setting:
+    """Return the setting that sets a field of the profile."""
+    _, options = shape_of(hints(LoadProfile)[name])
+    facts = {"type": options[0].__name__, "default": getattr(LoadProfile, name), **limits}
+    return Setting(name=name, role="workload", **{key: fact for key, fact in facts.items() if key != "loads"})
+
+
+_LIMITED = {name: limits for name, limits in limits_of(LoadProfile).items() if limits}
+PROFILE_SETTINGS: tuple[Setting, ...] = tuple(_setting(name, limits) for name, limits in _LIMITED.items())
 """Settings that are fields of the profile, of every kind of load."""
 
 
 def profile_settings(kind: LoadKind) -> tuple[Setting, ...]:
     """Return the settings of one kind of load, without those of patterns."""
-    loads = {attribute.name: attribute.metadata["loads"] for attribute in fields(LoadProfile) if attribute.metadata}
-    return tuple(setting for setting in PROFILE_SETTINGS if kind in loads[setting.name])
+    return tuple(own for own in PROFILE_SETTINGS if kind in _LIMITED[own.name].get("loads", ("requests",)))
 
 
 COMMON_SETTINGS = profile_settings("requests")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seamark.model.results.values import OPTIONAL
+from seamark.model.annotations import limited, limits_of
 from seamark.model.service import Setting, Value
 
 Levels = tuple[Value, ...]
@@ -17,6 +17,7 @@ Restarts = Literal["each", "once"]
 CapacityCheck = Literal["stop", "note", "off"]
 """Whether a server that does not fit the memory of its GPUs stops a plan, is a note, or is not looked for."""
 NotifyEvent = Literal["end", "failure"]
+NO_COMMAND = "is empty. Write the command and its arguments, as a list."
 Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spent", "not_judged"]
 
 
@@ -24,10 +25,16 @@ Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spe
 class Resources:
     """Resources of one deployment and its load. A tuple of several values is a deployment factor."""
 
-    nodes: tuple[int, ...] = (1,)
-    gpus: tuple[int, ...] = (0,)
-    cpus_per_task: tuple[int, ...] = (1,)
-    mem_gb: tuple[int, ...] = (1,)
+    nodes: tuple[int, ...] = limited((1,), minimum=1, maximum=100_000, help="Nodes of a deployment.")
+    gpus: tuple[int, ...] = limited((0,), minimum=0, maximum=1_000_000, help="GPUs over all nodes.")
+    cpus_per_task: tuple[int, ...] = limited((1,), minimum=1, maximum=65_536, unit="CPUs", help="CPUs of a node.")
+    mem_gb: tuple[int, ...] = limited((1,), minimum=1, maximum=1_000_000, unit="GB", help="Memory of a node.")
+
+
+RESOURCE_SETTINGS = tuple(
+    Setting(name=name, type="int", role="deployment", default=getattr(Resources, name)[0], **limits)
+    for name, limits in limits_of(Resources).items()
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +57,12 @@ class Search:
     `budget_s` seconds. `confirm` is the number of repeated probes of the result, with other seeds.
     """
 
-    setting: Searched
-    from_level: float
-    to_level: float
-    within: float = 0.05
-    budget_s: float = 300.0
-    confirm: int = 1
+    setting: Searched = limited(missing=": rate_rps or concurrency")
+    from_level: float = limited(written="from", missing=": a load that the server surely bears")
+    to_level: float = limited(written="to", missing=": the largest load that is tried")
+    within: float = limited(0.05, minimum=0.001, maximum=1.0)
+    budget_s: float = limited(300.0, minimum=1.0, maximum=604800.0)
+    confirm: int = limited(1, minimum=0, maximum=10)
 
     @property
     def whole(self) -> bool:
@@ -95,6 +102,11 @@ class Workload:
         """What is under load, by the beginning of the names of its settings: the parties, or the workload itself."""
         return {f"{party.name}.": party.workload for party in self.parties} or {"": self}
 
+    def every_level(self, name: str, default: Value = None) -> Levels:
+        """Return the levels of a setting, by default the default alone, then those of included treatments."""
+        own = self.levels.get(name, () if default is None else (default,))
+        return (*own, *(entry[name] for entry in self.include if name in entry))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Party:
@@ -110,7 +122,7 @@ class Party:
 class Artifacts:
     """Files that a run needs and does not create."""
 
-    container: str | None = None
+    container: str | None = limited(None, pattern=r".*\.sif", wrong="does not end in .sif: name an Apptainer image.")
     dataset: str | None = None
 
 
@@ -118,7 +130,7 @@ class Artifacts:
 class Metadata:
     """The seed of every random choice, and the author's notes."""
 
-    seed: int = 0
+    seed: int = limited(0, minimum=0, maximum=2**53 - 1)
     git_commit: str | None = None
     notes: str | None = None
 
@@ -135,12 +147,32 @@ class Comparing:
     stated, and none are. `costs` are the metrics that quality is held against.
     """
 
-    baseline: Mapping[str, Value] = field(default_factory=dict)
-    metrics: tuple[str, ...] = ()
-    margin: float = 0.05
-    family: tuple[str, ...] = ()
-    quality_margin: float | None = field(default=None, metadata=OPTIONAL)
-    costs: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    baseline: Mapping[str, Value] = limited(
+        default_factory=dict,
+        help="Factor: the level that its others are compared with. Default: the first one.",
+    )
+    metrics: tuple[str, ...] = limited(
+        (), help="Metrics, the first one answers the question: throughput, latency_ms.p99."
+    )
+    margin: float = limited(
+        0.05,
+        above=0,
+        below=1,
+        unit="(0.05 is 5 %)",
+        help="Levels are equivalent if they are surely within this ratio of each other.",
+    )
+    family: tuple[str, ...] = limited((), help="Factors and metrics whose comparisons Holm's method is applied to.")
+    quality_margin: float | None = limited(
+        None,
+        optional=True,
+        above=0,
+        unit="in units of the score",
+        help="Scores of the same items are equivalent if their means are surely within this of each other, in units"
+        " of the score. Default: no margin.",
+    )
+    costs: tuple[str, ...] = limited(
+        (), optional=True, help="Metrics that quality is held against: ttft_ms.p50, energy.per_request_j."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +182,7 @@ class PredictedLoad:
     `suspect` is `extrapolated` for a load outside of those of the model."""
 
     rate_rps: float
-    met: float
+    met: float = limited(minimum=0, maximum=1)
     figures: Mapping[str, tuple[float, ...]]
     suspect: str | None = None
 
@@ -162,8 +194,8 @@ class Prediction:
     `interval` is the share of simulated trials in each interval. It changes no trial and no name.
     """
 
-    loads: tuple[PredictedLoad, ...]
-    interval: float = 0.9
+    loads: tuple[PredictedLoad, ...] = limited(empty="has no load. `bench capacity --verify` writes predictions.")
+    interval: float = limited(0.9, above=0, below=1)
     fit: str | None = None
     notes: str | None = None
 
@@ -172,8 +204,14 @@ class Prediction:
 class Notify:
     """A command that a run starts: at its `end`, and at its first `failure`, while it goes on."""
 
-    command: tuple[str, ...]
-    events: tuple[NotifyEvent, ...] = ("end",)
+    command: tuple[str, ...] = limited(empty=NO_COMMAND)
+    events: tuple[NotifyEvent, ...] = limited(
+        ("end",), empty="an empty list names no event. Write end, failure, or both."
+    )
+
+
+def _word() -> Any:
+    return limited(None, pattern=r"\S+", wrong="is not a name: it is empty or holds a blank.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,15 +227,15 @@ class Scenario:
     name: str
     path: Path
     workloads: tuple[Workload, ...]
-    repetitions: int = 3
-    max_retries: int = 0
+    repetitions: int = limited(3, minimum=1, maximum=10_000)
+    max_retries: int = limited(0, minimum=0, maximum=100)
     restarts: Restarts | None = None
-    replicas: int = 1
+    replicas: int = limited(1, minimum=1, maximum=1000)
     capacity_check: CapacityCheck = "stop"
-    site: str | None = None
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
+    site: str | None = _word()
+    partition: str | None = _word()
+    account: str | None = _word()
+    qos: str | None = _word()
     resources: Resources = field(default_factory=Resources)
     artifacts: Artifacts = field(default_factory=Artifacts)
     binds: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
 """Server identity: the system under test as a value with a digest, and the differences between two of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from functools import cached_property
 from typing import Any, Protocol
 
 from seamark.model.digest import digest
@@ -16,52 +15,16 @@ MOST_WORDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerIdentity:
-    """Server that a deployment's trials are measured on: all that is not in the configuration of a trial.
+class ServerRecord:
+    """Identity of the server that a deployment's trials are measured on: all that is not in the configuration of a
+    trial. load.json has the fields up to `image_digests`, meta.json and endpoint.json have all that are not empty.
 
     `recipe` and `site_settings` are as written, before paths, ports and variables are filled in, so that another
     user's folders give the same identity; secrets are hidden. `machine` is the node, or the cluster of a batch
-    system; with runtime `external` it is that of the load, and `address` is that of the server. `image_digests` by
-    role are None where unknown, and no part of the digest.
+    system; with runtime `external` it is that of the load, and `address` is that of the server. `standing` is the
+    digest of the request of a persistent server. `image_digests` by role are None where unknown, and no part of the
+    digest.
     """
-
-    runtime: str
-    site: str
-    machine: str
-    service: str
-    version: str
-    driver: str
-    partition: str | None = None
-    address: str | None = None
-    standing: str | None = None
-    """Digest of the request of a persistent server."""
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    site_settings: Mapping[str, Any] = field(default_factory=dict)
-    lock_sha256: str | None = None
-    image_digests: Mapping[str, str | None] = field(default_factory=dict)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all fields but the image digests. Empty fields are left out, so a new one changes no digest."""
-        return digest({name: value for name, value in self._filled().items() if name != "image_digests"})
-
-    def record(self) -> "ServerRecord":
-        """Return all fields, for meta.json and endpoint.json."""
-        return ServerRecord(digest=self.digest, **self._filled())
-
-    def brief(self) -> "ServerRecord":
-        """Return the part that a trial's load.json keeps."""
-        return self.record().brief()
-
-    def _filled(self) -> dict[str, Any]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value not in EMPTY}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerRecord:
-    """The identity of a server as results keep it. load.json has the fields up to `image_digests`, meta.json and
-    endpoint.json have all that are not empty; see ServerIdentity."""
 
     digest: str
     runtime: str | None = None
@@ -77,6 +40,18 @@ class ServerRecord:
     recipe: Mapping[str, Any] | None = field(default=None, metadata=OPTIONAL)
     site_settings: Mapping[str, Any] | None = field(default=None, metadata=OPTIONAL)
     lock_sha256: str | None = field(default=None, metadata=OPTIONAL)
+
+    @staticmethod
+    def of(**facts: Any) -> "ServerRecord":
+        """Return the record of a server with its digest: the SHA-256 of all facts but the image digests. Empty ones
+        are left out, so a new one changes no digest."""
+        filled = {name: value for name, value in facts.items() if value not in EMPTY and name != "digest"}
+        covered = {name: value for name, value in filled.items() if name != "image_digests"}
+        return ServerRecord(**filled, digest=digest(covered))
+
+    def changed(self, **facts: Any) -> "ServerRecord":
+        """Return the record of a server that differs in some facts."""
+        return ServerRecord.of(**{**vars(self), **facts})
 
     def brief(self) -> "ServerRecord":
         """Return the digests, and where the server was."""
@@ -106,16 +81,17 @@ class Recorded(Protocol):
     def server_identity(self) -> ServerRecord | None: ...
 
 
-def same_server(known: ServerRecord | None, asked: ServerIdentity | None) -> bool:
+def same_server(known: ServerRecord | None, asked: ServerRecord | None) -> bool:
     """Return whether a recorded identity equals the requested one. A missing one on either side counts as equal."""
     if known is None or asked is None:
         return True
     there = known.image_digests or {}
-    changed = any(wanted and there.get(role) not in (None, wanted) for role, wanted in asked.image_digests.items())
+    wanted = (asked.image_digests or {}).items()
+    changed = any(image and there.get(role) not in (None, image) for role, image in wanted)
     return known.digest == asked.digest and not changed
 
 
-def belongs(record: Recorded, config_hash: str, server: ServerIdentity | None) -> bool:
+def belongs(record: Recorded, config_hash: str, server: ServerRecord | None) -> bool:
     """Return whether a record has this configuration and server; an unrecorded one counts as equal."""
     return record.config_hash in (None, config_hash) and same_server(record.server_identity, server)
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.errors import UserError
+from seamark.model.annotations import limited
+from seamark.model.dotted import DOTTED
 from seamark.model.origin import MEASURED, HasOrigin, Origin
+
+LONGEST_S = 604800.0
+"""A week."""
+SHORTEST_TIMEOUT_S = 0.001
 
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload", "policy"]
@@ -18,6 +24,7 @@ Component = Literal[
 ]
 """`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done.
 `program`: a Task of the driver, which runs once and records itself."""
+NO_FUNCTION = "is not of the form 'module:function'."
 WORDS = re.compile(r"\{words\[(\w+)\]\}")
 """A word of a server's command that stands for all words of the command line in a setting."""
 
@@ -140,8 +147,8 @@ class Server:
     metrics_path: str = "/metrics"
     parts: tuple[Part, ...] = ()
     load_nodes: Literal["own", "shared"] = "own"
-    fewest_nodes: int = 1
-    fewest_gpus: int = 0
+    fewest_nodes: int = limited(1, minimum=1)
+    fewest_gpus: int = limited(0, minimum=0)
     network_environment: Mapping[str, str] = field(default_factory=dict)
     external_variables: tuple[str, ...] = ()
 
@@ -210,13 +217,13 @@ class GpuMemory:
     one of its metrics whose labels `num_gpu_blocks` and `block_size` give them.
     """
 
-    model: str
-    max_model_len: str
-    gpu_memory_utilization: str
-    tensor_parallel: str | None = None
-    pipeline_parallel: str | None = None
-    data_parallel: str | None = None
-    dtype: str | None = None
+    model: str = limited(names="str")
+    max_model_len: str = limited(names="int")
+    gpu_memory_utilization: str = limited(names="float")
+    tensor_parallel: str | None = limited(None, names="int")
+    pipeline_parallel: str | None = limited(None, names="int")
+    data_parallel: str | None = limited(None, names="int")
+    dtype: str | None = limited(None, names="str")
     tokens_line: str | None = None
     tokens_metric: str | None = None
 
@@ -265,21 +272,21 @@ class Service(HasOrigin):
     summary: str
     version: str
     licence: str
-    driver: str
+    driver: str = limited(pattern=r"[^:]*:[^:]*", wrong="is not of the form 'package.module:Name'.")
     workers: Literal["wire", "threads", "processes"]
     settings: tuple[Setting, ...]
     load: LoadKind = "requests"
     origin: Origin = MEASURED
-    check: str | None = None
-    derive: str | None = None
-    judge: str | None = None
+    check: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
+    derive: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
+    judge: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)
     gpu_memory: GpuMemory | None = None
-    replicas: str | None = None
-    limit_s: float = 3600.0
-    timeout_s: float | None = None
-    typical_load_s: float = 60.0
+    replicas: str | None = limited(None, names="int")
+    limit_s: float = limited(3600.0, minimum=0.1, maximum=LONGEST_S, unit="s")
+    timeout_s: float | None = limited(None, minimum=SHORTEST_TIMEOUT_S, maximum=LONGEST_S, unit="s")
+    typical_load_s: float = limited(60.0, minimum=0.1, maximum=LONGEST_S, unit="s")
     environment: str | None = None
     server: Server | None = None
     container: Container | None = None

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from seamark.errors import did_you_mean
+from seamark.model.annotations import limited
 
 CarrierName = Literal["local", "srun", "dask", "spark"]
 CARRIERS: tuple[CarrierName, ...] = get_args(CarrierName)
@@ -29,17 +30,21 @@ def misplaced(name: str, address: str | None) -> str | None:
     return None
 
 
+def _gpu_memory() -> Any:
+    return limited(None, minimum=1, maximum=10_000, unit="GB, the memory of one GPU")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Partition:
     """A Slurm partition and the hardware of its nodes. `gres` is its name of a GPU: `gpu:a100`. `gpu_memory_gb` is
     the memory of each GPU; None: not known."""
 
-    nodes: int
-    cpus: int
-    mem_gb: int
-    gpus: int = 0
+    nodes: int = limited(minimum=1)
+    cpus: int = limited(minimum=1)
+    mem_gb: int = limited(minimum=1)
+    gpus: int = limited(0, minimum=0)
     gres: str = "gpu"
-    gpu_memory_gb: float | None = None
+    gpu_memory_gb: float | None = _gpu_memory()
     time_limit_s: int | None = None
 
 
@@ -179,11 +184,11 @@ class Site:
     whole_nodes: bool = False
     gpu_request: Literal["gres", "gpus"] = "gres"
     job_options: tuple[str, ...] = ()
-    deployments_per_job: int = 1
+    deployments_per_job: int = limited(1, minimum=1)
     placement: Literal["isolate", "share"] = "isolate"
-    max_submit: int | None = None
-    qos_max_submit: Mapping[str, int] = field(default_factory=dict)
-    queue_deadline_s: float | None = 172_800.0
+    max_submit: int | None = limited(None, minimum=1, unit="job")
+    qos_max_submit: Mapping[str, int] = limited(default_factory=dict, minimum=1, unit="job")
+    queue_deadline_s: float | None = limited(172_800.0, above=0, unit="s, or null for no deadline")
     needs: tuple[str, ...] = ()
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, int | None] = field(default_factory=dict)
@@ -198,10 +203,10 @@ class Site:
     parallel: int = 1
     devices: Devices | None = None
     claim: str = "in_order"
-    gpu_memory_gb: float | None = None
-    lease_s: float = 30.0
-    telemetry_interval_s: float = 0.5
-    idle_s: float = 0.0
+    gpu_memory_gb: float | None = _gpu_memory()
+    lease_s: float = limited(30.0, above=0, unit="s")
+    telemetry_interval_s: float = limited(0.5, above=0, unit="s")
+    idle_s: float = limited(0.0, minimum=0, unit="s")
     """Idle time of a server that is up before its first request, to measure its idle power."""
 
     @property

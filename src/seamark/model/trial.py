@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
-from seamark.model.scenario import Comparing, Prediction, Restarts, Search, Slo
+from seamark.model.scenario import RESOURCE_SETTINGS, Comparing, Prediction, Restarts, Search, Slo
 from seamark.model.service import Quality, Value
 
 SCHEMA_VERSION: Final = 1
@@ -15,7 +15,7 @@ PARTY = "@"
 """Separates the name of a party in ids of its trials, and of the members of a deployment."""
 WHOLE_LASTS = ("warmup_s", "duration_s", "timeout_s")
 """Settings of a trial with parties that only say how long the longest of them is under load."""
-RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
+RESOURCES = tuple(setting.name for setting in RESOURCE_SETTINGS)
 """Fields of a deployment that may be factors."""
 
 
@@ -208,10 +208,28 @@ class Plan:
         """Whether the trials of some server settings are divided among several starts."""
         return any(deployment.block is not None or deployment.replica is not None for deployment in self.deployments)
 
+    @cached_property
+    def starts(self) -> Mapping[str, Deployment]:
+        """Each deployment and member by its id."""
+        return {deployment.id: deployment for deployment in (*self.deployments, *self.served)}
+
     @property
     def names(self) -> Mapping[str, str]:
         """The name of each deployment and member, which all its starts have in common, by the id of a start."""
-        return {deployment.id: deployment.name for deployment in (*self.deployments, *self.served)}
+        return {key: deployment.name for key, deployment in self.starts.items()}
+
+    @cached_property
+    def with_folder(self) -> Mapping[str, Trial]:
+        """Each trial, and each party of one, by its id."""
+        return {node.id: node for trial in self.trials for node in trial.tree}
+
+    @cached_property
+    def of_starts(self) -> Mapping[str, tuple[Trial, ...]]:
+        """The trials of each deployment, and the parties of each member, in the order of their positions."""
+        groups: dict[str, list[Trial]] = {}
+        for trial in self.with_folder.values():
+            groups.setdefault(trial.deployment, []).append(trial)
+        return {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in groups.items()}
 
     def by_deployment(self) -> dict[str, list[Trial]]:
         """Return the trials of each deployment by its id, in the order of the plan."""
@@ -245,11 +263,10 @@ def whole_of(trial_id: str) -> str:
 
 def settings_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
     """Return all settings of each treatment, with the resources of its deployment."""
-    deployments = {deployment.id: deployment for deployment in (*plan.deployments, *plan.served)}
     values: dict[str, Mapping[str, Value]] = {}
     for trial in (*plan.trials, *plan.measured):
         if trial.treatment not in values:
-            deployment = deployments.get(trial.deployment)
+            deployment = plan.starts.get(trial.deployment)
             resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
             lasts = {name: None for name in WHOLE_LASTS if trial.parties}  # follows from the parties
             values[trial.treatment] = {**trial.settings, **(trial.beside or {}), **resources, **lasts}

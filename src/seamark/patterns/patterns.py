@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from seamark.model.load_profile import HIGHEST_RPS, LONGEST_S
+from seamark.model.load_profile import HIGHEST_RPS
+from seamark.model.service import LONGEST_S
 from seamark.patterns.trace_file import BLOCK_TOKENS, recorded_arrivals
 
 BLOCK = 1024

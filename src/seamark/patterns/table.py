@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seamark.model.dotted import is_dotted, resolved
-from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LONGEST_S, LoadProfile, profile_settings
-from seamark.model.service import Service, Setting, Value
+from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LoadProfile, profile_settings
+from seamark.model.service import LONGEST_S, Service, Setting, Value
 from seamark.patterns.patterns import (
     Bursts,
     Constant,

@@ -10,7 +10,7 @@ from seamark.errors import UserError
 from seamark.model.digest import digest
 from seamark.model.plugin import known_as
 from seamark.model.plurals import counted
-from seamark.model.scenario import Scenario, Workload
+from seamark.model.scenario import RESOURCE_SETTINGS, Scenario, Workload
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, SCHEMA_VERSION, Deployment, Plan, Trial
@@ -28,7 +28,6 @@ from seamark.planning.treatments import Values, factors_of, idle_names, treatmen
 
 __all__ = ["Treatment", "plan"]
 
-RESOURCE_DEFAULTS = {"nodes": 1, "gpus": 0, "cpus_per_task": 1, "mem_gb": 1}
 MOST_TRIALS = 20_000
 """What is planned in about 10 s."""
 
@@ -86,7 +85,11 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _misfits(scenario, site, found.values())
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
-    deployments = _ordered(scenario, {treatment.deployment.id: treatment.deployment for treatment in found.values()})
+    by_rank = {
+        rank(scenario.metadata.seed, "deployments", treatment.deployment.id): treatment.deployment
+        for treatment in found.values()
+    }
+    deployments = tuple(by_rank[key] for key in sorted(by_rank))
     planned = Plan(
         scenario=scenario.name,
         source=str(scenario.path),
@@ -185,7 +188,8 @@ def _deployment(
     scenario: Scenario, workload: Workload, values: Values, names: list[str], changed: Values
 ) -> Deployment:
     ours = {name: changed[name] for name in names if name in changed}
-    own_resources = {name: values[name] for name in RESOURCES if values[name] != RESOURCE_DEFAULTS[name]}
+    given = {setting.name: (values[setting.name], setting.default) for setting in RESOURCE_SETTINGS}
+    own_resources = {name: value for name, (value, default) in given.items() if value != default}
     identity = {**members_facts(workload), "settings": ours, "resources": own_resources}
     return Deployment(
         id=part(
@@ -210,11 +214,6 @@ def _artifacts(scenario: Scenario) -> dict[str, str]:
     identity."""
     artifacts = {"container": scenario.artifacts.container, "dataset": scenario.artifacts.dataset}
     return {name: path for name, path in artifacts.items() if path is not None}
-
-
-def _ordered(scenario: Scenario, deployments: Mapping[str, Deployment]) -> tuple[Deployment, ...]:
-    key = {name: rank(scenario.metadata.seed, "deployments", name) for name in deployments}
-    return tuple(sorted(deployments.values(), key=lambda deployment: key[deployment.id]))
 
 
 def _trials(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from os.path import expandvars
 from pathlib import Path
+from typing import TypeVar
 
 from seamark.config.lanes import with_lanes
 from seamark.config.read import Recipes, read_scenario, read_site
@@ -25,6 +26,7 @@ from seamark.storage.paths import ScenarioFolder, expanded
 SHIPPED = Path(__file__).parents[1] / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
 VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+Noun = TypeVar("Noun")
 SCENARIO_NAME = re.compile(r"^scenario:\s*['\"]?([^'\"#\s]+)", re.MULTILINE)
 
 
@@ -271,49 +273,16 @@ class Study:
 
     def deployment(self, scenario: str, deployment_id: str) -> Deployment:
         """Return one deployment of a scenario. Raises UserError if the plan has none of that id."""
-        deployment = self._deployments(scenario).get(deployment_id)
-        if deployment is None:
-            raise UserError(_not_planned("deployment", deployment_id, scenario, self._deployments(scenario)))
-        return deployment
+        return _planned("deployment", deployment_id, scenario, self.plan_of(scenario).starts)
 
     def trial(self, scenario: str, trial_id: str) -> Trial:
         """Return one trial of a scenario, or one party of a trial. Raises UserError if the plan has none of that
         id."""
-        trial = self._trials(scenario).get(trial_id)
-        if trial is None:
-            raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
-        return trial
+        return _planned("trial", trial_id, scenario, self.plan_of(scenario).with_folder)
 
     def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
         """Return the trials of one deployment, or the parties of one member, in the order of their positions."""
-        return self._by_deployment(scenario).get(deployment_id, ())
-
-    @cached_property
-    def _index(self) -> dict[str, tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]]:
-        return {}
-
-    def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
-        if scenario not in self._index:
-            planned = self.plan_of(scenario)
-            trials = [node for trial in planned.trials for node in trial.tree]
-            groups: dict[str, list[Trial]] = {}
-            for trial in trials:
-                groups.setdefault(trial.deployment, []).append(trial)
-            self._index[scenario] = (
-                {deployment.id: deployment for deployment in (*planned.deployments, *planned.served)},
-                {trial.id: trial for trial in trials},
-                {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in groups.items()},
-            )
-        return self._index[scenario]
-
-    def _deployments(self, scenario: str) -> dict[str, Deployment]:
-        return self._indexed(scenario)[0]
-
-    def _trials(self, scenario: str) -> dict[str, Trial]:
-        return self._indexed(scenario)[1]
-
-    def _by_deployment(self, scenario: str) -> dict[str, tuple[Trial, ...]]:
-        return self._indexed(scenario)[2]
+        return self.plan_of(scenario).of_starts.get(deployment_id, ())
 
 
 class _Known(Mapping[str, Service]):
@@ -428,8 +397,10 @@ def scenario_files(root: Path) -> Iterator[tuple[str, Path]]:
             yield match[1], path
 
 
-def _not_planned(kind: str, name: str, scenario: str, known: dict[str, Deployment] | dict[str, Trial]) -> str:
-    return (
-        f"{scenario}: no {kind} '{name}' in its plan.{did_you_mean(name, known)}"
-        f" `bench plan -c FILE --json` lists all of them."
-    )
+def _planned(kind: str, name: str, scenario: str, known: Mapping[str, Noun]) -> Noun:
+    if name not in known:
+        raise UserError(
+            f"{scenario}: no {kind} '{name}' in its plan.{did_you_mean(name, known)}"
+            f" `bench plan -c FILE --json` lists all of them."
+        )
+    return known[name]

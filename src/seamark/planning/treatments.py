@@ -10,16 +10,10 @@ from seamark.config.load_profile_checks import without_effect
 from seamark.model.parties import SETS, names_in
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
-from seamark.model.trial import RESOURCES
 
 Values = Mapping[str, Value]
 MOST_TREATMENTS = 200_000
 """Before `exclude` and `where` leave some of them out."""
-
-
-def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:
-    """Return the levels as written, of resources and settings alike."""
-    return {**{name: getattr(resources, name) for name in RESOURCES}, **workload.levels}
 
 
 def treatments(workload: Workload, resources: Resources, service: Service) -> list[Values]:
@@ -28,7 +22,7 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
     With no factor, `include` alone is the list of treatments. A setting that the pattern of a treatment does not read
     has its default; treatments that are then equal are merged. Raises ValueError with the mistake.
     """
-    written = levels_of(workload, resources)
+    written = {**vars(resources), **workload.levels}
     size = math.prod(len(levels) for levels in written.values())
     if size > MOST_TREATMENTS:
         raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
@@ -39,7 +33,8 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
     by_values: dict[tuple[Value, ...], Values] = {}
     if size > 1 or not workload.include:
         for values in _product(written, fixed):
-            if not _excluded(values, workload) and _allowed(values, conditions):
+            excluded = any(entry.items() <= values.items() for entry in workload.exclude)
+            if not excluded and _allowed(values, conditions):
                 values = _as_read(values, defaults, fixed, own, workload)
                 by_values.setdefault(tuple(values.values()), values)
         if not by_values:
@@ -63,10 +58,6 @@ def _product(written: Mapping[str, tuple[Value, ...]], fixed: Values) -> Iterato
     varied = {name: levels for name, levels in written.items() if len(levels) > 1}
     for combination in product(*varied.values()):
         yield {**fixed, **dict(zip(varied, combination, strict=True))}
-
-
-def _excluded(values: Values, workload: Workload) -> bool:
-    return any(all(values[name] == level for name, level in entry.items()) for entry in workload.exclude)
 
 
 def _allowed(values: Values, conditions: list[Condition]) -> bool:

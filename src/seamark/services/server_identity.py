@@ -3,14 +3,14 @@
 import hashlib
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from seamark.dispatch.dispatcher import is_batch, leaves_this_machine
 from seamark.dispatch.identity import cluster
 from seamark.model.plugin import known_as
-from seamark.model.server_identity import ServerIdentity
+from seamark.model.server_identity import ServerRecord
 from seamark.model.service import Container, Part, PartImage, Server, Service
 from seamark.model.site import Pinning, Site
 from seamark.model.trial import PARTY, Deployment
@@ -24,9 +24,9 @@ SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")
 """Settings of a site that change how a server runs beside its load."""
 
 
-def server_identities(study: Study, scenario: str) -> Mapping[str, ServerIdentity]:
+def server_identities(study: Study, scenario: str) -> Mapping[str, ServerRecord]:
     """Return the identity of the server of each deployment of a scenario, by the deployment's id."""
-    by_server: dict[tuple[str, str | None], ServerIdentity] = {}
+    by_server: dict[tuple[str, str | None], ServerRecord] = {}
     identities = {}
     for deployment in study.plan_of(scenario).deployments:
         members = "+".join(f"{member.id.partition(PARTY)[2]}:{member.service}" for member in deployment.members)
@@ -37,7 +37,7 @@ def server_identities(study: Study, scenario: str) -> Mapping[str, ServerIdentit
     return identities
 
 
-def server_identity(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
+def server_identity(study: Study, scenario: str, deployment: Deployment) -> ServerRecord:
     """Return the identity of a deployment's server, or of its members together; it is the same on every node of a
     cluster."""
     if deployment.members:
@@ -47,7 +47,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
     images = StudyImages(study=study)
     image = images.of_server(service, plan.container)
     lock = client_lock(service, image)
-    return ServerIdentity(
+    return ServerRecord.of(
         runtime=site.runtime,
         site=study.site_name,
         machine=_machine(study),
@@ -64,7 +64,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
     )
 
 
-def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
+def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerRecord:
     members = {
         member.id.partition(PARTY)[2]: server_identity(study, scenario, member) for member in deployment.members
     }
@@ -76,8 +76,7 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerId
     }
     first = next(iter(members.values()))
     service = study.services[deployment.service]
-    return replace(
-        first,
+    return first.changed(
         service=service.name,
         version=service.version,
         driver="",
@@ -86,7 +85,7 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerId
         image_digests={
             f"{name}.{role}": digest
             for name, member in members.items()
-            for role, digest in member.image_digests.items()
+            for role, digest in (member.image_digests or {}).items()
         },
     )
 

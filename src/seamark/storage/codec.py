@@ -8,11 +8,12 @@ file.
 import json
 import math
 import re
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args
+
+from seamark.model.annotations import hints, is_required, shape_of
 
 Noun = TypeVar("Noun")
 Decode = Callable[[Any], Any]
@@ -106,20 +107,20 @@ def _key(field: "Field[Any]") -> str:
 def decoder(shape: Any) -> Decode:
     """Return the function that decodes a type: a dataclass, tuple[...], Mapping[str, ...], a union, Literal, a plain
     type, or Annotated with a function that raises ValueError."""
-    origin, parts = get_origin(shape), get_args(shape)
-    if shape is Any:
+    kind, parts = shape_of(shape)
+    if kind == "any":
         return lambda value: value
-    if origin in (Union, types.UnionType):
+    if kind == "union":
         return _union(parts)
-    if origin is Annotated:
-        return _annotated(decoder(parts[0]), parts[1])
-    if origin is Literal:
+    if kind == "checked":
+        return _checked(decoder(parts[0]), parts[1])
+    if kind == "literal":
         return _literal(parts)
-    if is_dataclass(shape):
+    if kind == "dataclass":
         return _noun(shape) if shape not in _BEGUN else lambda value: decoder(cast(Any, shape))(value)
-    if origin in (tuple, list):
-        return _sequence(origin, parts)
-    return _mapping(decoder(parts[1])) if parts else _plain(shape)
+    if kind == "list":
+        return _sequence(*parts)
+    return _mapping(decoder(parts[0])) if kind == "mapping" else _plain(shape)
 
 
 _BEGUN: set[Any] = set()
@@ -127,14 +128,14 @@ _BEGUN: set[Any] = set()
 
 
 def _noun(noun: Any) -> Decode:
-    hints = get_type_hints(noun, include_extras=True)
+    types = hints(noun)
     _BEGUN.add(noun)
     parts = [
-        (_key(field), field.name, _field_decoder(field, hints[field.name]), _skips_null(field, hints[field.name]))
+        (_key(field), field.name, _field_decoder(field, types[field.name]), _skips_null(field, types[field.name]))
         for field in fields(noun)
     ]
     _BEGUN.discard(noun)
-    required = [field.name for field in fields(noun) if _is_required(field)]
+    required = [field.name for field in fields(noun) if is_required(field)]
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -162,24 +163,19 @@ def _field_decoder(field: "Field[Any]", hint: Any) -> Decode:
     return lambda value: renamed.get(found := part(value), found)
 
 
-def _is_required(field: "Field[Any]") -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
 def _skips_null(field: "Field[Any]", hint: Any) -> bool:
-    return not _is_required(field) and hint is not Any and type(None) not in get_args(hint)
+    return not is_required(field) and hint is not Any and type(None) not in get_args(hint)
 
 
-def _sequence(kind: type, parts: tuple[Any, ...]) -> Decode:
-    part = decoder(parts[0])
-    length = None if kind is list or parts[-1] is Ellipsis else len(parts)
+def _sequence(kind: type, form: Any, length: int | None) -> Decode:
+    part = decoder(form)
 
     def read(value: Any) -> Any:
         if type(value) is not list:
             raise MismatchError(f"is {_shown(value)}, not a list")
         if length not in (None, len(value)):
             raise MismatchError(f"has {len(value)} parts, not {length}")
-        if parts[0] is int and set(map(type, value)) == {int} and -LARGEST < min(value) <= max(value) < LARGEST:
+        if form is int and set(map(type, value)) == {int} and -LARGEST < min(value) <= max(value) < LARGEST:
             return kind(value)  # thousands of counts in a histogram: one by one they take most of its time
         found: list[Any] = []
         try:
@@ -223,7 +219,7 @@ def _union(options: tuple[Any, ...]) -> Decode:
     return read
 
 
-def _annotated(part: Decode, check: Callable[[Any], object]) -> Decode:
+def _checked(part: Decode, check: Callable[[Any], object]) -> Decode:
     def read(value: Any) -> Any:
         found = part(value)
         try:

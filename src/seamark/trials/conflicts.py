@@ -7,7 +7,7 @@ from seamark.config.yaml_source import value_of
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import Measurement, SamplesRecord
-from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, belongs, differences, same_server
+from seamark.model.server_identity import BRIEF, ServerRecord, belongs, differences, same_server
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
@@ -55,7 +55,7 @@ class CommitMarks:
             self._marks[trial.id] = commit_mark(self._folder.trial(trial.id))
         return self._marks[trial.id]
 
-    def server(self, trial: Trial) -> ServerIdentity:
+    def server(self, trial: Trial) -> ServerRecord:
         """Return the server that a trial is planned for."""
         return self._servers[trial.deployment]
 
@@ -118,7 +118,7 @@ def _search_mark(folder: TrialFolder, trial: Trial) -> Measurement | None:
     return read_or_none(folder.search, Measurement) if trial.search else None
 
 
-def _conflict(study: Study, trials: Sequence[Trial], server: ServerIdentity) -> Conflict:
+def _conflict(study: Study, trials: Sequence[Trial], server: ServerRecord) -> Conflict:
     first = trials[0]
     folder = study.folder(study.scenario.name).trial(first.id)
     mark = commit_mark(folder) or _search_mark(folder, first) or Measurement()
@@ -130,15 +130,15 @@ def _conflict(study: Study, trials: Sequence[Trial], server: ServerIdentity) -> 
     return Conflict(
         trials=tuple(trial.id for trial in trials),
         measured=None if known is None else known.place,
-        asked=server.record().place,
+        asked=server.place,
         differences=tuple(found),
     )
 
 
-def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
+def _served_otherwise(whole: ServerRecord, server: ServerRecord) -> list[str]:
     """Return the differences of two servers except their places. Recipes of two runtimes are not compared."""
     left_out = BRIEF if whole.runtime == server.runtime else (*BRIEF, "recipe")
-    asked = server.record() if whole.service is not None else server.brief()
+    asked = server if whole.service is not None else server.brief()
     old, new = (
         {name: part for name, part in vars(record).items() if name not in left_out} for record in (whole, asked)
     )

@@ -13,7 +13,7 @@ from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.model.objectives import latency_limit_s
 from seamark.model.results.deployment_record import Endpoint, ServerEnd
 from seamark.model.scenario import filled
-from seamark.model.server_identity import ServerIdentity
+from seamark.model.server_identity import ServerRecord
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
@@ -68,7 +68,7 @@ class DeploymentContext:
         return tuple(self.of(self.study, self.scenario, member.id) for member in self.deployment.members)
 
     @cached_property
-    def server(self) -> ServerIdentity:
+    def server(self) -> ServerRecord:
         """The identity of the server that the deployment is planned for."""
         return server_identity(self.study, self.scenario, self.deployment)
 

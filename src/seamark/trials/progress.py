@@ -12,7 +12,7 @@ from seamark.model.results.deployment_record import Waiting
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.search_record import SearchRecord
 from seamark.model.results.trial_metrics import TrialMetrics
-from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.server_identity import ServerRecord, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
@@ -92,7 +92,7 @@ Seen = dict[str, tuple[tuple[int, ...], State]]
 def progress(
     plan: Plan,
     folder: ScenarioFolder,
-    servers: Mapping[str, ServerIdentity] | None = None,
+    servers: Mapping[str, ServerRecord] | None = None,
     seen: Seen | None = None,
 ) -> Progress:
     """Return the state of every trial of `plan`. With `servers` of its deployments, results on others are `other`,
@@ -143,7 +143,7 @@ def _stamp(*paths: Path) -> tuple[int, ...]:
     return found
 
 
-def _tried(trial: Trial, source: Path, derived: Path, server: ServerIdentity | None) -> State:
+def _tried(trial: Trial, source: Path, derived: Path, server: ServerRecord | None) -> State:
     """Return the state of a trial that has a load.json, or a kept copy of it."""
     try:
         load = read(source, LoadRecord)

@@ -12,7 +12,7 @@ from functools import partial
 
 from seamark.errors import UserError
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.server_identity import ServerIdentity
+from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.platform.process_tree import exit_on_signals, signals_put_off
@@ -110,7 +110,7 @@ def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = F
     return tuple(trial for trial in trials if _needs_server(folder.trial(trial.id), trial, server, failed))
 
 
-def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, failed: bool) -> bool:
+def _needs_server(folder: TrialFolder, trial: Trial, server: ServerRecord, failed: bool) -> bool:
     if not settled(folder, trial, server):
         return not republished(folder, trial, server)
     if failed and not read(folder.load, LoadRecord).ok:

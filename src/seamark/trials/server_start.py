@@ -49,7 +49,7 @@ def serve(context: DeploymentContext) -> None:
         context.folder,
         shards=max((trial.load.shards for trial in trials), default=1),  # no set may load a member
         place=place,
-        identity=context.server.record(),
+        identity=context.server,
         evict=device_of_lane() is None,  # servers of other lanes have devices of their own
     )
     if not answer.ok and answer.category not in UNCOUNTED:

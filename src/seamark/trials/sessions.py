@@ -17,7 +17,7 @@ from seamark.load.workers.segments import PlacedSegment
 from seamark.load.workers.work_list import as_text, items_in
 from seamark.model.results.load_record import LoadRecord, LoadSession, Measurement
 from seamark.model.sample import Failure
-from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.server_identity import ServerRecord, belongs
 from seamark.model.trial import Trial
 from seamark.storage.documents import read_or_none, write
 from seamark.storage.paths import TrialFolder
@@ -60,7 +60,7 @@ class RecordedSessions:
 
     @staticmethod
     def of(
-        folder: TrialFolder, trial: Trial, server: ServerIdentity, *, independent: bool = False
+        folder: TrialFolder, trial: Trial, server: ServerRecord, *, independent: bool = False
     ) -> "RecordedSessions":
         """Return the sessions that a trial's unfinished load has left. Those of another configuration or server, and
         those that have done nothing, are removed.
@@ -78,7 +78,7 @@ class RecordedSessions:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 found.append(session)
-        mark = Measurement(config_hash=trial.config_hash, server_identity=server.record().brief())
+        mark = Measurement(config_hash=trial.config_hash, server_identity=server.brief())
         return RecordedSessions(root=folder.sessions, mark=mark, made=tuple(found), independent=independent)
 
     def begin(self) -> Path:

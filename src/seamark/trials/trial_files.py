@@ -6,7 +6,7 @@ from statistics import median
 from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.results.load_record import LoadRecord, SamplesRecord
 from seamark.model.results.search_record import SearchRecord
-from seamark.model.server_identity import ServerIdentity, belongs, same_server
+from seamark.model.server_identity import ServerRecord, belongs, same_server
 from seamark.model.trial import Plan, Trial
 from seamark.storage.documents import amend, read, read_or_none
 from seamark.storage.paths import ScenarioFolder, TrialFolder
@@ -19,7 +19,7 @@ def commit_mark(folder: TrialFolder) -> SamplesRecord | None:
 
 
 def complete(
-    folder: TrialFolder, mark: SamplesRecord | None, config_hash: str, server: ServerIdentity | None = None
+    folder: TrialFolder, mark: SamplesRecord | None, config_hash: str, server: ServerRecord | None = None
 ) -> bool:
     """Return whether a commit mark is of this configuration, and its samples are complete or pruned. The samples of a
     trial with parties are theirs.
@@ -48,7 +48,7 @@ def stands(folder: TrialFolder, load: LoadRecord, mark: SamplesRecord | None) ->
     return not load.ok or complete(folder, mark, str(load.config_hash))
 
 
-def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
+def settled(folder: TrialFolder, trial: Trial, server: ServerRecord | None = None) -> bool:
     """Return whether load.json is a result of this trial's configuration, and on `server` if given."""
     try:
         load = read(folder.load, LoadRecord)
@@ -59,7 +59,7 @@ def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = N
     return load.config_hash is not None and belongs(load, trial.config_hash, server)
 
 
-def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
+def republished(folder: TrialFolder, trial: Trial, server: ServerRecord | None = None) -> bool:
     """Write load.json again if the trial's samples are complete, on `server` if given; return whether they are."""
     if not complete(folder, commit_mark(folder), trial.config_hash, server):
         return False

@@ -102,7 +102,7 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
 
 def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> ServerRecord:
     """Return the identity of the started server by endpoint.json; without one, that of the plan."""
-    return (endpoint or context.endpoint()).server_identity or context.server.record()
+    return (endpoint or context.endpoint()).server_identity or context.server
 
 
 def start_of(context: DeploymentContext, endpoint: Endpoint | None = None) -> str | None:

@@ -1,59 +1,30 @@
 """Reader of benchmarks: config/benchmarks/<name>.yaml, with every mistake at once, and tasks by their names."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
 from typing import Any, get_type_hints
 
-from seamark.config.decode import WRONG, decode
+from seamark.config.decode import WRONG, decode, decode_field, known_keys
 from seamark.config.extends import yaml_files
 from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import UserError, did_you_mean
 from seamark.model.dotted import is_dotted, resolved
-from seamark_evaluate.tasks.benchmark import WHOLE, Benchmark, Columns, Source, Subset
+from seamark_evaluate.tasks.benchmark import WHOLE, Benchmark, Subset
 from seamark_evaluate.tasks.question_files import places
 from seamark_evaluate.tasks.scoring.table import SCORERS
 
-NUMBERS = ("max_new_tokens", "length_words", "questions")
-"""Keys of whole numbers above 0."""
 KINDS = ("made_by", "file", "folder", "hub")
 """Keys of a source that say where its rows come from."""
 GIVEN = ("random", "number", "length_words")
 """Parameters of a maker that are not settings of a subset."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Keys:
-    """Keys that a benchmark gives for all of its subsets, and a subset for itself."""
-
-    source: Source | None = None
-    columns: Columns | None = None
-    template: str | None = None
-    answer_prefix: str | None = None
-    max_new_tokens: int | None = None
-    stop: tuple[str, ...] | None = None
-    scorer: str | None = None
-    qualities: tuple[str, ...] | None = None
-    first_line: bool | None = None
-    chat: bool | None = None
-    rows: str | None = None
-    length_words: int | None = None
-    questions: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File(_Keys):
-    name: str
-    summary: str
-    licence: str
-    references: tuple[str, ...]
-
-
-SUBSET_KEYS = tuple(field.name for field in fields(_Keys))
-FILE_KEYS = tuple(field.name for field in fields(_File))
+SUBSET_KEYS = tuple(field.name for field in fields(Subset) if field.name not in ("benchmark", "name", "settings"))
+FILE_KEYS = tuple(field.name for field in fields(Benchmark) if field.name != "subsets")
 
 
 def read_benchmark(path: Path) -> Benchmark:
@@ -78,20 +49,17 @@ def benchmark_of(tree: Item, stem: str, mistakes: Mistakes) -> Benchmark | None:
     before = mistakes.count
     entries: dict[str, Item] = dict(tree.value)
     subsets = entries.pop("subsets", None)
-    _unknown(tree, (*FILE_KEYS, "settings", "subsets"), mistakes)
-    keys = decode(replace(tree, value=_only(entries, FILE_KEYS)), _File, mistakes)
-    if keys is not WRONG and keys.name != stem:
-        mistakes.add(entries["name"], f"'{keys.name}' is not the name of its file. Write '{stem}'.")
+    known_keys(tree, (*SUBSET_KEYS, *FILE_KEYS, "settings", "subsets"), mistakes)
+    benchmark = decode(_only(tree, FILE_KEYS), Benchmark, mistakes, given={"subsets": {}})
+    for key, entry in _only(tree, SUBSET_KEYS).items():
+        decode_field(entry, Subset, key, mistakes)
+    if benchmark is not WRONG and benchmark.name != stem:
+        mistakes.add(entries["name"], f"'{benchmark.name}' is not the name of its file. Write '{stem}'.")
     read = {name: _subset(stem, tree, item, name, mistakes) for name, item in _subset_items(tree, subsets, mistakes)}
     if mistakes.count > before:
         return None
-    return Benchmark(
-        name=keys.name,
-        summary=keys.summary,
-        licence=keys.licence,
-        references=keys.references,
-        subsets={name: subset for name, subset in read.items() if subset is not None},
-    )
+    assert isinstance(benchmark, Benchmark)
+    return replace(benchmark, subsets={name: subset for name, subset in read.items() if subset is not None})
 
 
 def task_of(task: str, folders: Sequence[Path]) -> Subset:
@@ -138,14 +106,11 @@ def _benchmark_of(task: str, folders: Sequence[Path]) -> tuple[Benchmark, str]:
     return read_benchmark(files[name]), subset
 
 
-def _only(entries: Mapping[str, Item], allowed: Sequence[str]) -> dict[str, Item]:
-    return {key: item for key, item in entries.items() if key in allowed}
-
-
-def _unknown(item: Item, allowed: Sequence[str], mistakes: Mistakes) -> None:
-    for key, entry in item.items():
-        if key not in allowed:
-            mistakes.unknown_key(entry, allowed)
+def _only(item: Item, allowed: Sequence[str]) -> Item:
+    """Return a mapping with some of its keys. One of a subset without a value is as good as none."""
+    entries = {key: entry for key, entry in item.items() if key in allowed}
+    empty = [key for key, entry in entries.items() if entry.value is None and key in SUBSET_KEYS]
+    return replace(item, value={key: entry for key, entry in entries.items() if key not in empty})
 
 
 def _subset_items(tree: Item, subsets: Item | None, mistakes: Mistakes) -> Iterator[tuple[str, Item]]:
@@ -163,7 +128,7 @@ def _subset_items(tree: Item, subsets: Item | None, mistakes: Mistakes) -> Itera
                     item, f"expected keys and values, but it is {item.shown}. Write '{{}}' for none of its own."
                 )
             else:
-                _unknown(item, (*SUBSET_KEYS, "settings"), mistakes)
+                known_keys(item, (*SUBSET_KEYS, "settings"), mistakes)
                 yield name, item
 
 
@@ -181,31 +146,22 @@ def _subset(benchmark: str, tree: Item, item: Item, name: str, mistakes: Mistake
             entry = replace(entry, value={**entries[key].value, **entry.value})
         entries[key] = entry
     settings_at = entries.pop("settings", None)
-    keys: Any = decode(replace(item, value=_only(entries, SUBSET_KEYS)), _Keys, mistakes)
-    if keys is WRONG or mistakes.count > before:
+    written = _only(replace(item, value=entries), SUBSET_KEYS)
+    subset = decode(written, Subset, mistakes, given={"benchmark": benchmark, "name": name, "settings": {}})
+    if subset is WRONG or mistakes.count > before:
         return None
-    for key in ("source", "template", "scorer"):
-        if getattr(keys, key) is None:
-            mistakes.add(item, f"the key '{key}' is missing, for all subsets or for this one.")
-    for key in NUMBERS:
-        if (value := getattr(keys, key)) is not None and value < 1:
-            mistakes.add(entries[key], f"{value} is too small. Give 1 or more.")
+    assert isinstance(subset, Subset)
+    _check_source(written.value, subset, mistakes)
+    _check_template(written.value, subset, mistakes)
+    qualities = _qualities(written.value, subset, mistakes)
     if mistakes.count > before:
         return None
-    _check_source(entries, keys, mistakes)
-    _check_template(entries, keys, mistakes)
-    qualities = _qualities(entries, keys, mistakes)
-    if mistakes.count > before:
-        return None
-    settings = _settings(item, settings_at, keys, mistakes)
-    if mistakes.count > before:
-        return None
-    given = {key: getattr(keys, key) for key in SUBSET_KEYS if getattr(keys, key) is not None}
-    return Subset(**{**given, "qualities": qualities}, benchmark=benchmark, name=name, settings=settings)
+    settings = _settings(item, settings_at, subset, mistakes)
+    return None if mistakes.count > before else replace(subset, qualities=qualities, settings=settings)
 
 
-def _check_source(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) -> None:
-    source, item = keys.source, entries["source"]
+def _check_source(entries: Mapping[str, Item], subset: Subset, mistakes: Mistakes) -> None:
+    source, item = subset.source, entries["source"]
     kinds = [kind for kind in KINDS if getattr(source, kind)]
     if len(kinds) != 1:
         named = " and ".join(kinds) or "none"
@@ -215,7 +171,7 @@ def _check_source(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) ->
         mistakes.add(
             item, "the key 'revision' is missing: a data set of the hub changes. Name a commit, branch or tag."
         )
-    for path, at in ((source.made_by, item), (keys.rows, entries.get("rows", item))):
+    for path, at in ((source.made_by, item), (subset.rows, entries.get("rows", item))):
         if path:
             try:
                 resolved(path, FunctionType)
@@ -223,45 +179,45 @@ def _check_source(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) ->
                 mistakes.add(at, f"{error}.")
     if kinds != ["made_by"]:
         for key in ("length_words", "questions"):
-            if getattr(keys, key) is not None:
+            if getattr(subset, key) is not None:
                 mistakes.add(entries[key], f"'{key}' is for tasks that are made. Remove it, or give 'made_by'.")
-    elif keys.questions is None:
+    elif subset.questions is None:
         mistakes.add(item, "the key 'questions' is missing: how many are made.")
 
 
-def _check_template(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) -> None:
-    columns: Columns = keys.columns or Columns()
-    if columns.context is None and "{context}" in keys.template:
+def _check_template(entries: Mapping[str, Item], subset: Subset, mistakes: Mistakes) -> None:
+    columns = subset.columns
+    if columns.context is None and "{context}" in subset.template:
         mistakes.add(entries["template"], "it has a place '{context}', but 'columns' has no context.")
     known = [name for name in ("context", "question") if getattr(columns, name) is not None]
-    if keys.source.kind != "made" and keys.rows is None:
+    if subset.source.kind != "made" and subset.rows is None:
         for key in ("template", "answer_prefix"):
             allowed = [*known, *columns.facts]
-            for place in places(getattr(keys, key) or ""):
+            for place in places(getattr(subset, key)):
                 if place not in allowed:
                     guess = did_you_mean(place, allowed) or f" It has: {', '.join(allowed)}."
                     text = f"no column for the place '{{{place}}}'.{guess} Name others in 'columns.facts'."
                     mistakes.add(entries[key], text)
 
 
-def _qualities(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) -> tuple[str, ...]:
+def _qualities(entries: Mapping[str, Item], subset: Subset, mistakes: Mistakes) -> tuple[str, ...]:
     at = entries["scorer"]
-    given: tuple[str, ...] | None = keys.qualities
-    if is_dotted(keys.scorer):
+    given = subset.qualities if "qualities" in entries else None
+    if is_dotted(subset.scorer):
         try:
-            resolved(keys.scorer, FunctionType)
+            resolved(subset.scorer, FunctionType)
         except ValueError as error:
             mistakes.add(at, f"{error}.")
         known = given or ("score",)
-    elif keys.scorer not in SCORERS:
-        guess = did_you_mean(keys.scorer, SCORERS) or f" Known: {', '.join(SCORERS)}."
-        mistakes.add(at, f"no scorer has the name '{keys.scorer}'.{guess}")
+    elif subset.scorer not in SCORERS:
+        guess = did_you_mean(subset.scorer, SCORERS) or f" Known: {', '.join(SCORERS)}."
+        mistakes.add(at, f"no scorer has the name '{subset.scorer}'.{guess}")
         return ()
     else:
-        known = SCORERS[keys.scorer].qualities
-        for fact in SCORERS[keys.scorer].facts:
-            if fact not in (keys.columns or Columns()).facts:
-                mistakes.add(at, f"the scorer '{keys.scorer}' needs the fact '{fact}'. Add it to 'columns.facts'.")
+        known = SCORERS[subset.scorer].qualities
+        for fact in SCORERS[subset.scorer].facts:
+            if fact not in subset.columns.facts:
+                mistakes.add(at, f"the scorer '{subset.scorer}' needs the fact '{fact}'. Add it to 'columns.facts'.")
     if given is None:
         return known
     if given[:1] != ("score",):
@@ -269,20 +225,20 @@ def _qualities(entries: Mapping[str, Item], keys: Any, mistakes: Mistakes) -> tu
     for quality in given:
         if quality not in known:
             guess = did_you_mean(quality, known) or f" It has: {', '.join(known)}."
-            mistakes.add(entries["qualities"], f"the scorer '{keys.scorer}' gives no '{quality}'.{guess}")
+            mistakes.add(entries["qualities"], f"the scorer '{subset.scorer}' gives no '{quality}'.{guess}")
     return given
 
 
-def _settings(item: Item, at: Item | None, keys: Any, mistakes: Mistakes) -> dict[str, Any]:
+def _settings(item: Item, at: Item | None, subset: Subset, mistakes: Mistakes) -> dict[str, Any]:
     """Return the settings of a maker, decoded by its annotations, after noting those that it does not take."""
     entries: dict[str, Item] = at.value if at is not None and isinstance(at.value, dict) else {}
     if at is not None and not isinstance(at.value, dict):
         mistakes.add(at, f"expected keys and values, but it is {at.shown}.")
-    if keys.source.made_by is None:
+    if subset.source.made_by is None:
         if entries and at is not None:
             mistakes.add(at, "settings are for tasks that are made. Remove them, or give 'made_by'.")
         return {}
-    maker = resolved(keys.source.made_by, FunctionType)
+    maker = resolved(subset.source.made_by, FunctionType)
     taken, forms = signature(maker).parameters, get_type_hints(maker)
     allowed = [key for key in taken if key not in GIVEN]
     read: dict[str, Any] = {}
@@ -291,10 +247,10 @@ def _settings(item: Item, at: Item | None, keys: Any, mistakes: Mistakes) -> dic
             read[key] = decode(entry, forms.get(key, str), mistakes)
         else:
             guess = did_you_mean(key, allowed) or f" It has: {', '.join(allowed) or 'none'}."
-            mistakes.add(entry, f"'{keys.source.made_by}' has no setting '{key}'.{guess}")
+            mistakes.add(entry, f"'{subset.source.made_by}' has no setting '{key}'.{guess}")
     length = taken.get("length_words")
-    if length is not None and length.default is Parameter.empty and keys.length_words is None:
-        mistakes.add(item, f"the key 'length_words' is missing: '{keys.source.made_by}' needs it.")
-    if length is None and keys.length_words is not None:
-        mistakes.add(item, f"'{keys.source.made_by}' has contexts of one length. Remove 'length_words'.")
+    if length is not None and length.default is Parameter.empty and subset.length_words is None:
+        mistakes.add(item, f"the key 'length_words' is missing: '{subset.source.made_by}' needs it.")
+    if length is None and subset.length_words is not None:
+        mistakes.add(item, f"'{subset.source.made_by}' has contexts of one length. Remove 'length_words'.")
     return read

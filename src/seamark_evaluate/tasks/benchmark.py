@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from seamark.model.annotations import limited
 from seamark.model.digest import digest
 from seamark.storage.codec import decode, encode
 
@@ -17,6 +18,8 @@ Row = Mapping[str, Any]
 
 WHOLE = ""
 """Name of the only subset of a benchmark without subsets."""
+NEEDED = ", for all subsets or for this one"
+"""End of the message on a missing key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,20 +75,20 @@ class Subset:
 
     benchmark: str
     name: str
-    source: Source
+    source: Source = limited(missing=NEEDED)
     columns: Columns = Columns()
-    template: str
+    template: str = limited(missing=NEEDED)
     answer_prefix: str = ""
-    max_new_tokens: int = 32
+    max_new_tokens: int = limited(32, minimum=1)
     stop: tuple[str, ...] = ()
-    scorer: str
+    scorer: str = limited(missing=NEEDED)
     qualities: tuple[str, ...] = ("score",)
     first_line: bool = False
     chat: bool = True
     rows: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    length_words: int | None = None
-    questions: int | None = None
+    length_words: int | None = limited(None, minimum=1)
+    questions: int | None = limited(None, minimum=1)
 
     @property
     def task(self) -> str:

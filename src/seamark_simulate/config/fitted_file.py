@@ -6,8 +6,9 @@ from pathlib import Path
 
 from seamark.config.decode import WRONG, decode
 from seamark.config.json_source import LARGEST_BYTES, load_document
-from seamark.config.yaml_source import Item, Mistakes, read_text
+from seamark.config.yaml_source import Mistakes, read_text
 from seamark.errors import UserError, did_you_mean
+from seamark.model.annotations import limited
 from seamark.storage.documents import read
 from seamark_simulate.model.fitted_model import (
     Family,
@@ -30,9 +31,9 @@ class WrittenTimes:
     """Parameters of a station by hand, in seconds; `variation` is the standard deviation over the mean, None that of
     the family: 0 of constant times, else 1."""
 
-    mean_s: float
-    variation: float | None = None
-    overhead_s: float = 0.0
+    mean_s: float = limited(above=0)
+    variation: float | None = limited(None, minimum=0)
+    overhead_s: float = limited(0.0, minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +41,20 @@ class WrittenStation:
     """A station by hand: servers behind one queue."""
 
     name: str
-    servers: int = 1
+    servers: int = limited(1, minimum=1)
     family: Family = "exponential"
     parameters: WrittenTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenCosts:
+    """Parameters of an LLM replica by hand, in seconds."""
+
+    base_s: float = limited(minimum=0)
+    prompt_token_s: float = limited(minimum=0)
+    sequence_s: float = limited(minimum=0)
+    kv_token_s: float = limited(0.0, minimum=0)
+    overhead_s: float = limited(0.0, minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +62,11 @@ class WrittenReplica:
     """An LLM replica by hand, with limits by the names of vLLM."""
 
     name: str
-    kv_blocks: int
-    block_tokens: int = 16
-    max_num_seqs: int = 256
-    max_num_batched_tokens: int = 8192
-    parameters: ReplicaParameters
+    kv_blocks: int = limited(minimum=1)
+    block_tokens: int = limited(16, minimum=1)
+    max_num_seqs: int = limited(256, minimum=1)
+    max_num_batched_tokens: int = limited(8192, minimum=1)
+    parameters: WrittenCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +89,6 @@ def read_models(path: Path) -> FittedModels:
     assert tree is not None, "a file that cannot be read leaves a mistake"
     written = decode(tree, WrittenModels, mistakes)
     if written is not WRONG:
-        for kind in ("stations", "replicas"):
-            for item in tree.value[kind].value if kind in tree.value else ():
-                _check_numbers(item, mistakes)
         for model, item in zip(
             written.stations, tree.value["stations"].value if written.stations else (), strict=True
         ):
@@ -93,16 +102,6 @@ def read_models(path: Path) -> FittedModels:
     return FittedModels(
         seed=0, stations=tuple(map(_station, written.stations)), replicas=tuple(map(_replica, written.replicas))
     )
-
-
-def _check_numbers(item: Item, mistakes: Mistakes) -> None:
-    """Note every number of a model below the least one that it can be."""
-    for name, entry in item.items():
-        least = 0.0 if (name.endswith("_s") and name != "mean_s") or name == "variation" else 1e-9
-        if name == "parameters":
-            _check_numbers(entry, mistakes)
-        elif isinstance(entry.value, (int, float)) and entry.value < least:
-            mistakes.add(entry, f"{entry.value:g} is too small. Write a number above 0.")
 
 
 def model_named(models: FittedModels, name: str | None, path: str) -> Model:
@@ -140,4 +139,7 @@ def _station(written: WrittenStation) -> StationModel:
 
 
 def _replica(written: WrittenReplica) -> ReplicaModel:
-    return ReplicaModel(**vars(written), service="", between=0.0, speed=1.0, ranges={}, requests=0, sources=())
+    costs = {"parameters": ReplicaParameters(**vars(written.parameters))}
+    return ReplicaModel(
+        **vars(written) | costs, service="", between=0.0, speed=1.0, ranges={}, requests=0, sources=()
+    )

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from seamark.config.decode import WRONG, decode
 from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
-from seamark_simulate.config.workflow_files import MOST_GPUS
+from seamark.model.annotations import limited
 from seamark_simulate.simulation.machine import (
-    PCIE_GB_PER_S,
     SWITCH_OVERHEAD_S,
     Change,
     ColdLoad,
@@ -26,44 +24,32 @@ from seamark_simulate.simulation.machine import (
     Transfers,
     Windows,
 )
-from seamark_simulate.simulation.system import System
-
-
-@dataclass(frozen=True, kw_only=True)
-class _KindKeys:
-    memory_gb: float | None = None
-    pcie_gb_per_s: float = PCIE_GB_PER_S
-    speed: float = 1.0
-    speeds: Mapping[str, float] | None = None
+from seamark_simulate.simulation.system import MOST_GPUS, System
 
 
 @dataclass(frozen=True, kw_only=True)
 class _HostKeys:
     name: str
     kind: str
-    gpus: int
-    count: int = 1
-    nvlink_gb_per_s: float | None = None
-    network_gb_per_s: float | None = None
-    disk_gb_per_s: float | None = None
+    gpus: int = limited(above=0)
+    count: int = limited(1, above=0)
+    nvlink_gb_per_s: float | None = limited(None, above=0)
+    network_gb_per_s: float | None = limited(None, above=0)
+    disk_gb_per_s: float | None = limited(None, above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _MachineKeys:
-    gpu_kinds: Mapping[str, _KindKeys]
+    gpu_kinds: Mapping[str, GpuKind]
     hosts: tuple[_HostKeys, ...]
     windows: Windows = "consecutive"
     span_hosts: bool = False
     several_models: bool = False
-    switch_overhead_s: float = SWITCH_OVERHEAD_S
+    switch_overhead_s: float = limited(SWITCH_OVERHEAD_S, minimum=0)
     preemption: Preemption = "never"
     transfers: Transfers = "occupy"
     failures: Failures | None = None
     changes: tuple[Change, ...] = ()
-
-
-FROM_ZERO = ("at_s", "switch_overhead_s", "remove", "add")
-"""Keys of numbers that may be 0; all others are above it."""
 
 
 def read_machine(path: Path, cold_load: ColdLoad = "charged") -> Machine:
@@ -98,45 +84,33 @@ def require_speeds(place: str, machine: Machine, system: System) -> None:
 
 
 def _layout(tree: Item, mistakes: Mistakes) -> Layout | None:
+    for _, kind in tree.at(("gpu_kinds",)).items():
+        if (
+            isinstance(kind.value, dict)
+            and kind.value.get("speeds") is not None
+            and kind.value["speeds"].value is None
+        ):
+            del kind.value["speeds"]
     keys: Any = decode(tree, _MachineKeys, mistakes)
-    for item, key in _numbers(tree, ""):
-        value = item.value
-        if value < 0 or (value == 0 and key not in FROM_ZERO):
-            mistakes.add(
-                item, f"{item.text} is too small. Give {'0 or more' if key in FROM_ZERO else 'more than 0'}."
-            )
     if keys is WRONG:
         return None
     _check_hosts(tree, keys, mistakes)
     if mistakes.count:
         return None
-    rules = dict(vars(keys))
-    kinds = {
-        name: GpuKind(name=name, **vars(kind) | {"speeds": kind.speeds or {}})
-        for name, kind in rules.pop("gpu_kinds").items()
-    }
-    layout = Layout(**rules | {"hosts": tuple(host for entry in keys.hosts for host in _hosts(entry, kinds))})
+    kinds = {name: replace(kind, name=name) for name, kind in keys.gpu_kinds.items()}
+    rules = {name: value for name, value in vars(keys).items() if name not in ("gpu_kinds", "hosts")}
+    layout = Layout(hosts=tuple(host for entry in keys.hosts for host in _hosts(entry, kinds)), **rules)
     _check_changes(tree, layout, mistakes)
     return layout
 
 
-def _numbers(item: Item, key: str) -> Iterator[tuple[Item, str]]:
-    """Yield each number with the key that it belongs to."""
-    if isinstance(item.value, dict):
-        for name, entry in item.items():
-            yield from _numbers(entry, name)
-    elif isinstance(item.value, list):
-        for entry in item.value:
-            yield from _numbers(entry, key)
-    elif type(item.value) in (int, float) and isfinite(item.value):
-        yield item, key
-
-
 def _hosts(keys: _HostKeys, kinds: Mapping[str, GpuKind]) -> Iterator[Host]:
-    host = vars(keys) | {"kind": kinds[keys.kind]}
-    count = host.pop("count")
-    for number in range(1, count + 1):
-        yield Host(**host | {"name": keys.name if count == 1 else f"{keys.name}-{number}"})
+    for number in range(1, keys.count + 1):
+        yield Host(
+            **{key: value for key, value in vars(keys).items() if key not in ("name", "kind", "count")},
+            name=keys.name if keys.count == 1 else f"{keys.name}-{number}",
+            kind=kinds[keys.kind],
+        )
 
 
 def _check_hosts(tree: Item, keys: _MachineKeys, mistakes: Mistakes) -> None:

@@ -1,13 +1,14 @@
 """Reader of a file of prices: of a GPU hour by kind of GPU, and of an hour of a server without GPUs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.config.decode import WRONG, decode
 from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Mistakes
 from seamark.errors import UserError, did_you_mean
+from seamark.model.annotations import limited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +16,8 @@ class Prices:
     """Prices in one currency: of an hour of a GPU by its kind, and of an hour of a server without GPUs."""
 
     currency: str = ""
-    gpu_hour: Mapping[str, float] = field(default_factory=dict)
-    server_hour: float | None = None
+    gpu_hour: Mapping[str, float] = limited(default_factory=dict, above=0)
+    server_hour: float | None = limited(None, above=0)
 
     def per_hour(self, gpu: str | None, count: int) -> float:
         """Return the price of an hour of that many GPUs of a kind, of servers for None. Raises UserError for a price
@@ -39,14 +40,8 @@ def read_prices(path: Path) -> Prices:
     mistakes.raise_any()
     assert tree is not None, "a file that cannot be read leaves a mistake"
     prices = decode(tree, Prices, mistakes)
-    if prices is not WRONG:
-        if not prices.gpu_hour and prices.server_hour is None:
-            mistakes.add(tree, "has no price. Write such as 'gpu_hour: {a100-40: 1.90}' or 'server_hour: 0.10'.")
-        for kind, price in prices.gpu_hour.items():
-            if price <= 0:
-                mistakes.add(tree.value["gpu_hour"].value[kind], f"{price:g} is no price. Write a number above 0.")
-        if prices.server_hour is not None and prices.server_hour <= 0:
-            mistakes.add(tree.value["server_hour"], f"{prices.server_hour:g} is no price. Write a number above 0.")
+    if prices is not WRONG and not prices.gpu_hour and prices.server_hour is None:
+        mistakes.add(tree, "has no price. Write such as 'gpu_hour: {a100-40: 1.90}' or 'server_hour: 0.10'.")
     mistakes.raise_any()
     assert isinstance(prices, Prices)
     return prices

@@ -4,13 +4,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from seamark.config.decode import WRONG, decode, hints, is_mapping, known_keys
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.json_source import Rows, load_document
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import UserError, did_you_mean
+from seamark.model.annotations import keys_of, limited
 from seamark_simulate.simulation.system import (
+    LARGEST,
     Edge,
     Model,
     Request,
@@ -21,39 +23,17 @@ from seamark_simulate.simulation.system import (
 )
 from seamark_simulate.simulation.workload import Requests
 
-MOST_GPUS, LARGEST_NUMBER = 100_000, 1e15
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ModelKeys:
-    memory_gb: float
-    gpus_required: int
-    load_time_seconds: float
-    name: str = ""
-    tokens_per_second: float | None = None
-    token_mean: float | None = None
-    token_std: float | None = None
-    inference_time_mean: float | None = None
-    inference_time_std: float | None = None
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RequestKeys:
     request_id: str
     workflow_id: str
     timestamp: str | None = None
-    node_execution_times: Mapping[str, float] | None = None
+    node_execution_times: Mapping[str, float] | None = limited(None, minimum=0, largest=LARGEST)
     priority: int = 0
-    deadline_seconds: float | None = None
+    deadline_seconds: float | None = limited(None, above=0, largest=LARGEST)
 
 
-WITH_UNITS = {
-    "load_time_seconds": "load_time_s",
-    "inference_time_mean": "inference_time_mean_s",
-    "inference_time_std": "inference_time_std_s",
-}
-"""Keys of a model -> its fields, where they differ."""
-ABOVE_ZERO = ("gpus_required", "tokens_per_second", "deadline_seconds")
 FREE = ("input_data", "node_configs")
 """Keys of a request with any content."""
 BASE_MODEL = "base_model"
@@ -162,19 +142,16 @@ def _with_base(key: str, items: Mapping[str, Item], mistakes: Mistakes) -> Item:
 def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
     if not is_mapping(item, mistakes):
         return None
-    item = _own_keys(item, (*hints(_ModelKeys), BASE_MODEL), mistakes)
+    own = [name for name in keys_of(Model) if name != "id"]
+    item = _own_keys(item, (*own, BASE_MODEL), mistakes)
     item.value.pop(BASE_MODEL, None)
-    keys: Any = decode(item, _ModelKeys, mistakes)
-    _check_numbers(item, mistakes)
+    model = decode(item, Model, mistakes, given={"id": key})
     check_id(key, item, mistakes)
-    if keys is WRONG:
-        return None
-    if keys.gpus_required > MOST_GPUS:
-        mistakes.add(item.value["gpus_required"], f"{keys.gpus_required} GPUs: {MOST_GPUS} at most.")
-    for std, mean in (("token_std", "token_mean"), ("inference_time_std", "inference_time_mean")):
-        if getattr(keys, std) is not None and getattr(keys, mean) is None:
-            mistakes.add(item.value[std], f"a standard deviation without '{mean}'. Give both, or remove it.")
-    return Model(id=key, **{WITH_UNITS.get(name, name): value for name, value in vars(keys).items()})
+    for name in ("token", "inference_time") if model is not WRONG else ():
+        std, mean = item.value.get(f"{name}_std"), item.value.get(f"{name}_mean")
+        if std is not None and std.value is not None and (mean is None or mean.value is None):
+            mistakes.add(std, f"a standard deviation without '{name}_mean'. Give both, or remove it.")
+    return None if model is WRONG else cast(Model, model)
 
 
 def check_id(written: str, at: Item, mistakes: Mistakes) -> None:
@@ -193,20 +170,7 @@ def _or_empty(value: Any) -> Any:
 
 
 def _is_time(value: Any) -> bool:
-    return type(value) in (float, int) and 0 <= value <= LARGEST_NUMBER
-
-
-def _check_numbers(item: Item, mistakes: Mistakes) -> None:
-    """Note every number of a mapping that is below its limit, or so large that sums of it are no numbers."""
-    for key, entry in item.items():
-        value = entry.value
-        if type(value) not in (int, float) or key == "priority":
-            continue
-        if value < 0 or (value == 0 and key in ABOVE_ZERO):
-            least = "more than 0" if key in ABOVE_ZERO else "0 or more"
-            mistakes.add(entry, f"{entry.text} is too small. Give {least}.")
-        elif LARGEST_NUMBER < value < float("inf"):
-            mistakes.add(entry, f"{entry.text} is too large. Give {LARGEST_NUMBER:g} or less.")
+    return type(value) in (float, int) and 0 <= value <= LARGEST
 
 
 def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
@@ -218,7 +182,7 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
     nodes: dict[str, WorkflowNode] = {}
     for node in _parts(item, "nodes", mistakes, needed=True):
-        read = decode(_own_keys(node, hints(WorkflowNode), mistakes), WorkflowNode, mistakes)
+        read: Any = decode(_own_keys(node, keys_of(WorkflowNode), mistakes), WorkflowNode, mistakes)
         if read is WRONG:
             continue
         if read.id in nodes:
@@ -352,11 +316,10 @@ class _RequestRows:
         mistakes, before = self._mistakes, self._mistakes.count
         if not is_mapping(item, mistakes):
             return
-        item = _own_keys(item, (*hints(_RequestKeys), *FREE), mistakes)
+        item = _own_keys(item, (*keys_of(_RequestKeys), *FREE), mistakes)
         plain = {key: entry for key, entry in item.items() if key not in FREE}
         short = Item(value=plain, file=item.file, line=item.line, path=item.path)
         keys: Any = decode(short, _RequestKeys, mistakes)
-        _check_numbers(short, mistakes)
         time = _time(item.value.get("timestamp"), mistakes)
         free = {key: item.value[key].plain for key in FREE if key in item.value}
         if keys is WRONG:
@@ -408,7 +371,7 @@ def _take_others(tree: Item, rows: _RequestRows, mistakes: Mistakes) -> None:
 
 
 def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> None:
-    """Note nodes and options of a request that its workflow does not have, and times below 0."""
+    """Note nodes and options of a request that its workflow does not have."""
     for key in ("node_execution_times", "node_configs"):
         entry = item.value.get(key)
         if entry is None or entry.value is None or not is_mapping(entry, mistakes):
@@ -418,8 +381,6 @@ def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistak
                 _unknown(node, "node of this workflow", name, nodes, mistakes)
             elif key == "node_configs" and node.value is not None and is_mapping(node, mistakes):
                 known_keys(node, nodes[name].config_options or node.value, mistakes)
-        if key == "node_execution_times":
-            _check_numbers(entry, mistakes)
 
 
 def _time(item: Item | None, mistakes: Mistakes) -> datetime | None:

@@ -2,13 +2,14 @@
 and when GPUs leave and come back."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import merge
 from typing import Literal
 
 import numpy as np
 
+from seamark.model.annotations import limited
 from seamark_simulate.simulation.system import Model
 
 PCIE_GB_PER_S = 16.0
@@ -24,11 +25,11 @@ class GpuKind:
     """A kind of GPU. A node takes its time / speed: that of its model in `speeds`, else `speed`. Without `memory_gb`
     every model fits."""
 
-    name: str
-    memory_gb: float | None = None
-    pcie_gb_per_s: float = PCIE_GB_PER_S
-    speed: float = 1.0
-    speeds: Mapping[str, float] = field(default_factory=dict)
+    name: str = limited("", written="")
+    memory_gb: float | None = limited(None, above=0)
+    pcie_gb_per_s: float = limited(PCIE_GB_PER_S, above=0)
+    speed: float = limited(1.0, above=0)
+    speeds: Mapping[str, float] = limited(default_factory=dict, above=0)
 
     def speed_of(self, model: str) -> float:
         """Return how many times as fast as in the system's file a node of a model is."""
@@ -57,18 +58,18 @@ class Failures:
     """Each GPU fails after a time of mean `mtbf_s` and is back after one of mean `repair_s`, both exponential. A node
     that failed `attempts` times with its GPU is not tried again."""
 
-    mtbf_s: float
-    repair_s: float
-    attempts: int = 3
+    mtbf_s: float = limited(above=0)
+    repair_s: float = limited(above=0)
+    attempts: int = limited(3, above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """At `at_s` some GPUs leave the machine or join it."""
 
-    at_s: float
-    remove: tuple[int, ...] = ()
-    add: tuple[int, ...] = ()
+    at_s: float = limited(minimum=0)
+    remove: tuple[int, ...] = limited((), minimum=0)
+    add: tuple[int, ...] = limited((), minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)

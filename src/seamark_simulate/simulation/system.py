@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
+from seamark.model.annotations import limited
+
+MOST_GPUS, LARGEST = 100_000, 1e15
+"""Of numbers beyond, sums are no numbers."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
@@ -17,16 +22,16 @@ class Model:
     """
 
     id: str
-    memory_gb: float
-    gpus_required: int
-    load_time_s: float
+    memory_gb: float = limited(minimum=0, largest=LARGEST)
+    gpus_required: int = limited(minimum=1, maximum=MOST_GPUS, unit="GPUs")
+    load_time_s: float = limited(written="load_time_seconds", minimum=0, largest=LARGEST)
     name: str = ""
-    tokens_per_second: float | None = None
-    token_mean: float | None = None
-    token_std: float | None = None
-    inference_time_mean_s: float | None = None
-    inference_time_std_s: float | None = None
-    fetched: bool = True
+    tokens_per_second: float | None = limited(None, above=0, largest=LARGEST)
+    token_mean: float | None = limited(None, minimum=0, largest=LARGEST)
+    token_std: float | None = limited(None, minimum=0, largest=LARGEST)
+    inference_time_mean_s: float | None = limited(None, written="inference_time_mean", minimum=0, largest=LARGEST)
+    inference_time_std_s: float | None = limited(None, written="inference_time_std", minimum=0, largest=LARGEST)
+    fetched: bool = limited(True, written="")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

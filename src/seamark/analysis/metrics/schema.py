@@ -4,12 +4,12 @@
 """
 
 import json
-import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import fields
+from typing import Any, get_args
 
 from seamark.analysis.metrics.table import METRICS, SELDOM, VERSION
+from seamark.model.annotations import hints, shape_of
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Outcome
 from seamark.model.service import Component
@@ -78,30 +78,30 @@ def _schema(hint: Any, path: str) -> Schema:
 
 
 def _of_type(hint: Any, path: str) -> Schema:
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Annotated:
+    kind, parts = shape_of(hint)
+    if kind == "checked":
         return _of_type(parts[0], path)
-    if origin is Literal:
+    if kind == "literal":
         return {"enum": list(parts)}
-    if origin in (Union, types.UnionType):
+    if kind == "union":
         plain = [TYPES[part] for part in parts if part in TYPES]
         schema = next((_schema(part, path) for part in parts if part not in TYPES), {})
         return schema | {"type": [*([schema["type"]] if schema else []), *plain]}
-    if is_dataclass(hint):
-        hints = get_type_hints(hint, include_extras=True)
+    if kind == "dataclass":
         written = [part.name for part in fields(hint) if not part.metadata.get("optional")]
-        return _object({name: _schema(part, f"{path}.{name}".lstrip(".")) for name, part in hints.items()}, written)
-    if origin is tuple:
-        several = parts[-1] is not Ellipsis
-        length = {"minItems": len(parts), "maxItems": len(parts)} if several else {}
-        return {"type": "array", "items": _schema(parts[0], f"{path}[]"), **length}
-    if parts:
+        properties = {name: _schema(part, f"{path}.{name}".lstrip(".")) for name, part in hints(hint).items()}
+        return _object(properties, written)
+    if kind == "list":
+        _, entry, count = parts
+        length = {} if count is None else {"minItems": count, "maxItems": count}
+        return {"type": "array", "items": _schema(entry, f"{path}[]"), **length}
+    if kind == "mapping":
         named = [metric.path for metric in METRICS if metric.path.rpartition(".")[0] == path]
-        values = {name.rpartition(".")[2]: _schema(parts[1], name) for name in named}
+        values = {name.rpartition(".")[2]: _schema(parts[0], name) for name in named}
         return (
             _object(values, [name for name in values if name not in SELDOM])
             if named
-            else {"type": "object", "additionalProperties": _schema(parts[1], f"{path}.*")}
+            else {"type": "object", "additionalProperties": _schema(parts[0], f"{path}.*")}
         )
     return {"type": TYPES[hint]}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from seamark.config.decode import WRONG, decode, is_mapping, known_keys, scalar
+from seamark.config.decode import SMALL_NAME, WRONG, decode, is_mapping, known_keys, scalar
 from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.recipe_checks import check_program_texts, template_fields
 from seamark.config.yaml_source import Item, Mistakes
@@ -19,7 +19,6 @@ KEYS = ("name", "argv", "environment", "keep", "success", "figures")
 PLACES = ("settings", "data", "work")
 EXAMPLE = "{argv: [sort, --parallel=2, file]}"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 FIGURE_KEYS = ("json", "regex", "of", "better")
 BETTER = {"more": "higher", "less": "lower", "higher": "higher", "lower": "lower"}
 """Which values of a figure are better, as it is written -> as it is kept."""
@@ -99,7 +98,7 @@ class CommandForm(Form):
                 "success": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
                 "figures": {
                     "type": "object",
-                    "propertyNames": {"pattern": f"^{FIGURE.pattern}$"},
+                    "propertyNames": {"pattern": f"^{SMALL_NAME.pattern}$"},
                     "additionalProperties": figure,
                 },
             },
@@ -123,7 +122,7 @@ def _environment(item: Item, mistakes: Mistakes, leaves: Leaves) -> Mapping[str,
 def _figures(item: Item, mistakes: Mistakes) -> Mapping[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {}
     for name, figure in item.items() if is_mapping(item, mistakes) else ():
-        if not FIGURE.fullmatch(name):
+        if not SMALL_NAME.fullmatch(name):
             mistakes.add(figure, f"'{name}' is no name of a figure: use small letters, digits and '_'.")
         elif name in PROGRAM_QUALITIES:
             mistakes.add(figure, "every command has this figure. Choose another name, or remove the line.")

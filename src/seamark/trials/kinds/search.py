@@ -16,7 +16,7 @@ from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord, Measurement, ProbeRecord, SamplesRecord, SearchOutcome
 from seamark.model.results.search_record import Probe, ProbeResult, RunningProbe, SearchRecord
 from seamark.model.results.trial_metrics import TrialMetrics
-from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.server_identity import ServerRecord, belongs
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.storage.documents import read, read_or_none, replacing, write
 from seamark.storage.paths import TrialFolder
@@ -175,7 +175,7 @@ class _Probes:
         return f"{self._folder.probes.name}/{folder_name(self._trial, probe)}"
 
 
-def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+def goes_on(folder: TrialFolder, trial: Trial, server: ServerRecord) -> bool:
     """Whether search.json belongs to this search on this server, so that its probes are valid; also without one."""
     try:
         record = read(folder.search, Measurement)
@@ -184,7 +184,7 @@ def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     return belongs(record, trial.config_hash, server)
 
 
-def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+def finished(folder: TrialFolder, trial: Trial, server: ServerRecord) -> bool:
     """Whether a probe was measured to its end, successfully or not, as this trial on this server."""
     try:
         load = read(folder.load, LoadRecord)
