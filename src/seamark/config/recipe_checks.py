@@ -9,6 +9,7 @@ import string
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
+from typing import Any
 
 from seamark.config.decode import SMALL_NAME
 from seamark.config.yaml_source import Item, Mistakes
@@ -86,7 +87,8 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
 
 def _check_named(item: Item, noun: GpuMemory | Service, service: Service, mistakes: Mistakes) -> None:
     """Note each field that must name a setting of the service, and does not."""
-    for key, limits in limits_of(type(noun)).items():
+    form: type[Any] = type(noun)
+    for key, limits in limits_of(form).items():
         if "names" not in limits or (name := getattr(noun, key)) is None:
             continue
         setting = service.setting(name)

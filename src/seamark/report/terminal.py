@@ -131,7 +131,7 @@ def _columns(rows: Sequence[SummaryRow], asked: Sequence[str], *, units: bool, w
         if has_it:
             figures[name] = [_Column(head=head, cells=[number(row.quality.get(name)) for row in rows])]
     if not programs:
-        shown = ("p50", "p99") if units or SEARCH_FOUND not in figures else ("p99",)
+        shown: tuple[str, ...] = ("p50", "p99") if units or SEARCH_FOUND not in figures else ("p99",)
         shown = ("p50", "p95", "p99") if wide else shown
         figures[RESPONSE] = [_percentile(rows, name, asked=RESPONSE in asked) for name in shown]
     for name in asked:

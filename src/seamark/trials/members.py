@@ -69,7 +69,7 @@ def write_whole_endpoint(context: DeploymentContext) -> None:
         gpus=context.deployment.gpus,
         started_at=min(starts, default=None),
         ready_at=timestamp(),
-        server_identity=context.server.record(),
+        server_identity=context.server,
         phases={f"{name}_s": sum(filter(None, endpoint.phases.values())) for name, endpoint in found.items()},
     )
     write(context.folder.endpoint, endpoint)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
 from seamark_simulate.fit.planned_load import PlannedLoad
-from seamark_simulate.model.fitted_model import StationModel
+from seamark_simulate.model.fitted_model import ReplicaParameters, StationModel
 from seamark_simulate.simulation.fitted_service import (
     FittedService,
     ServedRequests,
@@ -74,7 +74,7 @@ class ServiceModel(FittedService):
         drawn = draws[number % len(draws)] if draws else model.parameters
         served = serve_with(
             replace(self, replicas=max(1, len(requests)) if self.unlimited else servers * self.replicas),
-            replace(drawn, **dict.fromkeys(self.free, 0.0)),
+            replace(cast(ReplicaParameters, drawn), **dict.fromkeys(self.free, 0.0)),
             requests,
             np.random.default_rng([seed, own, 1]),
             factor=factor,

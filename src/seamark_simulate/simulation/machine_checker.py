@@ -6,8 +6,7 @@ It follows the rules of docs/how-to-simulate.md by itself, and not by the code o
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from seamark.analysis.schedule.machine_facts import gone_of
-
+from seamark.analysis.schedule.execution_rows import gone_of
 from seamark.storage.codec import MismatchError, decode
 from seamark_simulate.simulation.logged_rows import TOLERANCE_S, Row, equal, gpu_count
 from seamark_simulate.simulation.machine import GpuChange, Layout

@@ -291,8 +291,8 @@ def _mark_knees(
         if isinstance(bends, int | float):
             curves_at.setdefault(bends, []).append(curve)
     for index, (x, names) in enumerate(sorted(curves_at.items())):
-        of = ", ".join(filter(None, names)) if len(names) <= MOST_NAMED else f"{len(names)} curves"
-        text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")
+        named = ", ".join(filter(None, names)) if len(names) <= MOST_NAMED else f"{len(names)} curves"
+        text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({named})" if named else "")
         mark(axis, x, text, COLOURS[curves.index(names[0])], index, rises=rises)
 
 

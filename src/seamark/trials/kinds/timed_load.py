@@ -212,7 +212,7 @@ def kept(
         return not_kept(load, error)
 
 
-def _take_log(own: Path, folder: TrialFolder, trial_id: str) -> None:
+def _take_log(own: Path, folder: TrialFolder, trial_id: str | None) -> None:
     """Move the lines of a driver's log into that of the trial."""
     if own.is_file():
         about = {"trial_id": trial_id}
