@@ -88,7 +88,7 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
 def _check_named(item: Item, noun: GpuMemory | Service, service: Service, mistakes: Mistakes) -> None:
     """Note each field that must name a setting of the service, and does not."""
     form: type[Any] = type(noun)
-    for key, limits in limits_of(form).items():
+    for key, limits in limits_of(form).items():  # type: ignore[arg-type]  # a class can be hashed
         if "names" not in limits or (name := getattr(noun, key)) is None:
             continue
         setting = service.setting(name)
