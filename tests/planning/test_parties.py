@@ -69,6 +69,12 @@ def test_by_default_each_party_is_alone_and_then_all_are_together(planned):
     assert len(found.measured) == 7
 
 
+@pytest.mark.parametrize("sets", ["[alone, all]", "[alone, pairs]", "[[search], ingest, all]"])
+def test_a_word_stands_for_all_sets_of_a_size(planned, sets):
+    assert sets_of(planned(more=f"  sets: {sets}\n")) == ["ingest", "search", "search+ingest"]
+    assert sets_of(planned(more="  sets: all\n")) == ["search+ingest"]
+
+
 def test_sets_say_who_is_under_load_and_the_others_stand_idle(planned):
     found = planned(more="  sets: [[ingest, search], [search]]\n")
     assert sets_of(found) == ["search", "search+ingest"]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.levels import levels, settings_of
@@ -38,6 +38,8 @@ NOT_OF_THE_WHOLE = {
     "component": "Each party has that of its service. Remove this line.",
     "gpus": "Write it in the party that needs them, and their sum as 'resources.gpus' at the top.",
 }
+SIZES: Mapping[str, int | None] = {"alone": 1, "pairs": 2, "all": None}
+"""Words for sets of so many parties; None: all."""
 EXAMPLE = "{search: {service: faiss, rate_rps: 50}, ingest: {service: 'null', concurrency: 4}}"
 ReadWorkload = Callable[[Item], Workload | None]
 
@@ -165,18 +167,24 @@ def _check_resources(item: Item, parties: Iterable[Party], resources: Resources,
 
 
 def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[Value, ...]:
-    """Return the levels of `sets`; by default each party alone, then all together."""
+    """Return the levels of `sets`; by default each party alone, then all together. A word of SIZES stands for all
+    sets of that size."""
     names = [party.name for party in parties]
     if SETS.name not in item.value:
         return (*names, set_of(names))
     entry = item.value[SETS.name]
-    if not isinstance(entry.value, list) or not entry.value:
-        text = f"expected a list of sets, such as [[{names[0]}], [{', '.join(names)}]], but it is {entry.shown}."
-        mistakes.add(entry, text)
+    groups = entry.value if isinstance(entry.value, list) else [entry] if entry.value in SIZES else []
+    if not groups:
+        text = f"expected a list of sets, such as [alone, all] or [[{names[0]}], [{', '.join(names)}]], but it is"
+        mistakes.add(entry, f"{text} {entry.shown}.")
         return ()
     found: dict[str, int] = {}
     before = mistakes.count
-    for group in entry.value:
+    for group in groups:
+        if isinstance(group.value, str) and group.value in SIZES and group.value not in names:
+            for chosen in combinations(names, SIZES[group.value] or len(names)):
+                found.setdefault(set_of(chosen), group.line)
+            continue
         members = group.value if isinstance(group.value, list) else [group]
         asked = [str(member.value) for member in members]
         if not asked:

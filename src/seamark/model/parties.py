@@ -10,7 +10,8 @@ SETS = Setting(
     name="sets",
     type="str",
     role="workload",
-    help="Parties that are under load at the same time, as lists of their names. Default: each alone, then all.",
+    help="Parties that are under load at the same time: lists of their names, or alone, pairs and all for all sets "
+    "of one, two and all parties. Default: [alone, all].",
 )
 PLACEMENT = Setting(
     name="placement",

@@ -1,6 +1,5 @@
 """bench colocate: the pipelines of one file as a scenario, measured at once."""
 
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def command(
         found,
         file,
         number=number,
-        sets=(*([1] if alone else []), *([2] if pairs else [])),
+        sets=(*(["alone"] if alone else []), *(["pairs"] if pairs else []), "all"),
         serialize=None if serialize is None else serialize == "true",
         name=slug_of(label) if label else found.slug,
         repetitions=repetitions,
@@ -109,12 +108,11 @@ def scenario_of(
     *,
     name: str,
     number: int | None = None,
-    sets: tuple[int, ...] = (),
+    sets: tuple[str, ...] = ("all",),
     serialize: bool | None = None,
     repetitions: int = 1,
 ) -> dict[str, Any]:
-    """Return the scenario of a file's pipelines: of one, or of all at once and, with `sets`, of each alone (1) and of
-    each pair (2)."""
+    """Return the scenario of a file's pipelines: of one, or of several in these `sets`."""
     chosen = file.pipelines if number is None else file.pipelines[number : number + 1]
     loads: dict[str, dict[str, Any]] = {}
     for model in chosen:
@@ -128,7 +126,5 @@ def scenario_of(
     if len(loads) == 1:
         workload = next(iter(loads.values()))
     else:
-        names = list(loads)
-        groups = [list(group) for size in sets if size < len(names) for group in combinations(names, size)]
-        workload = {"sets": [*groups, names], "parties": loads}
+        workload = {"sets": list(sets), "parties": loads}
     return {"scenario": name, "repetitions": repetitions, "workload": workload}
