@@ -168,11 +168,11 @@ def test_tokens_that_a_load_counts_are_those_the_server_says_it_made(server, con
     names = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:request_success_total")
     before = [counted(connection, name) for name in names]
     length = {"prompt_len": 60, "gen_tokens": 20}
-    outcome, samples = loaded(server, tmp_path, **length, concurrency=4, duration_s=3.0)
+    outcome, samples = loaded(server, tmp_path, **length, concurrency=4, requests=8, duration_s=60.0)
     generated, prompted, requests = (counted(connection, name) - old for name, old in zip(names, before, strict=True))
     assert outcome.died == 0
     assert Counter(samples["failure"].tolist()) == {Failure.NONE: len(samples)}
-    assert len(samples) > 4
+    assert len(samples) == 8
     assert set(samples["units"].tolist()) == {20}
     assert requests == len(samples) + CHECKED_REQUESTS
     assert (generated, prompted) == (20 * len(samples) + CHECKED_REQUESTS, 60 * requests)
