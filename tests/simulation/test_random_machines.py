@@ -12,7 +12,7 @@ from seamark.storage.codec import encode
 from seamark_simulate.simulation.bounds import lower_bounds
 from seamark_simulate.simulation.checker import check_log, check_rules
 from seamark_simulate.simulation.engine import simulate
-from seamark_simulate.simulation.execution_log import execution_log
+from seamark_simulate.simulation.execution_log import execution_log, facts_of
 from seamark_simulate.simulation.general_loop import run_in
 from seamark_simulate.simulation.log_text import event_lines
 from seamark_simulate.simulation.machine import GpuKind, Host, Layout, Machine
@@ -20,7 +20,7 @@ from seamark_simulate.simulation.policies.table import POLICIES
 from seamark_simulate.simulation.schedule_metrics import schedule_metrics
 from seamark_simulate.simulation.virtual_world import VirtualWorld, run_policy
 from seamark_simulate.simulation.workload import workload_of
-from seamark_simulate.trials.execution_file import SimulationFacts, log_of_file, write_executions
+from seamark_simulate.trials.execution_file import log_of_file, write_executions
 
 CASES = 40
 MORE = 1_000
@@ -144,14 +144,7 @@ def test_executions_parquet_keeps_outcomes_data_and_gpus_that_are_not_consecutiv
         there = machine(seed, system, gpus)
         work = workload_of(system, requests, "timestamps")
         schedule = run_policy(work, there, POLICIES["priority"].make, instants=True, seed=seed)
-        facts = SimulationFacts(
-            gpus=there.gpus,
-            cold_load=there.cold_load,
-            policy="priority",
-            mode="online",
-            models=tuple(system.models),
-            machine=schedule.machine.layout,
-        )
+        facts = facts_of(schedule, policy="priority", mode="online")
         write_executions(tmp_path / "executions.parquet", schedule, facts)
         log = log_of_file(tmp_path / "executions.parquet")
         right = execution_log(schedule, schedule_metrics(schedule), mode="online", policy="priority")
