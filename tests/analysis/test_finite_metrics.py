@@ -91,8 +91,8 @@ def test_a_resumed_load_says_so(folder):
 
 
 def test_the_series_is_as_long_as_the_load_and_not_as_its_limit(folder):
-    from seamark.analysis.metrics.metric_inputs import series_of
     from seamark.analysis.metrics.samples import open_samples
+    from seamark.analysis.metrics.timeline import series_of
 
     write_samples(folder.samples, items(50))
-    assert len(series_of(open_samples(folder.samples, "cafe"), a_trial({"limit_s": 600.0}))) == 5
+    assert len(list(series_of(open_samples(folder.samples, "cafe"), a_trial({"limit_s": 600.0}).load))) == 5

@@ -94,8 +94,9 @@ def test_a_cost_that_each_answer_has_is_compared_by_item_so_that_one_trial_is_en
 
     def reading(level, bytes_read):
         trial = answered(level, SAME)
-        items = replace(trial.answers.read(), scores={"score": tuple(SAME), "kv_bytes_read": bytes_read})
-        answers = replace(trial.answers, read=lambda: items)
+        scores = trial.answers.read()
+        scores["kv_bytes_read"] = dict(zip(scores["score"], bytes_read, strict=True))
+        answers = replace(trial.answers, read=lambda: scores)
         figures = {**trial.figures, "quality.kv_bytes_read": Range.exact(sum(bytes_read) / len(bytes_read))}
         return [replace(trial, start="S", figures=figures, answers=answers)]
 

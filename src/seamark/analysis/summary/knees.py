@@ -33,7 +33,8 @@ class Point:
 def point_of(workload: str, factors: Mapping[str, Value], views: Sequence[TrialView]) -> Point:
     """Return the point of a treatment's trials whose figures are summed up. An open loop is swept by its rate, a
     closed one by its users."""
-    seen, conditional = {}, False
+    seen = {}
+    conditional = False
     for view in of_figures(views):
         metrics = view.good
         if metrics and metrics.requests_per_s and metrics.latency_ms.mean:
