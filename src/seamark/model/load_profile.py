@@ -172,6 +172,11 @@ class LoadProfile:
         return self.limit_s is not None
 
     @property
+    def has_own_end(self) -> bool:
+        """Whether the load ends with its items or its requests, which may be long before its time limit."""
+        return self.finite or self.until_last_reply
+
+    @property
     def length_s(self) -> float:
         """Latest due time from the start of load: warm-up plus duration. A closed loop sends nothing after it."""
         return self.warmup_s + self.duration_s

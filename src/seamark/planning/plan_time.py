@@ -85,7 +85,10 @@ def time_of(
         for deployment in plan.deployments
     }
     for trial in plan.trials:
-        loads[trial.deployment] += load_of(trial, services.get(trial.service), measured_s.get(trial.treatment))
+        spans = [
+            load_of(load, services.get(load.service), measured_s.get(trial.treatment)) for load in trial.measured
+        ]
+        loads[trial.deployment] += max(spans, key=lambda span: span.most)
         around[trial.deployment] += AROUND_TRIAL
     deployments = {name: loads[name] + around[name] for name in loads}
     treatments = len(dict.fromkeys(trial.treatment for trial in plan.trials))
@@ -106,13 +109,15 @@ def starts_of(plan: Plan, services: Mapping[str, Service], restarts: Restarts) -
 
 def load_of(trial: Trial, service: Service | None = None, measured_s: float | None = None) -> Span:
     """Return the time of a trial's load, or of all probes of its search; of a finite load by an earlier one, else by
-    its recipe, else its limit."""
+    its rate or its recipe, else its limit."""
     load_s = trial.load.length_s
     if trial.load.finite and measured_s is not None:
         span = MEASURED.of(min(measured_s, load_s))
         return replace(span, most=min(span.most, load_s))
-    if trial.load.finite and service is not None:
-        span = GUESSED.of(min(service.typical_load_s, load_s))
+    if trial.load.has_own_end and service is not None:
+        rate_rps, requests = trial.settings.get("rate_rps"), trial.load.requests
+        typical_s = requests / float(rate_rps) if requests and rate_rps else service.typical_load_s
+        span = GUESSED.of(min(typical_s, load_s))
         return replace(span, least=0.0, most=min(span.most, load_s))
     if trial.search is None:
         return Span(least=load_s, typical=load_s, most=load_s)

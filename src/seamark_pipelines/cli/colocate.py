@@ -127,4 +127,5 @@ def scenario_of(
         workload = next(iter(loads.values()))
     else:
         workload = {"sets": list(sets), "parties": loads}
-    return {"scenario": name, "repetitions": repetitions, "workload": workload}
+    asked = {"compare": {"family": ["sets"]}} if len(sets) > 1 and repetitions > 1 else {}
+    return {"scenario": name, "repetitions": repetitions, **asked, "workload": workload}

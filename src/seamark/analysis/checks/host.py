@@ -96,7 +96,7 @@ def party_ended_early(view: CheckedTrial) -> tuple[Severity, str] | None:
         return None
     profile, window = view.trial.load, view.counts.window
     planned_s = profile.length_s - window.start_ns / 1e9
-    limited = planned_s > 0 and not (profile.finite or profile.until_last_reply)
+    limited = planned_s > 0 and not profile.has_own_end
     ratio = min(1.0, window.length_s / planned_s) if limited else 1.0
     severity: Severity = "suspect" if ratio < SHORT else "note"
     return severity, (
