@@ -13,7 +13,7 @@ from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, picture_of, plain_numbers
 from seamark.report.figures.timelines import representative
 from seamark.report.numbers import levels_text, number, percent, unit_of, with_unit
-from seamark.report.page.content import Block, Column, Content, Picture, Table, column, figures
+from seamark.report.page.content import Block, Column, Content, Picture, Table, Text, column, figures
 from seamark.report.source import Results, ShownWorkload
 from seamark.report.tables.by_treatment import factor_columns
 
@@ -36,6 +36,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 MOMENT = "first_unit"
 BAR = 0.62
+ALWAYS_BUSY, SELDOM_BUSY = 0.9, 0.7
+MOST_NAMED = 6
 
 
 def stages_blocks(workload: ShownWorkload) -> list[Block]:
@@ -46,7 +48,35 @@ def stages_blocks(workload: ShownWorkload) -> list[Block]:
     }
     treatment = representative(workload.results, [row for row in workload.treatments if drawn[row.treatment]])
     pictures = [] if treatment is None else [_picture(workload, treatment, drawn[treatment.treatment][0])]
-    return [*pictures, _table(workload)]
+    return [_bottlenecks(workload), *pictures, _table(workload)]
+
+
+def _bottlenecks(workload: ShownWorkload) -> Text:
+    """Return which stage each treatment waits for."""
+    lines = []
+    for row in workload.treatments:
+        traced = stages_of(workload.results, row)
+        if traced:
+            is_open = not workload.results.trials_of(row)[0].trial.load.closed
+            name = levels_text(row.factors) if len(workload.treatments) > 1 else ""
+            lines.append(f"{f'{name}: ' if name else ''}{bottleneck_text(traced, is_open=is_open)}")
+    more = f"; and {len(lines) - MOST_NAMED} more treatments" if len(lines) > MOST_NAMED else ""
+    return Text(text=f"Bottleneck: {'; '.join(lines[:MOST_NAMED])}{more}.")
+
+
+def bottleneck_text(traced: Sequence[Stages], *, is_open: bool) -> str:
+    """Return the stage whose threads are busiest, from ALWAYS_BUSY on; else the one with the largest share of the
+    critical path. No stage where arrivals decide the rate (`is_open`) and none is busy SELDOM_BUSY of the time."""
+    names = dict.fromkeys(name for stages in traced for name in stages.by_stage)
+    own = {name: [stages.by_stage[name] for stages in traced if name in stages.by_stage] for name in names}
+    busy = {name: _median([stage.busy_ratio for stage in found]) or 0.0 for name, found in own.items()}
+    critical = {name: _median([stage.critical_ratio for stage in found]) or 0.0 for name, found in own.items()}
+    busiest, longest = max(busy, key=lambda name: busy[name]), max(critical, key=lambda name: critical[name])
+    if busy[busiest] >= ALWAYS_BUSY:
+        return f"{busiest} ({percent(busy[busiest])} % busy)"
+    if is_open and busy[busiest] < SELDOM_BUSY:
+        return f"none, as no stage is busy {percent(SELDOM_BUSY)} % of the time"
+    return f"{longest} ({percent(critical[longest])} % of the response time on the critical path)"
 
 
 def _picture(workload: ShownWorkload, treatment: SummaryRow, stages: Stages) -> Picture:
