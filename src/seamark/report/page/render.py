@@ -1,6 +1,7 @@
 """Report of a scenario: one self-contained HTML file, the same as Markdown, and its figures."""
 
 import base64
+import json
 import multiprocessing
 import os
 import re
@@ -14,6 +15,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -28,6 +30,7 @@ from seamark.report.page.answers import answers_section
 from seamark.report.page.comparisons import comparison_blocks
 from seamark.report.page.content import Block, Fold, Picture, Section, Text
 from seamark.report.page.fronts import front_blocks
+from seamark.report.page.interference import documents_of, interference_blocks
 from seamark.report.page.page_part import PagePart, WorkloadBlocks, page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.search import search_blocks
@@ -49,6 +52,7 @@ from seamark.storage.redaction import visible
 
 RUN = PagePart(id="run", title="Run timeline", own_blocks=(phases_pictures, order_pictures))
 COMPARED = PagePart(id="comparisons", title="Comparisons", own_blocks=(comparison_blocks,))
+INTERFERENCE = PagePart(id="interference", title="Who slows whom", own_blocks=(interference_blocks,))
 FRONTS = PagePart(id="fronts", title="Quality against cost", own_blocks=(front_blocks,))
 TICKED = re.compile(r"`([^`]+)`")
 
@@ -65,6 +69,7 @@ def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str
     folder = reports_folder / scenario_folder.name
     sections = page(results, say)
     _write_figures(folder / "figures", sections)
+    _write_interference(folder, results)
     score = score_of(results.plan, results.folder)
     headline = headline_of(results.plan, results.summary, score)
     environment = _environment()
@@ -98,6 +103,19 @@ def _write_figures(folder: Path, sections: Iterable[Section]) -> None:
             ahead += [*part.blocks, *(part.sections if isinstance(part, Section) else ())]
 
 
+def _write_interference(folder: Path, results: Results) -> None:
+    """Write who slows whom as interference.json and interference.csv; remove those of an earlier report."""
+    found = documents_of(results.summary.comparisons)
+    paths = [folder / f"interference.{form}" for form in ("json", "csv")]
+    if not found:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return
+    write_text(paths[0], json.dumps({"schema_version": 1, "scenario": results.scenario, **found}, indent=1) + "\n")
+    rows = [row | {"beside": "+".join(map(str, row["beside"]))} for row in found["slowdowns"]]  # type: ignore[call-overload]
+    write_text(paths[1], pd.DataFrame(rows).to_csv(index=False))
+
+
 def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
     """Return the sections of a report; `say` gets how many of its parts are drawn."""
     drawn = _drawn(results, say)
@@ -107,6 +125,7 @@ def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
         summary_section(results),
         prediction_section(results),
         FRONTS.section(drawn[FRONTS]),
+        INTERFERENCE.section(drawn[INTERFERENCE]),
         Section(id=COMPARED.id, title=COMPARED.title, blocks=tuple(drawn[COMPARED])) if compares else None,
         answers_section(results),
         failures_section(results),
@@ -127,7 +146,7 @@ def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
 def _drawn(results: Results, say: Callable[[str], object]) -> Mapping[PagePart | str, Sequence[Block]]:
     """Return the blocks of each part of the page, and those of each workload by its stem."""
     parts = page_parts()
-    own = [*([] if only_simulated(results.summary) else [RUN]), *parts, COMPARED, FRONTS]
+    own = [*([] if only_simulated(results.summary) else [RUN]), *parts, COMPARED, FRONTS, INTERFERENCE]
     tasks: list[tuple[PagePart | str, Task]] = []
     for workload in (workload for workloads in results.services.values() for workload in workloads):
         draws: list[WorkloadBlocks] = [

@@ -1,0 +1,135 @@
+"""Blocks of what parties cost each other: a heat map, a row for each slowdown, and each set as a whole."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.colors import TwoSlopeNorm
+
+from seamark.model.results.comparison import Comparisons
+from seamark.report.comparison import NO_VERDICT
+from seamark.report.figures.canvas import INK, drawing, picture_of
+from seamark.report.interference import Slowdown, in_matrix, sets_of, slowdowns_of
+from seamark.report.numbers import levels_text, number
+from seamark.report.page.content import Block, Picture, Table, Text, column, figures
+from seamark.report.source import Results
+
+MOST_ROWS = 200
+MARKS = {"worse": " ▲", "better": " ▼", "equivalent": " =", "inconclusive": " ?", None: ""}
+"""Verdict -> its mark in the heat map."""
+NOT_COMPARED = "no trial of it was compared"
+
+
+def interference_blocks(results: Results) -> list[Block]:
+    """Return who slows whom; nothing where no sets of parties are compared."""
+    found = slowdowns_of(results.summary.comparisons)
+    matrix = in_matrix(found)
+    if not matrix:
+        return []
+    return [Text(text=worst_text(matrix)), _heat_map(matrix), _table(found), *_sets(found)]
+
+
+def worst_text(matrix: Sequence[Slowdown]) -> str:
+    """Return who suffers most, and beside whom."""
+    worst = max(matrix, key=lambda slowdown: slowdown.value)
+    if worst.value <= 1:
+        return "No party is slower beside others than alone."
+    where = f" ({levels_text(worst.fixed)})" if worst.fixed else ""
+    sure = f"; {worst.verdict}" if worst.verdict else ""
+    return (
+        f"{worst.party} suffers most: beside {' and '.join(worst.beside)} it is {number(worst.value)} times as slow"
+        f" ({worst.metric}{interval_text(worst)}{sure}){where}."
+    )
+
+
+def interval_text(slowdown: Slowdown) -> str:
+    """Return `, 1.2 to 1.9`, or nothing without an interval."""
+    if slowdown.low is None or slowdown.high is None:
+        return ""
+    return f", {number(slowdown.low)} to {number(slowdown.high)}"
+
+
+def _heat_map(matrix: Sequence[Slowdown]) -> Picture:
+    rows = list(dict.fromkeys(_name(slowdown) for slowdown in matrix))
+    columns = list(dict.fromkeys(" + ".join(slowdown.beside) for slowdown in matrix))
+    values = np.full((len(rows), len(columns)), np.nan)
+    texts = [[""] * len(columns) for _ in rows]
+    for slowdown in matrix:
+        row, at = rows.index(_name(slowdown)), columns.index(" + ".join(slowdown.beside))
+        values[row, at] = np.log2(slowdown.value)
+        texts[row][at] = f"{number(slowdown.value)}{MARKS[slowdown.verdict]}"
+    most = 1.6 * max(0.5, float(np.nanmax(np.abs(values))))  # pale enough for the numbers
+    longest = max(map(len, columns))
+    with drawing(2.6 + 1.3 * len(columns) + 0.05 * longest, 1.5 + 0.42 * len(rows) + 0.05 * longest) as figure:
+        axis = figure.subplots()
+        axis.imshow(values, cmap="RdBu_r", norm=TwoSlopeNorm(0, -most, most), aspect="auto", alpha=0.7)
+        axis.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
+        axis.set_yticks(range(len(rows)), rows)
+        axis.set_xlabel("beside")
+        axis.set_ylabel("suffers")
+        axis.grid(visible=False)
+        for row, line in enumerate(texts):
+            for at, text in enumerate(line):
+                axis.text(at, row, text, ha="center", va="center", color=INK, fontsize=9)
+        return picture_of(
+            figure,
+            "interference",
+            alt="Slowdown of each party beside others",
+            caption="Times as slow as alone, by the median response time, else by the throughput. "
+            "▲ slower, ▼ faster, = the same within the margin, ? not told apart; none: not in the declared family.",
+        )
+
+
+def _name(slowdown: Slowdown) -> str:
+    fixed = levels_text(slowdown.fixed)
+    return f"{slowdown.party} ({fixed})" if fixed else slowdown.party
+
+
+def _table(found: Sequence[Slowdown]) -> Table:
+    shown = found[:MOST_ROWS]
+    more = (f"{len(found) - MOST_ROWS} more are in interference.csv.",) if len(found) > MOST_ROWS else ()
+    return Table(
+        columns=(
+            column("party", [_name(slowdown) for slowdown in shown]),
+            column("beside", [" + ".join(slowdown.beside) for slowdown in shown]),
+            column("by", [slowdown.metric for slowdown in shown]),
+            figures("times as slow", [slowdown.value for slowdown in shown]),
+            figures("from", [slowdown.low for slowdown in shown], why=NOT_COMPARED),
+            figures("to", [slowdown.high for slowdown in shown], why=NOT_COMPARED),
+            column("verdict", [slowdown.verdict or NO_VERDICT for slowdown in shown]),
+        ),
+        caption="Each party beside others, against itself alone",
+        footnotes=("Ratios and intervals are those of the comparisons; of rates the inverse.", *more),
+    )
+
+
+def _sets(found: Sequence[Slowdown]) -> list[Table]:
+    facts = sets_of(found)
+    if not facts:
+        return []
+    return [
+        Table(
+            columns=(
+                column("set", [_set_name(" + ".join(one.parties), levels_text(one.fixed)) for one in facts]),
+                figures("progress", [one.progress for one in facts], title="sum of throughputs together over alone"),
+                figures("worst slowdown", [one.worst for one in facts]),
+                figures("fairness", [one.fairness for one in facts], title="smallest share over the largest"),
+            ),
+            caption="Sets as a whole",
+            footnotes=("Progress 1 is no better than taking turns; fairness 1 slows all parties alike.",),
+        )
+    ]
+
+
+def _set_name(names: str, fixed: str) -> str:
+    return f"{names} ({fixed})" if fixed else names
+
+
+def documents_of(comparisons: Comparisons | None) -> dict[str, list[dict[str, object]]]:
+    """Return slowdowns and sets as interference.json has them; nothing where no sets are compared."""
+    found = slowdowns_of(comparisons)
+    if not found:
+        return {}
+    return {
+        "slowdowns": [vars(slowdown) | {"fixed": dict(slowdown.fixed)} for slowdown in found],
+        "sets": [vars(one) | {"fixed": dict(one.fixed)} for one in sets_of(found)],
+    }
