@@ -141,10 +141,10 @@ GRAPH = "name: g\npipelines:\n- name: a\n  inputs: [0]\n  outputs: [1]\n  loadge
         ),
         (
             "  - {id: 0, component: stages.Stage, outputs: [1, 2]}\n"
-            "  - {id: 1, component: stages.Stage}\n"
+            "  - {id: 1, component: stages.Stage, polling_policy: SingleQueuePolicy}\n"
             "  - {id: 2, component: stages.Stage, outputs: [1]}\n",
             9,
-            "pipelines[0].stages[1]",
+            "pipelines[0].stages[1].polling_policy",
         ),
         (
             "  - {id: 0, component: stages.Stage, outputs: [1], polling_policy: FirstSubmittedPolicy}\n"
@@ -165,3 +165,16 @@ def test_a_graph_that_cannot_work_is_refused(tmp_path: Path, stages: str, line: 
     with pytest.raises(UserError) as refused:
         read(tmp_path, GRAPH + stages)
     assert (line, path) in [(mistake.line, mistake.path) for mistake in refused.value.mistakes]
+
+
+def test_a_stage_with_several_inputs_and_no_policy_takes_the_first_submitted_with_a_note(
+    tmp_path: Path,
+) -> None:
+    stages = (
+        "  - {id: 0, component: stages.Stage, outputs: [1, 2]}\n"
+        "  - {id: 1, component: stages.Stage}\n"
+        "  - {id: 2, component: stages.Stage, outputs: [1]}\n"
+    )
+    file = read(tmp_path, GRAPH + stages)
+    assert [stage.policy for stage in file.pipelines[0].stages] == [SINGLE, FIRST_SUBMITTED, SINGLE]
+    assert len(file.notes) == 1

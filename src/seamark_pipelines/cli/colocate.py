@@ -92,6 +92,7 @@ def command(
 def notes_of(file: PipelineFile, experiment: str | None) -> list[str]:
     """Return what is not done as a reader of the file might expect, a line each."""
     notes = [f"the key '{key}' is read by nothing (first in {place})." for key, place in file.unread.items()]
+    notes += file.notes
     for model in file.pipelines:
         if model.loadgen.component.endswith(OfflineLoadScheduler.__name__) and "rate" in model.loadgen.config:
             notes.append(f"'{model.name}' sends one query at a time, so its rate has no effect.")

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import Code, did_you_mean
 from seamark_pipelines.model.graph import (
+    FIRST_SUBMITTED,
     MAX_QUERIES,
     MERGE,
     POLICIES,
@@ -69,6 +71,7 @@ class _Reader:
 
     def __init__(self, mistakes: Mistakes) -> None:
         self._mistakes = mistakes
+        self.notes: list[str] = []
 
     def file(self, tree: Item, stem: str) -> PipelineFile | None:
         before = self._mistakes.count
@@ -89,6 +92,7 @@ class _Reader:
             pipelines=models,
             listeners=listeners,
             unread=dict(self._mistakes.passed_over),
+            notes=tuple(self.notes),
         )
 
     def _pipeline(self, item: Item) -> dict[str, Any]:
@@ -97,6 +101,8 @@ class _Reader:
         stages = [self._stage(stage) for stage in stage_items]
         slugs = distinct(stage["name"] for stage in stages)
         models = [StageModel(**stage, slug=slug) for stage, slug in zip(stages, slugs, strict=True)]
+        entries = [entry.value for entry in self._entries(item, "inputs")]
+        models = [self._with_policy(stage, models, entries) for stage in models]
         ids = {stage.id for stage in models}
         found: dict[str, Any] = {
             "name": self._value(item, "name", str, "pipeline"),
@@ -116,10 +122,19 @@ class _Reader:
             self._check_graph(item, dict(zip((stage.id for stage in models), stage_items, strict=False)), found)
         return found
 
+    def _with_policy(self, stage: StageModel, others: list[StageModel], entries: list[Any]) -> StageModel:
+        """Return a stage with a policy where none is written: that for one input, or for several."""
+        if stage.polling_policy:
+            return stage
+        count = entries.count(stage.id) + sum(stage.id in other.outputs for other in others)
+        if count > 1:
+            self.notes.append(f"'{stage.name}' has {count} inputs and no polling_policy: it is {FIRST_SUBMITTED}.")
+        return replace(stage, polling_policy=FIRST_SUBMITTED if count > 1 else SINGLE)
+
     def _stage(self, item: Item) -> dict[str, Any]:
         self._pass_over(item, STAGE)
-        policy = str(self._value(item, "polling_policy", str, SINGLE))
-        if policy.rpartition(".")[2] not in POLICIES:
+        policy = str(self._value(item, "polling_policy", str, ""))
+        if policy and policy.rpartition(".")[2] not in POLICIES:
             names = ", ".join(POLICIES)
             guess = did_you_mean(policy.rpartition(".")[2], POLICIES)
             self._add(item.value["polling_policy"], f"'{policy}' is none of {names}.{guess}", "not_a_choice")

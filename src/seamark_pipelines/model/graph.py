@@ -155,13 +155,14 @@ def _put(config: dict[str, Any], path: list[str], value: Value) -> None:
 @dataclass(frozen=True, kw_only=True)
 class PipelineFile:
     """A configuration file: its pipelines run side by side. `listeners` are the samplers that it asks for, `unread`
-    the keys that nothing reads, with their places."""
+    the keys that nothing reads, with their places, `notes` what was decided where the file says nothing."""
 
     name: str
     slug: str
     pipelines: tuple[PipelineModel, ...]
     listeners: tuple[str, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def pipeline(self, name: str | None) -> PipelineModel | None:
         """Return the pipeline of that name or slug, the only one for None; None if there is none such."""
