@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +14,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from study_folder import StudyFolder
+from study_folder import BENCH, StudyFolder
 
 from seamark.model.sample import EventKind
 
@@ -234,3 +238,29 @@ def test_a_stage_that_keeps_failing_fails_its_pipeline_and_no_other(study: Study
     assert (good["status"], good["rows"]) == ("ok", 5)
     pids = [int((study.root / f"pid-{name}").read_text()) for name in folders]
     assert not any(map(psutil.pid_exists, pids))
+
+
+@pytest.mark.sweep
+@pytest.mark.covers("A3")
+def test_after_kill_9_of_one_pipeline_nothing_of_it_is_left_the_other_ends_and_retry_completes(
+    study: StudyFolder,
+) -> None:
+    write(study, first="{pause_s: 0.5}", second="{pause_s: 0.6}")
+    run = subprocess.Popen([*BENCH, "colocate", "own.yml"], cwd=study.root, stdout=subprocess.DEVNULL)
+    pids = [study.root / f"pid-{name}" for name in ("first", "second")]
+    limit_s = time.monotonic() + 60
+    while not all(path.exists() and path.read_text() for path in pids):
+        assert time.monotonic() < limit_s
+        time.sleep(0.1)
+    time.sleep(1)  # both have begun
+    victim, other = (int(path.read_text()) for path in pids)
+    os.kill(victim, signal.SIGKILL)
+    assert run.wait(120) == 1
+    folders = parties(study)
+    loads = {name: json.loads((folder / "load.json").read_text()) for name, folder in folders.items()}
+    assert (loads["first"]["status"], loads["second"]["status"]) == ("failed", "ok")
+    assert not psutil.pid_exists(other)
+    assert study.bench("retry", "-c", ".seamark/colocate/own_pair.yaml").returncode == 0
+    loads = {name: json.loads((folder / "load.json").read_text()) for name, folder in folders.items()}
+    assert {load["status"] for load in loads.values()} == {"ok"}
+    assert {load["rows"] for load in loads.values()} == {5}
