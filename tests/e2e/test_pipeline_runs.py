@@ -37,7 +37,8 @@ class MyStage(Stage):
     @log_phase
     def prepare(self):
         super().prepare()
-        Path(f"pid-{self.parent_name}").write_text(str(os.getpid()))
+        with Path(f"pid-{self.parent_name}").open("a") as file:
+            print(os.getpid(), file=file, flush=True)
 
     def get_dataset_splits(self):
         return {"train": 2, "val": 1}
@@ -143,9 +144,10 @@ def test_two_pipelines_of_a_file_run_at_once_each_in_a_process_of_its_own(pair: 
             (str(number), 1 + number // 3, data[number]) for number in range(5)
         ]
     assert max(begin for begin, _ in spans.values()) < min(end for _, end in spans.values())
-    pids = {(pair.root / f"pid-{name}").read_text() for name in folders}
-    assert len(pids) == 2
-    assert not any(psutil.pid_exists(int(pid)) for pid in pids)
+    pids = [(pair.root / f"pid-{name}").read_text().split() for name in folders]
+    assert [len(of_one) for of_one in pids] == [1, 1]  # each was built once: not by a plan, nor to warm up
+    assert pids[0] != pids[1]
+    assert not any(psutil.pid_exists(int(pid)) for [pid] in pids)
 
 
 @pytest.mark.covers("A4")

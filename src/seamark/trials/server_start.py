@@ -116,7 +116,8 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
     )
     if not endpoint.ok:
         return warm_up
-    if context.service.load == "program":  # it would run whole
+    whole = context.service.server is None and trial.load.until_last_reply
+    if context.service.load == "program" or whole:  # it would be built, or run, whole
         return replace(warm_up, status="skipped")
     parts = context.folder.runtime / "warmup"
     settings = {**filled(trial.settings), "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}

@@ -28,11 +28,11 @@ TIMED_OUT = Reply(units=0, failure=Failure.TIMEOUT)
 
 
 class Log:
-    """What happens to the pipeline outside of its queries, line by line; written when it is prepared and at its end.
-    Without a folder nothing is kept."""
+    """What happens to the pipeline outside of its queries, line by line; written when it is prepared and at its
+    end."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._path = None if folder is None else folder / LOG
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOG
         self._lines: list[str] = []
 
     def add(self, event: str, **facts: object) -> None:
@@ -42,39 +42,45 @@ class Log:
 
     def write(self) -> None:
         """Append the lines to the file."""
-        if self._path is not None and self._lines:
+        if self._lines:
             with self._path.open("a", encoding="utf-8") as file:
                 file.writelines(self._lines)
             self._lines.clear()
 
 
 class Pipeline(Call):
-    """One pipeline of a file, built and prepared when the driver is made. Kinds are the splits of its data."""
+    """One pipeline of a file. In a load it is built and prepared when the driver is made; elsewhere, as in a plan, no
+    stage is imported. Kinds are the splits of its data."""
 
     def __init__(self, target: Target) -> None:
+        model = model_of(target.settings)
+        self.stages = tuple(spec.slug for spec in model.stages)
+        self.unit, self.kinds, self.body_count = "query", ("train",), 1
+        self._splits = {"train": 1}
+        self._counts = self._started = False
+        self._numbers = count()
+        self._generated: Generated | None = None
         if target.files is not None:
-            target.files.mkdir(exist_ok=True)
-        self.log = Log(target.files)
+            self._build(model, target, target.files)
+
+    def _build(self, model: PipelineModel, target: Target, files: Path) -> None:
+        files.mkdir(exist_ok=True)
+        self.log = Log(files)
         self.log.add("load generator built")
         self.log.add("logging built")
         open_names(Path.cwd())
-        model = model_of(target.settings)
         self.log.add("pipeline built", pipeline=model.name)
-        if target.files is not None:
-            (target.files / DRAWING).write_text(drawing(model), encoding="utf-8")
+        (files / DRAWING).write_text(drawing(model), encoding="utf-8")
         self._stages = {spec.id: self._built(spec.id, model) for spec in model.stages}
-        for stage in self._stages.values():
-            stage.stages, stage.folder = self._stages, target.files
         named = [stage.counts for stage in self._stages.values() if stage.counts]
-        self.unit = "token" if "token" in named else named[0] if named else "query"
-        self._counts = bool(named)
+        if named:
+            self.unit, self._counts = "token" if "token" in named else named[0], True
         for stage in self._stages.values():
-            stage.counting = stage.counts == self.unit
+            stage.stages, stage.folder, stage.counting = self._stages, files, stage.counts == self.unit
         for stage in self._stages.values():
             self.log.add("stage preparing", stage=stage.name)
             with_failure(stage.name, stage.prepare)
             self.log.add("stage prepared", stage=stage.name)
-        self.stages = tuple(spec.slug for spec in model.stages)
         self._flow = Flow(model, self._stages, target.events, timeout_s=target.load.timeout_s)
         self._flow.start()
         dataset = model.stage(model.dataset_stage_id)
@@ -83,8 +89,6 @@ class Pipeline(Call):
         self.body_count = sum(self._splits.values())
         self.log.add("prepared", pipeline=model.name, splits=self._splits)
         self.log.write()
-        self._numbers = count()
-        self._started = False
         self._generated = self._generator(model, target)
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
