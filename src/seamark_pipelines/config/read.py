@@ -163,16 +163,16 @@ class _Reader:
                 self._add(item, "the key 'loadgen' is missing: how queries are generated.", "missing")
             return LoadGen()
         self._pass_over(part, LOADGEN)
-        config = self._mapping(part, "config")
+        component, config = self._component(part, LoadGen.component), self._mapping(part, "config")
         entry = part.value.get("config")
         for key in ("rate", "interval"):
             value = config.get(key)
             wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf")
-            ignored = value == 0 and str(self._plain(part, "component")).endswith("OfflineLoadScheduler")
+            ignored = value == 0 and component.endswith("OfflineLoadScheduler")
             if value is not None and wrong and not ignored and entry is not None:
                 self._add(entry.value[key], f"{entry.value[key].shown} is no number above 0.", "out_of_limits")
         return LoadGen(
-            component=self._component(part, LoadGen.component),
+            component=component,
             queue_depth=self._value(part, "queue_depth", int, QUEUE_DEPTH, lowest=1),
             max_queries=self._value(part, "max_queries", int, MAX_QUERIES, lowest=1),
             timeout=float(self._value(part, "timeout", float, TIMEOUT_S, lowest=0.1)),
@@ -267,10 +267,6 @@ class _Reader:
         if entry is None or entry.value is None or not self._is_mapping(entry):
             return {}
         return dict(entry.plain)
-
-    def _plain(self, item: Item, key: str) -> Any:
-        entry = item.value.get(key)
-        return None if entry is None else entry.plain
 
     def _value(
         self, item: Item, key: str, kind: type, default: Any, *, required: bool = False, lowest: float | None = None

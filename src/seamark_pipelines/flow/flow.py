@@ -7,7 +7,7 @@ unless a stage asks for it. Stages end when the flow does, so a cycle needs no t
 import copy
 import heapq
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Lock, Semaphore, Thread
@@ -385,8 +385,3 @@ def merged_query(parts: Mapping[int, Query]) -> Query:
     whole.data = {source: part.data for source, part in parts.items()}
     whole.context = {key: value for part in parts.values() for key, value in part.context.items()}
     return whole
-
-
-def names_of(model: PipelineModel) -> Sequence[str]:
-    """Return the names of the stages by number."""
-    return tuple(stage.slug for stage in model.stages)
