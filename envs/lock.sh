@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 compile() { uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-    --no-emit-index-url --no-emit-find-links --quiet "$@"; }
+    --index-strategy unsafe-best-match --no-emit-index-url --no-emit-find-links --quiet "$@"; }
 if [ $# -eq 0 ]; then
     echo 'setuptools>=77' | compile pyproject.toml - -o envs/base.lock
     echo 'setuptools>=77' | compile pyproject.toml --extra dev - -o envs/dev.lock

@@ -9,6 +9,7 @@ from samples import a_load, a_trial, metrics_of, samples_of, write_samples
 from seamark.analysis.metrics import stages
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.segments import gather_events
+from seamark.model.results.stages import UNTIMED
 from seamark.model.sample import EventKind, Failure
 
 MS = 1_000_000
@@ -16,7 +17,9 @@ NAMES = ("fetch", "left", "right", "join")
 FETCH, LEFT, RIGHT, JOIN = range(4)
 
 
-def write_events(folder, events: list[tuple[int, int, EventKind, float, float]], threads: int = 1) -> None:
+def write_events(
+    folder, events: list[tuple[int, int, EventKind, float, float]], threads: int = 1, names: tuple[str, ...] = NAMES
+) -> None:
     """Write events of (query, stage, what, begin, end in ms), of one worker."""
     path = folder.events.with_suffix(".events")
     with EventFile(path, worker=0) as file:
@@ -25,7 +28,7 @@ def write_events(folder, events: list[tuple[int, int, EventKind, float, float]],
         for place, (query, stage, what, begin_ms, end_ms) in enumerate(events):
             tracks[place % threads].add(query, stage, what, round(begin_ms * MS), round(end_ms * MS))
         file.flush()
-    gather_events([path], folder.events, NAMES)
+    gather_events([path], folder.events, names)
 
 
 def forked(query: int, at_ms: float) -> list[tuple[int, int, EventKind, float, float]]:
@@ -67,6 +70,19 @@ def test_each_stage_has_its_visits_times_use_and_shares(folder) -> None:
             [busy, latency, critical]
         )
     assert found["outside_ratio"] == pytest.approx(0.1)
+    assert found["hidden_ratio"] is None
+    assert by_stage["right"]["first_ms"]["p50"] == pytest.approx(4), "from the time at which it was due"
+    assert (by_stage["left"]["first_ms"], by_stage["left"]["blocked_ms"]) == (None, None)
+
+
+@pytest.mark.covers("A7")
+def test_untimed_stages_have_their_share_of_the_critical_path_and_a_blocked_stage_its_time(folder) -> None:
+    events = [event for query in range(200) for event in forked(query, 10.0 * query)]
+    events += [(query, JOIN, EventKind.BLOCKED, 10.0 * query + 9, 10.0 * query + 9.5) for query in range(200)]
+    write_events(folder, events, names=(f"fetch{UNTIMED}", f"left{UNTIMED}", "right", "join"))
+    found = measured(folder)["stages"]
+    assert found["hidden_ratio"] == pytest.approx(0.3), "what is left of the path is not hidden"
+    assert found["by_stage"]["join"]["blocked_ms"]["p50"] == pytest.approx(0.5)
 
 
 def test_use_is_of_the_threads_that_run_a_stage(folder) -> None:

@@ -1,12 +1,16 @@
 """Who slows whom: slowdowns of parties from the comparisons of their sets."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
-from seamark.report.interference import in_matrix, sets_of, slowdowns_of
-from seamark.report.page.interference import documents_of, worst_text
+from seamark.model.results.stages import StageFigures, StageTimes
+from seamark.model.results.summary import SummaryRow
+from seamark.report.interference import in_matrix, sets_of, slowdowns_of, stage_slowdowns_of
+from seamark.report.page.interference import stage_text, worst_text
 
 TIME = Compared(
     workload="parties.a",
@@ -51,7 +55,6 @@ def test_what_is_no_party_beside_others_against_itself_alone_is_none() -> None:
     )
     assert slowdowns_of(Comparisons(comparisons=others)) == ()
     assert slowdowns_of(None) == ()
-    assert documents_of(Comparisons(comparisons=others)) == {}
 
 
 @pytest.mark.covers("A1")
@@ -63,3 +66,33 @@ def test_a_set_makes_progress_by_the_shares_of_throughput_and_is_as_fair_as_the_
     assert [(cell.party, cell.metric) for cell in in_matrix(found)] == [("a", "latency_ms.p50"), ("b", "throughput")]
     assert worst_text(in_matrix(found)).startswith("a suffers most: beside b ")
     assert sets_of(found[:2]) == []
+
+
+def stages(**run_ms: float) -> Any:
+    return SimpleNamespace(
+        by_stage={name: StageFigures(visits=9, threads=1, run_ms=StageTimes(mean=ms)) for name, ms in run_ms.items()}
+    )
+
+
+@pytest.mark.covers("A7")
+def test_a_stage_is_compared_with_itself_alone_block_by_block() -> None:
+    alone = [stages(load=1.0 + 0.1 * block, model=10.0 + block) for block in range(6)]
+    beside = [stages(load=1.0 + 0.1 * block, model=2 * (10.0 + block)) for block in range(6)]
+    rows = {
+        level: SummaryRow(treatment=level, workload="w.a", service="pipeline", factors={"sets": level})
+        for level in ("a", "a+b", "b")
+    }
+    found: Any = SimpleNamespace(
+        treatments=tuple(rows.values()),
+        trials_of=lambda row: [
+            SimpleNamespace(trial=SimpleNamespace(block=block), good=SimpleNamespace(stages=each))
+            for block, each in enumerate({"a": alone, "a+b": beside}.get(row.treatment, ()))
+        ],
+    )
+    load, model = stage_slowdowns_of(found)
+    assert (load.party, load.beside, load.stage, load.what, load.value, load.ms) == ("a", ("b",), "load", "run", 1, 0)
+    assert (model.value, model.low, model.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert model.ms == pytest.approx(12.5)
+    worst = slowdowns_of(Comparisons(comparisons=(TIME,)))
+    assert "stage model suffers most" in stage_text(worst, (load, model))
+    assert stage_text(worst, (load,)) == ""

@@ -30,10 +30,12 @@ WorkloadCheck = Callable[[Item, Workload, Service, int, Mistakes], object]
 @dataclass(frozen=True, kw_only=True)
 class Derived:
     """Settings that a workload has beside those of its recipe and load, by name, and levels of settings that it does
-    not write."""
+    not write. `service` is another recipe that it is measured by, such as one with the libraries that its files need;
+    None: as written."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     levels: Mapping[str, Levels] = field(default_factory=dict)
+    service: str | None = None
 
 
 Derive = Callable[[Item, Mistakes], Derived]
@@ -135,6 +137,8 @@ def _workload(
         return None
     own = _own_settings(item, defaults) if service.load == "requests" else ()
     derived = _derived(item, service, mistakes)
+    written_name = service.name
+    service = services[derived.service] if derived.service in services else service
     known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
     known |= derived.settings
     written = {key: entry for key, entry in (defaults.items() if defaults else ()) if key in known}
@@ -154,9 +158,9 @@ def _workload(
             mistakes.add(item, f"the setting '{setting.name}' is missing. {setting.help}", "missing")
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
-    name = decode(parts["name"], str, mistakes) if "name" in parts else service.name
+    name = decode(parts["name"], str, mistakes) if "name" in parts else written_name
     workload = Workload(
-        name=name if isinstance(name, str) else service.name,
+        name=name if isinstance(name, str) else written_name,
         component=service.component,
         service=service.name,
         levels=found,

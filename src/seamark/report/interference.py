@@ -1,11 +1,16 @@
-"""Who slows whom: what parties cost each other under load, from the comparisons of their sets. Pure."""
+"""Who slows whom: what parties cost each other under load, from the comparisons of their sets and the stages of their
+trials. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seamark.model.parties import SETS, names_in
 from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons
+from seamark.model.results.stages import StageFigures
+from seamark.model.results.summary import SummaryRow
 from seamark.model.service import Value
+from seamark.report.source import Results
+from seamark.stats.compare import compare_family
 
 THROUGHPUT = "throughput"
 PREFERRED = ("latency_ms.p50", THROUGHPUT)
@@ -106,3 +111,85 @@ def sets_of(found: Iterable[Slowdown]) -> list[SetFacts]:
                 )
             )
     return facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSlowdown:
+    """What a party's mean time in a stage becomes beside others, by block as a ratio to the party alone: `what` it does
+    there, run or wait, and by how many `ms` a visit that differs. `low` and `high` are the ratio's 95 % interval, of
+    each ratio by itself."""
+
+    party: str
+    beside: tuple[str, ...]
+    stage: str
+    what: str
+    value: float
+    low: float | None
+    high: float | None
+    ms: float
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+
+
+def stage_slowdowns_of(results: Results) -> tuple[StageSlowdown, ...]:
+    """Return the slowdowns of each party's stages in each set; a time that is zero in any trial has no ratio."""
+    alone: dict[tuple[str, str], SummaryRow] = {}
+    for row in results.treatments:
+        party, names, fixed = _in_set(row)
+        if names == (party,):
+            alone[party, str(sorted(fixed.items()))] = row
+    found = []
+    for row in results.treatments:
+        party, names, fixed = _in_set(row)
+        base = alone.get((party, str(sorted(fixed.items()))))
+        if base is None or base is row or party not in names:
+            continue
+        for stage, what, before, after in _times(results, base, row):
+            compared = compare_family({0: (before, after)}, better="lower")[0]
+            if compared.ratio is not None:
+                found.append(
+                    StageSlowdown(
+                        party=party,
+                        beside=tuple(name for name in names if name != party),
+                        stage=stage,
+                        what=what,
+                        value=compared.ratio.estimate,
+                        low=compared.ratio.low,
+                        high=compared.ratio.high,
+                        ms=compared.shift.estimate,
+                        fixed=fixed,
+                    )
+                )
+    return tuple(found)
+
+
+def _in_set(row: SummaryRow) -> tuple[str, tuple[str, ...], Mapping[str, Value]]:
+    """Return the party of a row, the set that it was measured in, and its further factors."""
+    party = row.workload.partition(".")[2]
+    fixed = {name: value for name, value in row.factors.items() if name != SETS.name}
+    return party, names_in(str(row.factors.get(SETS.name, ""))), fixed
+
+
+def _times(
+    results: Results, base: SummaryRow, row: SummaryRow
+) -> Iterator[tuple[str, str, dict[int, float], dict[int, float]]]:
+    """Yield each stage, what is done there, and its mean times in ms by block: alone, then beside others."""
+    stages = [
+        {view.trial.block: view.good.stages.by_stage for view in results.trials_of(one) if view.good and view.good.stages}
+        for one in (base, row)
+    ]
+    names = dict.fromkeys(name for by_block in stages for found in by_block.values() for name in found)
+    for name in names:
+        for what in ("run", "wait"):
+            before, after = (
+                {block: ms for block, found in by_block.items() if (ms := _mean(found.get(name), what)) is not None}
+                for by_block in stages
+            )
+            if before and after:
+                yield name, what, before, after
+
+
+def _mean(stage: StageFigures | None, what: str) -> float | None:
+    if stage is None:
+        return None
+    times = stage.run_ms if what == "run" else stage.wait_ms
+    return times.mean if times is not None else None

@@ -6,12 +6,14 @@ from typing import Any
 import click
 import yaml
 
-from seamark.cli.options import scenario_site_option
+from seamark.cli.options import StudyOptions, scenario_site_option
 from seamark.cli.submit import command as submit
 from seamark.config.yaml_source import shown
-from seamark.errors import Mistake, UserError
+from seamark.errors import Mistake, SiteError, UserError
+from seamark.planning.study_paths import missing_here
 from seamark.storage.documents import write_text
 from seamark_pipelines.config.read import read_pipelines, slug_of
+from seamark_pipelines.drivers.needs import lacking_of
 from seamark_pipelines.drivers.pipeline import drawing
 from seamark_pipelines.flow.schedulers import OfflineLoadScheduler
 from seamark_pipelines.model.graph import PipelineFile
@@ -75,8 +77,13 @@ def command(
         for model in found.pipelines:
             click.echo(drawing(model))
         click.echo(f"# {path}\n{text}", nl=False)
+        for model in found.pipelines:
+            for line in lacking_of(model):
+                click.echo(f"{shown(file)}: {line}", err=True)
         return 0
     write_text(path, text)
+    if missing := missing_here(StudyOptions(scenario=str(path), site=site, lanes={}).open()):
+        raise SiteError(*missing)
     click.echo(f"Scenario: {path}", err=True)
     return submit.callback(  # type: ignore[misc]
         scenario=str(path),

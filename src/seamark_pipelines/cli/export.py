@@ -14,6 +14,7 @@ from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.model.trial import Trial
 from seamark.storage.paths import TrialFolder
+from seamark_pipelines.config.workload import SERVICES
 from seamark_pipelines.model.graph import PipelineModel
 
 Row = tuple[float, int, list[object]]
@@ -36,7 +37,7 @@ def command(where: StudyOptions, folder: Path, perf: bool) -> None:
     """
     study = where.open()
     scenario = study.folder(study.scenario.name)
-    trials = [load for trial in study.plan.trials for load in trial.measured if load.service == "pipeline"]
+    trials = [load for trial in study.plan.trials for load in trial.measured if load.service in SERVICES]
     measured = [trial for trial in trials if scenario.trial(trial.id).events.exists()]
     if not measured:
         text = f"no trial of a pipeline is measured yet. `bench submit -c {study.scenario_path}` measures them."

@@ -8,12 +8,16 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
 from seamark.model.scenario import Levels
 from seamark.model.service import Setting, SettingType, Value
+from seamark_pipelines.config.libraries import library_of
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.flow.schedulers import OWN, load_of
 from seamark_pipelines.model.graph import STAGES, PipelineFile, PipelineModel
 
 OF_STAGES: dict[str, SettingType] = {"max_in_flight": "int", "timed": "bool", "copy": "bool", "disable_logs": "bool"}
 """Keys of a stage that a scenario may vary, beside those of its `config`."""
+WITH_LIBRARIES = "pipeline_models"
+"""The recipe of pipelines whose stages need libraries that the base environment does not have."""
+SERVICES = ("pipeline", WITH_LIBRARIES)
 ALWAYS: dict[str, Value] = {"until_last_reply": True, "keep_events": True, "warmup_s": 0.0}
 
 
@@ -21,6 +25,7 @@ def derive(item: Item, mistakes: Mistakes) -> Derived:
     """Return the settings of the load that the file of a workload states, and those of stages that it varies."""
     loads: list[dict[str, Value]] = []
     settings: dict[str, Setting] = {}
+    service = None
     serialized = {key: entry.value for key, entry in item.items() if key == "serialize_queries"}
     for graph in _entries(item, "graph"):
         file = _file(graph, mistakes)
@@ -32,8 +37,10 @@ def derive(item: Item, mistakes: Mistakes) -> Derived:
             except ValueError as error:
                 mistakes.add(graph, f"{error}.")
             settings |= _stage_settings(item, model, mistakes)
+            if library_of(model, Path.cwd()) is not None:
+                service = WITH_LIBRARIES
     if not loads:
-        return Derived(settings=settings)
+        return Derived(settings=settings, service=service)
     levels: dict[str, Levels] = {}
     for name in dict.fromkeys(name for load in loads for name in load):
         values = dict.fromkeys(load.get(name) for load in loads)
@@ -44,7 +51,7 @@ def derive(item: Item, mistakes: Mistakes) -> Derived:
             mistakes.add(item, f"the files state different loads ({name}: {texts}). Write '{name}' here.", "conflict")
     if "scheduler" in levels:
         settings |= {setting.name: setting for setting in OWN.settings}
-    return Derived(settings=settings, levels=levels)
+    return Derived(settings=settings, levels=levels, service=service)
 
 
 def _entries(item: Item, key: str) -> list[Item]:

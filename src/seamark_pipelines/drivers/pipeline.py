@@ -2,7 +2,7 @@
 
 import json
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -11,15 +11,18 @@ from time import time
 from typing import TypeVar
 
 from seamark.errors import UserError
-from seamark.load.driver import Body, Call, Reply, Target, TaskFailure
+from seamark.load.driver import Body, Call, Hooks, Reply, Target, TaskFailure
+from seamark.model.results.stages import UNTIMED
 from seamark.model.sample import Failure
 from seamark_pipelines.config.read import read_pipelines
+from seamark_pipelines.drivers.needs import lacking_of
 from seamark_pipelines.flow.flow import Flow
 from seamark_pipelines.flow.schedulers import Generated
 from seamark_pipelines.flow.source_names import get_component, open_names
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel
 from seamark_pipelines.model.query import Query
+from seamark_pipelines.stages.capture import match_of
 
 LOG, DRAWING = "log.jsonl", "flow.md"
 Made = TypeVar("Made")
@@ -54,7 +57,7 @@ class Pipeline(Call):
 
     def __init__(self, target: Target) -> None:
         model = model_of(target.settings)
-        self.stages = tuple(spec.slug for spec in model.stages)
+        self.stages = tuple(spec.slug if spec.timed else f"{spec.slug}{UNTIMED}" for spec in model.stages)
         self.unit, self.kinds, self.body_count = "query", ("train",), 1
         self._splits = {"train": 1}
         self._counts = self._started = False
@@ -205,6 +208,20 @@ def model_of(settings: Mapping[str, object]) -> PipelineModel:
     if model is None:
         raise TaskFailure("setup_failed", f"{settings['graph']} has no pipeline '{name}'")
     return model.with_settings(settings)  # type: ignore[arg-type]
+
+
+def lacking(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what the stages of a trial name and this machine does not have."""
+    for text in lacking_of(model_of(settings)):
+        yield "graph", text
+
+
+def quality(target: Target, seed: int) -> Mapping[str, float]:
+    """Return which share of the answers is right, where a stage has kept them and right ones are known."""
+    return {} if target.files is None else match_of(target.files)
+
+
+HOOKS = Hooks(lacking=lacking, quality=quality)
 
 
 def with_failure(stage: str, work: Callable[[], Made]) -> Made:

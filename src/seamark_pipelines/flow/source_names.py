@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from seamark.errors import did_you_mean
+from seamark_pipelines.flow.before_import import BeforeImport
 
 HERE = "seamark_pipelines"
 MODULES: Mapping[str, str] = {
@@ -23,13 +24,16 @@ MODULES: Mapping[str, str] = {
     "stages.evaluation.copy_stage": f"{HERE}.stages.overhead",
     "stages.evaluation.data_injector": f"{HERE}.stages.overhead",
     "stages.capture": f"{HERE}.stages.capture",
-    "stages.self_rag": f"{HERE}.stages.scripted",
+    "stages.llm_huggingface": f"{HERE}.stages.llm_huggingface",
+    "stages.llm_torchtune": f"{HERE}.stages.llm_torchtune",
+    "stages.self_rag": f"{HERE}.stages.self_rag",
+    "stages.torchvision_classification": f"{HERE}.stages.torchvision_classification",
     "stages.scripted": f"{HERE}.stages.scripted",
     "loadgen.schedulers": f"{HERE}.flow.schedulers",
     "loadgen.schedulers.scheduler": f"{HERE}.flow.schedulers",
     "utils.schemas": f"{HERE}.flow.schemas",
     "utils.schemas.query": f"{HERE}.model.query",
-    "utils.schemas.rag": f"{HERE}.flow.schemas",
+    "utils.schemas.rag": f"{HERE}.stages.answers",
     "utils.component": f"{HERE}.flow.source_names",
     "utils.queues": f"{HERE}.flow.schemas",
     "utils.queues.polling": f"{HERE}.flow.schemas",
@@ -52,7 +56,9 @@ class _Ours(MetaPathFinder, Loader):
         return spec_from_loader(fullname, self) if fullname in MODULES else None
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = import_module(MODULES[module.__name__])
+        ours = sys.modules[module.__name__] = import_module(MODULES[module.__name__])
+        if not hasattr(ours, "__path__") and any(name.startswith(f"{module.__name__}.") for name in MODULES):
+            ours.__path__ = []  # others are imported from it
 
 
 def open_names(study: Path) -> None:
@@ -69,6 +75,7 @@ def open_names(study: Path) -> None:
             if not name.startswith("_") and not hasattr(module, name):
                 setattr(module, name, value)
     if not any(isinstance(finder, _Ours) for finder in sys.meta_path):
+        sys.meta_path.insert(0, BeforeImport())
         sys.meta_path.append(_Ours())
 
 

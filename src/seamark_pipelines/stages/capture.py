@@ -1,12 +1,20 @@
 """A last stage that keeps the answer of each query."""
 
 import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
+
+
+ANSWERS = "answers.jsonl"
+MATCH = "answer_match"
+"""The share of queries whose answer has a right one in it, of those whose right answers are known."""
 
 
 class TerminalCapture(Stage):
@@ -29,8 +37,9 @@ class TerminalCapture(Stage):
             "generated_answer": plain(context.get("generated_answer")),
             "final_data": plain(query.data),
         }
+        line["match"] = matches(line)
         if self.folder is not None:
-            with self._lock, (self.folder / "answers.jsonl").open("a", encoding="utf-8") as file:
+            with self._lock, (self.folder / ANSWERS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         return super().run(query)
 
@@ -42,3 +51,28 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else repr(value)
+
+
+def matches(line: Mapping[str, Any]) -> bool | None:
+    """Return whether an answer has one of the right ones in it, by words without case and punctuation; None where no
+    right one is known."""
+    right = line["golden_answers"]
+    if not right:
+        return None
+    said = line["generated_answer"] if line["generated_answer"] is not None else line["final_data"]
+    words = f" {_words(said)} "
+    return any(_words(one) and f" {_words(one)} " in words for one in (right if isinstance(right, list) else [right]))
+
+
+def _words(value: Any) -> str:
+    return " ".join(re.findall(r"\w+", str(value).lower()))
+
+
+def match_of(folder: Path) -> dict[str, float]:
+    """Return MATCH of the answers in a trial's folder of files; nothing where no right answers are known."""
+    path = folder / ANSWERS
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8") as file:
+        known = [found for line in file if (found := json.loads(line)["match"]) is not None]
+    return {MATCH: sum(known) / len(known)} if known else {}

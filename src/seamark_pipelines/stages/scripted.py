@@ -7,6 +7,9 @@ from typing import Any
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
+from seamark_pipelines.stages.routers import BinaryRouter
+
+__all__ = ["BinaryRouter", "Loader", "Scripted"]
 
 
 class Loader(Stage):
@@ -79,31 +82,3 @@ class Scripted(Stage):
 
 def _nested(answers: list[Any]) -> bool:
     return all(isinstance(row, list) for row in answers)
-
-
-class BinaryRouter(Stage):
-    """Sends a query on by whether its data say yes, with a budget of `max_retries` for each query.
-
-    The way that repeats, yes with `retry_is_yes` else no, is taken `max_retries` times for a query; after that the
-    query goes to `end_stage_id`, with None as its data.
-    """
-
-    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
-        super().__init__(stage_config, pipeline_config)
-        config = self.extra_config
-        self._yes, self._no = int(config["yes_stage_id"]), int(config["no_stage_id"])
-        self._end = int(config["end_stage_id"])
-        self._retries = int(config.get("max_retries", 0))
-        self._retry_is_yes = bool(config.get("retry_is_yes", False))
-        self._spent: dict[Any, int] = {}
-
-    def run(self, query: Query) -> dict[int, Query]:
-        text = query.data[0] if isinstance(query.data, (list, tuple)) and query.data else query.data
-        yes = "yes" in str(text).lower()
-        way = self._yes if yes else self._no
-        if yes == self._retry_is_yes:
-            spent = self._spent[query.query_id] = self._spent.get(query.query_id, 0) + 1
-            if spent > self._retries:
-                query.data = None
-                way = self._end
-        return {way: query}

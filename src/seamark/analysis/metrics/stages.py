@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.samples import DamagedError, Samples, Times
 from seamark.analysis.metrics.window import Window
-from seamark.model.results.stages import StageBar, StageFigures, Stages, StageTimes, TracedRequest
+from seamark.model.results.stages import UNTIMED, StageBar, StageFigures, Stages, StageTimes, TracedRequest
 from seamark.model.sample import EventKind
 from seamark.storage.documents import regular
 
@@ -62,6 +62,8 @@ class _Stage:
 
     run: TimeDistribution = field(default_factory=TimeDistribution)
     wait: TimeDistribution = field(default_factory=TimeDistribution)
+    blocked: TimeDistribution = field(default_factory=TimeDistribution)
+    first: TimeDistribution = field(default_factory=TimeDistribution)
     tracks: set[int] = field(default_factory=set)
     busy_ns: int = 0
     total_ns: int = 0
@@ -113,10 +115,13 @@ def _figures(
                     _traced(name, of_request, int(requests.due[seen[best]]), int(times_ns[best]), names),
                 )
     critical = sum(stage.critical_ns for stage in stages.values())
+    untimed = [number for number, name in enumerate(names) if name.endswith(UNTIMED)]
+    hidden = sum(stages[number].critical_ns for number in untimed)
     return Stages(
         events=file.metadata.num_rows,
         requests=traced,
         outside_ratio=1 - critical / latency_ns if latency_ns else None,
+        hidden_ratio=hidden / latency_ns if latency_ns and untimed else None,
         by_stage={
             _name(names, number): _stage(stage, latency_ns, window)
             for number, stage in sorted(stages.items())
@@ -138,6 +143,8 @@ def _stage(stage: _Stage, latency_ns: int, window: Window) -> StageFigures:
         busy_ratio=stage.busy_ns / capacity_ns if capacity_ns > 0 else None,
         run_ms=_times(stage.run),
         wait_ms=_times(stage.wait) if stage.wait.count else None,
+        blocked_ms=_times(stage.blocked) if stage.blocked.count else None,
+        first_ms=_times(stage.first) if stage.first.count else None,
         latency_ratio=stage.total_ns / latency_ns if latency_ns else None,
         critical_ratio=stage.critical_ns / latency_ns if latency_ns else None,
     )
@@ -211,6 +218,13 @@ def _add_busy(stages: dict[int, _Stage], events: Events, window: Window) -> None
 
 def _add_times(stages: dict[int, _Stage], events: Events, place: Times, requests: _Requests) -> None:
     """Add the times of requests in each stage: `place` has the request of each event."""
+    for number in np.unique(events.stage).tolist():
+        stage = stages.setdefault(number, _Stage())
+        blocked, first = (
+            (events.stage == number) & (events.what == kind) for kind in (EventKind.BLOCKED, EventKind.FIRST_UNIT)
+        )
+        stage.blocked.add((events.end - events.begin)[blocked])
+        stage.first.add((events.end - requests.due[place])[first])
     timed = np.isin(events.what, TIMED)
     events, place = events.of(timed), place[timed]
     critical = critical_ns(place, events.begin, events.end, requests.due, requests.last)

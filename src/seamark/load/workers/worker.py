@@ -167,7 +167,8 @@ def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body]
 
 def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
     """Return the quality of the answers by the driver module's hook."""
-    driver, target, seed = assignment.job.driver, assignment.job.target(), assignment.job.seed_of_bodies
+    driver, seed = assignment.job.driver, assignment.job.seed_of_bodies
+    target = replace(assignment.job.target(), files=assignment.segment.parent / FILES)
     if target.load.mix:
         from seamark.load.engine.mix import classes_of, mixed_quality
 

@@ -7,6 +7,10 @@ from seamark.model.results.times import Times
 from seamark.model.results.values import Number
 
 
+UNTIMED = " (untimed)"
+"""End of the name of a stage outside of the region that a standard times."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StageTimes(Times):
     """Times of the visits to a stage."""
@@ -23,7 +27,8 @@ class StageFigures:
 
     `busy_ratio`: time in which its `threads` ran it, as a ratio of their time in the window. `latency_ratio`: time of
     requests in the stage, waiting and running, as a ratio of their response times; parallel stages may exceed 1 in
-    sum. `critical_ratio`: the part of that on the critical path.
+    sum. `critical_ratio`: the part of that on the critical path. `blocked_ms`: time in which the stage could not hand
+    on what it had done. `first_ms`: from the time at which a request was due to the first unit of its result here.
     """
 
     visits: int
@@ -31,6 +36,8 @@ class StageFigures:
     busy_ratio: Number = None
     run_ms: StageTimes = StageTimes()
     wait_ms: StageTimes | None = None
+    blocked_ms: StageTimes | None = None
+    first_ms: StageTimes | None = None
     latency_ratio: Number = None
     critical_ratio: Number = None
 
@@ -59,10 +66,12 @@ class TracedRequest:
 @dataclass(frozen=True, kw_only=True)
 class Stages:
     """Figures of a trial's stages, of the `requests` with a good reply that have events. `outside_ratio`: the part of
-    their response times in which no stage was on the critical path."""
+    their response times in which no stage was on the critical path. `hidden_ratio`: the part in which a stage that is
+    UNTIMED was; None where all are timed."""
 
     events: int
     requests: int
     outside_ratio: Number = None
+    hidden_ratio: Number = None
     by_stage: Mapping[str, StageFigures] = field(default_factory=dict)
     examples: tuple[TracedRequest, ...] = ()

@@ -5,11 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
-from seamark.model.results.comparison import Comparisons
 from seamark.report.comparison import NO_VERDICT
 from seamark.report.figures.canvas import INK, drawing, picture_of
-from seamark.report.interference import Slowdown, in_matrix, sets_of, slowdowns_of
-from seamark.report.numbers import levels_text, number
+from seamark.report.interference import (
+    Slowdown,
+    StageSlowdown,
+    in_matrix,
+    sets_of,
+    slowdowns_of,
+    stage_slowdowns_of,
+)
+from seamark.report.numbers import levels_text, number, with_unit
 from seamark.report.page.content import Block, Picture, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -25,7 +31,9 @@ def interference_blocks(results: Results) -> list[Block]:
     matrix = in_matrix(found)
     if not matrix:
         return []
-    return [Text(text=worst_text(matrix)), _heat_map(matrix), _table(found), *_sets(found)]
+    stages = stage_slowdowns_of(results)
+    text = " ".join(filter(None, (worst_text(matrix), stage_text(matrix, stages))))
+    return [Text(text=text), _heat_map(matrix), _table(found), *_sets(found), *_stages(stages)]
 
 
 def worst_text(matrix: Sequence[Slowdown]) -> str:
@@ -41,7 +49,21 @@ def worst_text(matrix: Sequence[Slowdown]) -> str:
     )
 
 
-def interval_text(slowdown: Slowdown) -> str:
+def stage_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown]) -> str:
+    """Return which stage of the party that suffers most loses the most time a visit; nothing where no stage does."""
+    worst = max(matrix, key=lambda slowdown: slowdown.value)
+    own = [one for one in stages if (one.party, one.beside, one.fixed) == (worst.party, worst.beside, worst.fixed)]
+    most = max(own, key=lambda one: one.ms, default=None)
+    if most is None or most.ms <= 0:
+        return ""
+    done = "runs" if most.what == "run" else "waits"
+    return (
+        f"Its stage {most.stage} suffers most: a visit {done} {with_unit(most.ms, 'ms')} longer, "
+        f"{number(most.value)} times as long{interval_text(most)}."
+    )
+
+
+def interval_text(slowdown: Slowdown | StageSlowdown) -> str:
     """Return `, 1.2 to 1.9`, or nothing without an interval."""
     if slowdown.low is None or slowdown.high is None:
         return ""
@@ -79,7 +101,7 @@ def _heat_map(matrix: Sequence[Slowdown]) -> Picture:
         )
 
 
-def _name(slowdown: Slowdown) -> str:
+def _name(slowdown: Slowdown | StageSlowdown) -> str:
     fixed = levels_text(slowdown.fixed)
     return f"{slowdown.party} ({fixed})" if fixed else slowdown.party
 
@@ -120,16 +142,39 @@ def _sets(found: Sequence[Slowdown]) -> list[Table]:
     ]
 
 
+def _stages(found: Sequence[StageSlowdown]) -> list[Table]:
+    if not found:
+        return []
+    shown = sorted(found, key=lambda one: -one.ms)[:MOST_ROWS]
+    return [
+        Table(
+            columns=(
+                column("party", [_name(one) for one in shown]),
+                column("beside", [" + ".join(one.beside) for one in shown]),
+                column("stage", [one.stage for one in shown]),
+                column("what", [one.what for one in shown]),
+                figures("longer", [one.ms for one in shown], "ms"),
+                figures("times as long", [one.value for one in shown]),
+                figures("from", [one.low for one in shown], why=NOT_COMPARED),
+                figures("to", [one.high for one in shown], why=NOT_COMPARED),
+            ),
+            caption="Stages of each party beside others, against itself alone",
+            footnotes=("Mean time of a visit, by block; each 95 % interval stands for itself, without a verdict.",),
+        )
+    ]
+
+
 def _set_name(names: str, fixed: str) -> str:
     return f"{names} ({fixed})" if fixed else names
 
 
-def documents_of(comparisons: Comparisons | None) -> dict[str, list[dict[str, object]]]:
-    """Return slowdowns and sets as interference.json has them; nothing where no sets are compared."""
-    found = slowdowns_of(comparisons)
+def documents_of(results: Results) -> dict[str, list[dict[str, object]]]:
+    """Return slowdowns, stages and sets as interference.json has them; nothing where no sets are compared."""
+    found = slowdowns_of(results.summary.comparisons)
     if not found:
         return {}
     return {
         "slowdowns": [vars(slowdown) | {"fixed": dict(slowdown.fixed)} for slowdown in found],
+        "stages": [vars(one) | {"fixed": dict(one.fixed)} for one in stage_slowdowns_of(results)],
         "sets": [vars(one) | {"fixed": dict(one.fixed)} for one in sets_of(found)],
     }

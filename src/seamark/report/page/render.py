@@ -105,7 +105,7 @@ def _write_figures(folder: Path, sections: Iterable[Section]) -> None:
 
 def _write_interference(folder: Path, results: Results) -> None:
     """Write who slows whom as interference.json and interference.csv; remove those of an earlier report."""
-    found = documents_of(results.summary.comparisons)
+    found = documents_of(results)
     paths = [folder / f"interference.{form}" for form in ("json", "csv")]
     if not found:
         for path in paths:

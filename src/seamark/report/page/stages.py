@@ -19,11 +19,13 @@ from seamark.report.tables.by_treatment import factor_columns
 
 NOT_KNOWN = "withheld: too few visits (p99 needs 1,000), or not known"
 NO_WAITS = "no wait for this stage was recorded"
+NO_BLOCKS = "it could hand on at once"
+NO_FIRST = "no first unit was recorded here"
 NOTES = (
     "Medians over the repetitions, of requests that were due in the measured window and have a good reply. Busy: "
     "time in which the threads that run the stage ran it. Of the response: waiting and running, which may exceed "
     "100 % in sum where stages run at the same time. Critical path: the stages that the end of a request waited for, "
-    "walked back from its end.",
+    "walked back from its end. First unit: from the time at which the request was due.",
 )
 
 Figure = Callable[[StageFigures], float | None]
@@ -48,7 +50,22 @@ def stages_blocks(workload: ShownWorkload) -> list[Block]:
     }
     treatment = representative(workload.results, [row for row in workload.treatments if drawn[row.treatment]])
     pictures = [] if treatment is None else [_picture(workload, treatment, drawn[treatment.treatment][0])]
-    return [_bottlenecks(workload), *pictures, _table(workload)]
+    return [_bottlenecks(workload), *_hidden(workload), *pictures, _table(workload)]
+
+
+def _hidden(workload: ShownWorkload) -> list[Text]:
+    """Return how much of the response time of each treatment is that of stages outside of the timed region."""
+    lines = []
+    for row in workload.treatments:
+        shares = [100 * stages.hidden_ratio for stages in stages_of(workload.results, row) if stages.hidden_ratio is not None]
+        if shares:
+            name = f"{levels_text(row.factors)}: " if len(workload.treatments) > 1 else ""
+            span = f" ({min(shares):.3g} to {max(shares):.3g} in {len(shares)} repetitions)" if len(shares) > 1 else ""
+            lines.append(f"{name}{median(shares):.3g} %{span}")
+    if not lines:
+        return []
+    text = "Outside of the timed region, on the critical path, as a share of the response time"
+    return [Text(text=f"{text}: {'; '.join(lines[:MOST_NAMED])}.")]
 
 
 def _bottlenecks(workload: ShownWorkload) -> Text:
@@ -148,6 +165,9 @@ def _table(workload: ShownWorkload) -> Table:
         return figures(name, given(medians), unit, why=why, shown=lambda value: number(factor * value))
 
     critical = [ratio for _, _, _, ratio in rows]
+    known = [stage for _, _, own, _ in rows for stage in own]
+    firsts = any(stage.first_ms for stage in known)
+    blocks = any(stage.blocked_ms for stage in known)
     return Table(
         columns=(
             *factor_columns([row for row, _, _, _ in rows], workload.treatments),
@@ -158,6 +178,8 @@ def _table(workload: ShownWorkload) -> Table:
             times("run p99", lambda stage: stage.run_ms.p99),
             times("wait p50", lambda stage: stage.wait_ms.p50 if stage.wait_ms else None, NO_WAITS),
             times("wait p99", lambda stage: stage.wait_ms.p99 if stage.wait_ms else None, NO_WAITS),
+            *([times("blocked p50", lambda stage: stage.blocked_ms and stage.blocked_ms.p50, NO_BLOCKS)] if blocks else []),
+            *([times("first unit p50", lambda stage: stage.first_ms and stage.first_ms.p50, NO_FIRST)] if firsts else []),
             ratios("of the response", lambda stage: stage.latency_ratio, "waiting and running"),
             figures("critical path", critical, "%", "of the response time", why=NOT_KNOWN, shown=percent),
         ),

@@ -1,0 +1,204 @@
+"""Language models with torchtune: batches of a data set, LoRA fine-tuning and generation from a Hugging Face
+checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torchtune.data import padded_collate_sft
+from torchtune.generation import generate
+from torchtune.modules.peft import get_adapter_params, set_trainable_params
+from torchtune.training import MODEL_KEY, set_default_dtype
+from torchtune.training.checkpointing import FullModelHFCheckpointer
+
+from seamark_pipelines.flow.source_names import get_component
+from seamark_pipelines.flow.stage import Stage
+from seamark_pipelines.model.graph import PipelineModel, StageModel
+from seamark_pipelines.model.query import Query
+from seamark_pipelines.stages.models import device_of, made, synchronize
+from seamark_pipelines.stages.seeded import place
+
+NOT_OF_THE_MODEL = ("KV_cache",)
+
+
+def weights_of(config: Mapping[str, Any]) -> Any:
+    """Return the weights of a checkpoint in Hugging Face's form, with torchtune's names."""
+    options = {key: value for key, value in config.items() if key != "component"}
+    options["checkpoint_dir"] = place(str(options["checkpoint_dir"]))
+    options["output_dir"] = str(options.get("output_dir") or "tmp/torchtune")
+    return FullModelHFCheckpointer(**options).load_checkpoint()[MODEL_KEY]
+
+
+def built(config: Mapping[str, Any], device: torch.device) -> Any:
+    """Return the model of a stage: `model` has its component and arguments, `dtype` its type, `checkpointer` its
+    weights."""
+    options = {key: value for key, value in config["model"].items() if key not in NOT_OF_THE_MODEL}
+    with set_default_dtype(get_component(config.get("dtype", "torch.float32"))), device:
+        model = made(options)
+    model.load_state_dict(weights_of(config["checkpointer"]), strict=False)
+    return model
+
+
+class TorchTuneDataLoader(Stage):
+    """Batches of a data set of torchtune: token ids and labels. `tokenizer` and `dataset` have component and arguments.
+
+    Four fifths of the rows are the split `train`, the rest `val`, both drawn by `seed`. Labels are padded with the
+    value that the loss of the stage `loss_fn_stage_id` ignores.
+    """
+
+    counts = "item"
+
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
+        super().__init__(stage_config, pipeline_config)
+        config = self.extra_config
+        self._size = int(config.get("batch_size", 1))
+        paths = {
+            key: place(value) if isinstance(value, str) and key != "component" else value
+            for key, value in config["tokenizer"].items()
+        }
+        self._tokenizer = made(paths)
+        rows = made({key: _placed(value) for key, value in config["dataset"].items()}, tokenizer=self._tokenizer)
+        seeded = torch.Generator().manual_seed(int(config.get("seed", 1)))
+        train, val = torch.utils.data.random_split(rows, [0.8, 0.2], generator=seeded)
+        self._rows = {split: {"train": train, "val": val}[split] for split in config.get("split", ["train"])}
+        self._loaders: dict[str, Any] = {}
+        self._batches: Iterator[Any] = iter(())
+
+    def get_batch_size(self) -> int:
+        """Return the items of a batch."""
+        return self._size
+
+    def get_tokenizer(self) -> Any:
+        """Return the tokenizer of the data."""
+        return self._tokenizer
+
+    def get_dataset_splits(self) -> dict[str, int]:
+        return {split: len(rows) // self._size for split, rows in self._rows.items()}
+
+    def prepare(self) -> None:
+        config = self.extra_config
+        options: dict[str, Any] = {"padding_idx": self._tokenizer.pad_id}
+        if config.get("loss_fn_stage_id") is not None:
+            options["ignore_idx"] = self.dispatch_call(int(config["loss_fn_stage_id"]), "get_loss_fn").ignore_index
+        for split, rows in self._rows.items():
+            self._loaders[split] = torch.utils.data.DataLoader(
+                rows,
+                batch_size=self._size,
+                shuffle=bool(config.get("shuffle", True)),
+                generator=torch.Generator().manual_seed(int(config.get("seed", 1))),
+                collate_fn=partial(padded_collate_sft, **options),
+                drop_last=True,
+            )
+
+    def run(self, query: Query) -> dict[int, Query]:
+        if query.batch == 0:
+            self._batches = iter(self._loaders[query.split])
+        query.data = next(self._batches)
+        self.count(self._size)
+        return super().run(query)
+
+
+def _placed(value: Any) -> Any:
+    return place(value) if isinstance(value, str) else value
+
+
+class Finetune(Stage):
+    """Trains LoRA adapters: one step of the optimizer in `gradient_accumulation_steps` queries; `data` becomes the
+    loss. Queries of a split other than `train` are evaluated without gradients."""
+
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
+        super().__init__(stage_config, pipeline_config)
+        config = self.extra_config
+        self._device = device_of(config.get("device"))
+        self._every = int(config.get("gradient_accumulation_steps", 1))
+        self._most = pipeline_config.loadgen.max_queries
+        self._loss = made(config.get("loss") or {"component": "torch.nn.CrossEntropyLoss"})
+        self.model: Any = None
+        self.steps = 0
+        self._queries = 0
+
+    def get_loss_fn(self) -> Any:
+        """Return the loss function."""
+        return self._loss
+
+    def prepare(self) -> None:
+        config = self.extra_config
+        torch.manual_seed(int(config.get("seed", 1)))
+        self.model = built(config, self._device)
+        for module in self.model.modules():  # adapters are no part of the checkpoint
+            if hasattr(module, "initialize_parameters"):
+                module.initialize_parameters()
+        set_trainable_params(self.model, get_adapter_params(self.model))
+        trained = [weights for weights in self.model.parameters() if weights.requires_grad]
+        self._optimizer = made(config.get("optimizer") or {"component": "torch.optim.AdamW", "lr": 3e-4}, trained)
+        self._schedule = None
+        if config.get("lr_scheduler"):
+            steps = max(1, self._most // self._every)
+            self._schedule = made(config["lr_scheduler"], optimizer=self._optimizer, num_training_steps=steps)
+
+    def run(self, query: Query) -> dict[int, Query]:
+        batch = {name: value.to(self._device) for name, value in query.data.items()}
+        training = query.split == "train"
+        self.model.train(training)
+        with torch.set_grad_enabled(training):
+            scores = self.model(batch["tokens"], mask=batch.get("mask"), input_pos=batch.get("input_pos"))
+            loss = self._loss(scores[:, :-1].transpose(1, 2), batch["labels"][:, 1:])
+        if training:
+            (loss / self._every).backward()
+            self._queries += 1
+            if self._queries % self._every == 0:
+                self._optimizer.step()
+                self._optimizer.zero_grad(set_to_none=True)
+                self.steps += 1
+                if self._schedule is not None:
+                    self._schedule.step()
+        synchronize(self._device)
+        query.data = loss.item()
+        return super().run(query)
+
+
+class Inference(Stage):
+    """Generates `max_new_tokens` after each row of a batch, by `temperature` and `top_k`; `data` becomes the texts.
+
+    With `model.KV_cache`, keys and values are kept for batches of the stage `batch_size_stage_id`.
+    """
+
+    counts = "token"
+
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
+        super().__init__(stage_config, pipeline_config)
+        self._device = device_of(self.extra_config.get("device"))
+        self.model: Any = None
+
+    def prepare(self) -> None:
+        config = self.extra_config
+        torch.manual_seed(int(config.get("seed", 1)))
+        self.model = built(config, self._device).eval()
+        self._tokenizer = self.dispatch_call(int(config.get("tokenizer_stage_id", 0)), "get_tokenizer")
+        if config["model"].get("KV_cache"):
+            size = self.dispatch_call(int(config.get("batch_size_stage_id", 0)), "get_batch_size")
+            kind = get_component(config.get("dtype", "torch.float32"))
+            with self._device:
+                self.model.setup_caches(batch_size=size, dtype=kind)
+
+    def run(self, query: Query) -> dict[int, Query]:
+        config = self.extra_config
+        prompts = query.data["tokens"].to(self._device)
+        with torch.no_grad():
+            if self.model.caches_are_enabled():
+                self.model.reset_caches()
+            tokens, _ = generate(
+                model=self.model,
+                prompt=prompts,
+                max_generated_tokens=int(config.get("max_new_tokens", 300)),
+                pad_id=self._tokenizer.pad_id,
+                temperature=float(config.get("temperature", 0.6)),
+                top_k=config.get("top_k", 300),
+                stop_tokens=self._tokenizer.stop_tokens,
+            )
+        synchronize(self._device)
+        new = tokens[:, prompts.shape[1] :]
+        self.count(int((new != self._tokenizer.pad_id).sum()))
+        query.data = [self._tokenizer.decode(row.tolist()) for row in new]
+        return super().run(query)
