@@ -26,6 +26,8 @@ SDK = {
     "seamark_evaluate/attention/": {"torch", "transformers", "tokenizers", "safetensors"},
     "seamark_evaluate/tasks/loading": {"datasets", "pyarrow"},
     "seamark_evaluate/tasks/scoring": {"rouge", "rouge_score", "jieba"},
+    "seamark_pipelines/flow/before_import": {"torch", "torchao"},
+    "seamark_pipelines/stages/seeded": {"PIL", "tokenizers", "torch", "transformers"},
 }
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 

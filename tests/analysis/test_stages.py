@@ -9,8 +9,7 @@ from samples import a_load, a_trial, metrics_of, samples_of, write_samples
 from seamark.analysis.metrics import stages
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.segments import gather_events
-from seamark.model.results.stages import UNTIMED
-from seamark.model.sample import EventKind, Failure
+from seamark.model.sample import UNTIMED, EventKind, Failure
 
 MS = 1_000_000
 NAMES = ("fetch", "left", "right", "join")

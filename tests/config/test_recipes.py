@@ -80,6 +80,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "cluster": {"system_file": str(ROOT / "config/clusters/system_config.yaml"), "generated_requests": 5},
     "command": {"command": {"argv": ["true"]}},
     "pipeline": {"graph": str(ROOT / "pipeline_configs/scripted.yml"), "pipeline": "Training"},
+    "pipeline_models": {"graph": str(ROOT / "pipeline_configs/self_rag.yml")},
     "vllm_questions": {"task": "mock_benchmark"},
     "attention": {"model": "a-model", "task": "mock_benchmark"},
     "attention_cuda": {"model": "a-model", "task": "mock_benchmark"},

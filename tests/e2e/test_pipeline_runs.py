@@ -26,7 +26,8 @@ from pathlib import Path
 from time import sleep
 
 from stages.stage import Stage, log_phase
-from utils.schemas import PipelineModel, Query, StageModel
+from utils.schemas import PipelineModel, StageModel
+from utils.schemas.query import Query
 
 
 class MyStage(Stage):
@@ -266,3 +267,26 @@ def test_after_kill_9_of_one_pipeline_nothing_of_it_is_left_the_other_ends_and_r
     loads = {name: json.loads((folder / "load.json").read_text()) for name, folder in folders.items()}
     assert {load["status"] for load in loads.values()} == {"ok"}
     assert {load["rows"] for load in loads.values()} == {5}
+
+
+@pytest.mark.covers("A2", "A10")
+def test_what_a_file_of_the_original_needs_and_is_not_here_is_a_line_each_with_exit_code_3(
+    study: StudyFolder,
+) -> None:
+    text = (study.root / "pipeline_configs/finetune_huggingface.yml").read_text()
+    for here, there in {
+        "device: auto": "device: cuda",
+        "seeded/llama": "org/m",
+        "seeded/instructions": "org/d",
+    }.items():
+        assert here in text
+        text = text.replace(here, there)
+    (study.root / "theirs.yml").write_text(text)
+    network = {**study.environment, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(study.root)}
+    refused = study.bench("colocate", "theirs.yml", code=3, env=network)
+    assert len(refused.stderr.splitlines()) == 3
+    assert "Traceback" not in refused.stderr
+    assert not (study.root / "results/fine_tuning_with_hugging_face").exists()
+    shown = study.bench("colocate", "theirs.yml", "-n", code=0, env=network)
+    assert "flowchart" in shown.stdout
+    assert len(shown.stderr.splitlines()) == 3

@@ -21,7 +21,7 @@ CONFIGURATIONS = Path(__file__).resolve().parents[2] / "pipeline_configs"
 
 
 class Opened:
-    """A pipeline of a file with its stages prepared, for queries one after another. `settings` are as in a scenario."""
+    """A pipeline of a file with its stages prepared, for queries one by one. `settings` are as in a scenario."""
 
     def __init__(self, name: str, pipeline: int = 0, **settings: Any) -> None:
         model: PipelineModel = read_pipelines(CONFIGURATIONS / name).pipelines[pipeline].with_settings(settings)
@@ -65,7 +65,11 @@ def batches(loader: Any, count: int, split: str = "train") -> list[Any]:
 
 def trained(opened: Opened, plain: Opened, count: int, losses_of: Any) -> dict[str, Any]:
     """Train a pipeline, and its twin by a plain loop of the twin's own optimizer; say what came of both."""
-    stage, loop, every = opened.stages[1], plain.stages[1], opened.stages[1].extra_config["gradient_accumulation_steps"]
+    stage, loop, every = (
+        opened.stages[1],
+        plain.stages[1],
+        opened.stages[1].extra_config["gradient_accumulation_steps"],
+    )
     frozen, adapters = weights_of(stage.model, trained=False), weights_of(stage.model, trained=True)
     losses = [query.data for query in opened.send(count)]
     optimizer = torch.optim.AdamW(
@@ -106,7 +110,9 @@ def fine_tuning(every: int, count: int) -> Any:
     with torch.no_grad():
         said["base"] = base(**first).loss.item()
     said["masked"] = float((first["labels"] == -100).float().mean())
-    linear = [layer for name, layer in base.named_modules() if isinstance(layer, torch.nn.Linear) and name != "lm_head"]
+    linear = [
+        layer for name, layer in base.named_modules() if isinstance(layer, torch.nn.Linear) and name != "lm_head"
+    ]
     said["by shapes"] = sum(8 * (layer.in_features + layer.out_features) for layer in linear)
     return said
 
@@ -203,10 +209,10 @@ def with_torchtune(count: int) -> Any:
 
 def vision() -> Any:
     """Transfer learning: losses, and that only the head moved; heads of several names."""
-    opened = Opened("torchvision_mixed.yml", 1)
+    opened = Opened("torchvision_mixed.yml", 1, **{"stages.2.config.optimizer.lr": 0.02})
     stage = opened.stages[2]
     before = {name: value.clone() for name, value in stage.model.state_dict().items()}
-    losses = [query.data for query in opened.send(16)] + [query.data for query in opened.send(16)]
+    losses = [sum(query.data for query in opened.send(16)) for _ in range(3)]  # of each epoch
     moved = [name for name, value in stage.model.state_dict().items() if not torch.equal(before[name], value)]
     guesses = Opened("torchvision_mixed.yml", 0).send(3, "val")
     heads = {}

@@ -43,7 +43,9 @@ def test_a_stage_that_imports_a_library_of_models_has_their_environment(tmp_path
             "stages.not_there.Any",
         )
     }
-    assert found == dict.fromkeys(found, None) | dict.fromkeys(("stages.deep.Inner", "stages.deep.inner.Inner"), "torch")
+    assert found == dict.fromkeys(found, None) | dict.fromkeys(
+        ("stages.deep.Inner", "stages.deep.inner.Inner"), "torch"
+    )
     for family in ("llm_huggingface", "llm_torchtune", "torchvision_classification", "self_rag"):
         assert library_of(pipeline(f"stages.{family}.Mine"), tmp_path) is not None
     assert library_of(pipeline("stages.Stage", optimizer={"component": "torch.optim.AdamW"}), tmp_path) == "torch"

@@ -92,6 +92,7 @@ NEEDED: Mapping[str, Mapping[str, object]] = {
     "attention_cuda": {"model": "known_reader", "task": "mock_benchmark"},
     "command": {"command": {"argv": ["true"]}},
     "pipeline": {"graph": str(RECIPES.parents[1] / "pipeline_configs" / "scripted.yml"), "pipeline": "Training"},
+    "pipeline_models": {"graph": str(RECIPES.parents[1] / "pipeline_configs" / "self_rag.yml")},
     "http": {"command": "python3 server.py --port {ports[main]}"},
     "cluster": {"system_file": str(RECIPES.parent / "clusters" / "system_config.yaml"), "generated_requests": 5},
     "fitted": {"model_file": str(RECIPES.parent / "models" / "example.yaml"), "model": "mm1", "rate_rps": 20},

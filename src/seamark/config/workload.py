@@ -138,7 +138,7 @@ def _workload(
     own = _own_settings(item, defaults) if service.load == "requests" else ()
     derived = _derived(item, service, mistakes)
     written_name = service.name
-    service = services[derived.service] if derived.service in services else service
+    service = services.get(derived.service or service.name, service)
     known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
     known |= derived.settings
     written = {key: entry for key, entry in (defaults.items() if defaults else ()) if key in known}

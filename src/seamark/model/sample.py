@@ -51,6 +51,10 @@ EVENT = np.dtype(
 )
 
 
+UNTIMED = " (untimed)"
+"""End of the name of a stage outside of the region that a standard times."""
+
+
 class EventKind(IntEnum):
     """What a request does in a stage. A number is the value in a raw segment, its lower-case name is displayed."""
 

@@ -388,14 +388,15 @@ def _by_service(plan: Plan) -> dict[str, list[Trial]]:
 
 def _factors(plan: Plan, trials: list[Trial]) -> dict[str, tuple[Value, ...]]:
     """The factors of a service's trials, with levels in ascending order where they can be ordered."""
-    levels = {name: tuple(dict.fromkeys(trial.settings[name] for trial in trials)) for name in trials[0].settings}
+    names = dict.fromkeys(name for trial in trials for name in trial.settings)  # workloads may have some of their own
+    levels = {name: tuple(dict.fromkeys(trial.settings.get(name) for trial in trials)) for name in names}
     served = [deployment for deployment in plan.deployments if deployment.service == trials[0].service]
     levels |= {name: tuple(dict.fromkeys(getattr(deployment, name) for deployment in served)) for name in RESOURCES}
     return {name: _sorted(values) for name, values in levels.items() if len(values) > 1}
 
 
 def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    numbers = all(isinstance(value, (int, float)) for value in values)
+    numbers = all(value is None or isinstance(value, (int, float)) for value in values)
     return tuple(sorted(values, key=lambda value: (value is not None, value if numbers else str(value))))
 
 

@@ -1,7 +1,7 @@
 """Who slows whom: what parties cost each other under load, from the comparisons of their sets and the stages of their
 trials. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seamark.model.parties import SETS, names_in
@@ -115,9 +115,10 @@ def sets_of(found: Iterable[Slowdown]) -> list[SetFacts]:
 
 @dataclass(frozen=True, kw_only=True)
 class StageSlowdown:
-    """What a party's mean time in a stage becomes beside others, by block as a ratio to the party alone: `what` it does
-    there, run or wait, and by how many `ms` a visit that differs. `low` and `high` are the ratio's 95 % interval, of
-    each ratio by itself."""
+    """What a party's mean time in a stage becomes beside others, by block as a ratio to the party alone.
+
+    `what` it does there is run or wait; `ms` is by how much a visit differs. `low` and `high` are its 95 %
+    interval by itself."""
 
     party: str
     beside: tuple[str, ...]
@@ -144,7 +145,7 @@ def stage_slowdowns_of(results: Results) -> tuple[StageSlowdown, ...]:
         if base is None or base is row or party not in names:
             continue
         for stage, what, before, after in _times(results, base, row):
-            compared = compare_family({0: (before, after)}, better="lower")[0]
+            compared = compare_family({stage: (before, after)}, better="lower")[stage]
             if compared.ratio is not None:
                 found.append(
                     StageSlowdown(
@@ -171,21 +172,26 @@ def _in_set(row: SummaryRow) -> tuple[str, tuple[str, ...], Mapping[str, Value]]
 
 def _times(
     results: Results, base: SummaryRow, row: SummaryRow
-) -> Iterator[tuple[str, str, dict[int, float], dict[int, float]]]:
+) -> Iterator[tuple[str, str, dict[Hashable, float], dict[Hashable, float]]]:
     """Yield each stage, what is done there, and its mean times in ms by block: alone, then beside others."""
     stages = [
-        {view.trial.block: view.good.stages.by_stage for view in results.trials_of(one) if view.good and view.good.stages}
+        {
+            view.trial.block: view.good.stages.by_stage
+            for view in results.trials_of(one)
+            if view.good and view.good.stages
+        }
         for one in (base, row)
     ]
     names = dict.fromkeys(name for by_block in stages for found in by_block.values() for name in found)
     for name in names:
         for what in ("run", "wait"):
-            before, after = (
-                {block: ms for block, found in by_block.items() if (ms := _mean(found.get(name), what)) is not None}
-                for by_block in stages
-            )
-            if before and after:
-                yield name, what, before, after
+            sides: list[dict[Hashable, float]] = [{}, {}]
+            for side, by_block in zip(sides, stages, strict=True):
+                for block, found in by_block.items():
+                    if (ms := _mean(found.get(name), what)) is not None:
+                        side[block] = ms
+            if all(sides):
+                yield name, what, sides[0], sides[1]
 
 
 def _mean(stage: StageFigures | None, what: str) -> float | None:

@@ -12,8 +12,10 @@ from seamark_pipelines.flow.source_names import HERE, MODULES, PACKAGES
 from seamark_pipelines.model.graph import PipelineModel
 
 LIBRARIES = frozenset(
-    ("PIL", "accelerate", "bm25s", "datasets", "faiss", "peft", "pydantic", "tokenizers")
-    + ("torch", "torchao", "torchtune", "torchvision", "transformers")
+    {
+        *("PIL", "accelerate", "bm25s", "datasets", "faiss", "peft", "pydantic", "tokenizers"),
+        *("torch", "torchao", "torchtune", "torchvision", "transformers"),
+    }
 )
 """Modules of the environment `pipelines`."""
 FAMILIES = f"{HERE}.stages"

@@ -30,7 +30,7 @@ PIPELINE = (
 LOADGEN = ("component", "queue_depth", "max_queries", "timeout", "config")
 STAGE = (
     *("name", "id", "outputs", "component", "config", "polling_policy", "disable_logs"),
-    *("max_input_queue_depth", "max_in_flight", "timed", "copy"),
+    *("max_input_queue_depth", "max_in_flight", "timed", "copy", "repeat"),
 )
 LISTENERS = ("smi", "dcgmi", "top", "iostat", "free", "ps", "macmon")
 APPLE = ("stages.llm_mlx", "stages.anemll", "stages.coreml")
@@ -149,6 +149,7 @@ class _Reader:
             "max_in_flight": self._value(item, "max_in_flight", int, 1, lowest=1),
             "timed": self._value(item, "timed", bool, True),
             "copy": self._value(item, "copy", bool, False),
+            "repeat": self._value(item, "repeat", int, 1, lowest=1),
         }
         found["name"] = self._value(item, "name", str, f"stage {found['id']}")
         if found["component"].startswith(APPLE):

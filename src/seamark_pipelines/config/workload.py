@@ -13,7 +13,13 @@ from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.flow.schedulers import OWN, load_of
 from seamark_pipelines.model.graph import STAGES, PipelineFile, PipelineModel
 
-OF_STAGES: dict[str, SettingType] = {"max_in_flight": "int", "timed": "bool", "copy": "bool", "disable_logs": "bool"}
+OF_STAGES: dict[str, SettingType] = {
+    "max_in_flight": "int",
+    "repeat": "int",
+    "timed": "bool",
+    "copy": "bool",
+    "disable_logs": "bool",
+}
 """Keys of a stage that a scenario may vary, beside those of its `config`."""
 WITH_LIBRARIES = "pipeline_models"
 """The recipe of pipelines whose stages need libraries that the base environment does not have."""

@@ -26,7 +26,7 @@ def lacking_of(model: PipelineModel) -> Iterator[str]:
         if device.startswith("cuda") and not any(Path("/dev").glob("nvidia[0-9]*")):
             yield f"'{stage.name}': the device '{device}' is not here. Set device to cpu or auto."
         elif device.startswith("mps"):
-            yield f"'{stage.name}': the device '{device}' is that of an Apple machine. Set device to cpu, cuda or auto."
+            yield f"'{stage.name}': the device '{device}' is an Apple machine's. Set device to cpu, cuda or auto."
         for name in _files(config):
             if not name.startswith(PREFIX) and not Path(name).expanduser().exists():
                 yield f"'{stage.name}': {name} is not here. Correct the path; it begins in the study's folder."

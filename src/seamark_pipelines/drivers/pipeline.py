@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Hooks, Reply, Target, TaskFailure
-from seamark.model.results.stages import UNTIMED
-from seamark.model.sample import Failure
+from seamark.model.sample import UNTIMED, Failure
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.drivers.needs import lacking_of
 from seamark_pipelines.flow.flow import Flow
@@ -207,7 +206,7 @@ def model_of(settings: Mapping[str, object]) -> PipelineModel:
     model = file.pipeline(None if name is None else str(name))
     if model is None:
         raise TaskFailure("setup_failed", f"{settings['graph']} has no pipeline '{name}'")
-    return model.with_settings(settings)  # type: ignore[arg-type]
+    return model.with_settings(settings).expanded  # type: ignore[arg-type]
 
 
 def lacking(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,8 @@ class StageModel:
 
     `polling_policy` is one of POLICIES, or the dotted path of one. `max_in_flight` is how many queries it works on at
     a time, each in a thread. `disable_logs` takes it out of events and logs, `timed: false` out of the region that a
-    standard times; with `copy` it gets a deep copy of each query's contents.
+    standard times; with `copy` it gets a deep copy of each query's contents. It stands
+    `repeat` times in a row.
     """
 
     id: int
@@ -50,6 +51,7 @@ class StageModel:
     max_in_flight: int = 1
     timed: bool = True
     copy: bool = False
+    repeat: int = 1
 
     @property
     def policy(self) -> str:
@@ -122,6 +124,23 @@ class PipelineModel:
             if stage.id in reached[stage.id]:
                 groups[frozenset(id for id in reached[stage.id] if stage.id in reached[id])] = None
         return [tuple(stage for stage in self.stages if stage.id in group) for group in groups]
+
+    @property
+    def expanded(self) -> "PipelineModel":
+        """The pipeline with each stage as often as its `repeat` says: copies follow it, under new ids and slugs."""
+        free = 1 + max(stage.id for stage in self.stages)
+        last: dict[int, int] = {}
+        stages: list[StageModel] = []
+        for stage in self.stages:
+            ids = [stage.id, *range(free, free + stage.repeat - 1)]
+            free += stage.repeat - 1
+            last[stage.id] = ids[-1]
+            for number, id in enumerate(ids):
+                mark = f"_{number + 1}" if number else ""
+                outputs = stage.outputs if id == ids[-1] else (ids[number + 1],)
+                one = replace(stage, id=id, slug=f"{stage.slug}{mark}", outputs=outputs, repeat=1)
+                stages.append(replace(one, polling_policy=SINGLE) if number else one)
+        return replace(self, stages=tuple(stages), outputs=tuple(last[id] for id in self.outputs))
 
     def with_settings(self, settings: Mapping[str, Value]) -> "PipelineModel":
         """Return the pipeline with what a scenario sets: `serialize_queries`, and of stages `stages.ID.KEY` or

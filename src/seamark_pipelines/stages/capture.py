@@ -11,7 +11,6 @@ from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
 
-
 ANSWERS = "answers.jsonl"
 MATCH = "answer_match"
 """The share of queries whose answer has a right one in it, of those whose right answers are known."""

@@ -47,7 +47,7 @@ def tokenizer_of(config: Mapping[str, Any]) -> Any:
 
 
 def model_of(config: Mapping[str, Any], device: torch.device) -> Any:
-    """Return the language model of a configuration, in its `dtype` (float32 by default), in 4 bits with `quantize`."""
+    """Return the language model of a configuration, in its `dtype` (float32 by default) or in 4 bits (`quantize`)."""
     options: dict[str, Any] = {"dtype": get_component(str(config.get("dtype", "torch.float32")))}
     model = config.get("model")
     if isinstance(model, Mapping) and model.get("quantize"):
@@ -279,7 +279,7 @@ class Finetune(_OfModel):
             self.steps += 1
 
 
-class _FirstToken(BaseStreamer):
+class _FirstToken(BaseStreamer):  # type: ignore[misc]
     """Tells a stage when the first token is there: the second call, after that with the prompt."""
 
     def __init__(self, stage: Stage) -> None:
@@ -299,8 +299,8 @@ class Inference(_OfModel):
     """Answers prompts: a text, a list of texts, or a batch of token ids; `data` becomes a list of texts.
 
     - `model.gen_kwargs` goes to `generate`; `depends_on_id` is the stage whose model this one uses, one at a time.
-    - `data_model` (dotted path of a pydantic model) or `choices` (texts): the answer is the likeliest of those that it
-      allows, by the sum of the log-probabilities of its tokens.
+    - `data_model` (dotted path of a pydantic model) or `choices` (texts): the likeliest of those allowed is the answer,
+      by the sum of the log-probabilities of its tokens.
     """
 
     counts = "token"

@@ -41,7 +41,7 @@ def built(config: Mapping[str, Any], device: torch.device) -> Any:
 
 
 class TorchTuneDataLoader(Stage):
-    """Batches of a data set of torchtune: token ids and labels. `tokenizer` and `dataset` have component and arguments.
+    """Batches of a data set of torchtune: token ids and labels. `tokenizer` and `dataset` are components.
 
     Four fifths of the rows are the split `train`, the rest `val`, both drawn by `seed`. Labels are padded with the
     value that the loss of the stage `loss_fn_stage_id` ignores.

@@ -11,8 +11,8 @@ from seamark_pipelines.model.query import Query
 class BinaryRouter(Stage):
     """Sends a query on by whether its data say yes: a text, or the `score` of a structured answer.
 
-    There is a budget of `max_retries` for each query. The way that repeats, yes with `retry_is_yes` else no, is taken `max_retries` times for a query; after that the
-    query goes to `end_stage_id`, with None as its data.
+    There is a budget for each query: the way that repeats, yes with `retry_is_yes` else no, is taken `max_retries`
+    times; after that the query goes to `end_stage_id`, with None as its data.
     """
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:

@@ -5,7 +5,6 @@ Each is made once, in a cache folder that is named by what it is made of, and th
 """
 
 import json
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -50,7 +49,7 @@ def place(name: str) -> str:
                 raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
-    return os.path.join(folder, rest) if rest else str(folder)
+    return str(folder / rest)
 
 
 def _llama(folder: Path) -> None:
@@ -103,7 +102,11 @@ def _instructions(count: int, seed: int) -> Iterator[dict[str, str]]:
         if kind == 0:
             yield {"instruction": "Sort these words.", "input": text, "output": " ".join(sorted(words))}
         elif kind == 1:
-            yield {"instruction": "Repeat these words in reverse order.", "input": text, "output": " ".join(reversed(words))}
+            yield {
+                "instruction": "Repeat these words in reverse order.",
+                "input": text,
+                "output": " ".join(reversed(words)),
+            }
         else:
             yield {"instruction": f"How many words are in: {text}", "input": "", "output": str(len(words))}
 
@@ -139,7 +142,7 @@ def _write_passages(folder: Path) -> None:
     """Write a passage for each fact, and as many that answer nothing."""
     random = Random(SEED + 2)
     rows = [
-        {"passage": f"{country} lies between {_word(random)} and {_word(random)}. The capital of {country} is {city}."}
+        {"passage": f"{country} lies between {_word(random)} and {_word(random)}. Its capital is {city}."}
         for country, city in _facts()
     ]
     for _ in range(len(rows)):

@@ -1,4 +1,4 @@
-"""Retrieval-augmented generation that checks itself: questions, SQL, retrieval, and prompts of graders and generators.
+"""Retrieval-augmented generation that checks itself: questions, SQL, retrieval, prompts of graders and generators.
 
 A question is kept as `context["question"]`; documents found are `context["retrieved_documents"]`, and the answer is
 `context["generated_answer"]`.
@@ -39,7 +39,7 @@ __all__ = [
     "SQLiteSearch",
     "SelfRAGDataLoader",
 ]
-DIMENSIONS = 1024
+DIMENSIONS = 4096
 """Length of the vector of a text in a FAISS index: TF-IDF of its words, hashed."""
 LONGEST_DOCUMENT = 400
 """Characters of a document in the prompt of a rewriter."""
@@ -126,7 +126,7 @@ class RAGDataLoader(SelfRAGDataLoader):
 
 
 class SQLiteSearch(Stage):
-    """Runs the SQL in `data` on the database `db_path`, read only; `data` becomes its rows, or the error as a text."""
+    """Runs the SQL in `data` on the database `db_path`, read only; `data` becomes its rows, or the error as text."""
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)

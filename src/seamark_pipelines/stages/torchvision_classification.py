@@ -25,7 +25,7 @@ def as_is(items: Sequence[Any]) -> Sequence[Any]:
     return items
 
 
-class Preloaded(torch.utils.data.Dataset[Any]):
+class Preloaded(torch.utils.data.Dataset):  # type: ignore[misc, type-arg, unused-ignore]
     """A data set whose items are decoded once, and transformed each time."""
 
     def __init__(self, rows: Any) -> None:
@@ -41,7 +41,7 @@ class Preloaded(torch.utils.data.Dataset[Any]):
 
 
 class TorchVisionDataLoader(Stage):
-    """Batches of a data set of torchvision, a list of (picture, label), or two tensors with `preprocess` (the default).
+    """Batches of a data set of torchvision: a list of (picture, label), or two tensors with `preprocess` (default).
 
     - `dataset`: `component`, `root`, `split` (a list), `weights` whose preprocessing is done here, `transform` (a
       function of the split), and further arguments of the class. A class without an argument `split`, such as

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.samples import DamagedError, Samples, Times
 from seamark.analysis.metrics.window import Window
-from seamark.model.results.stages import UNTIMED, StageBar, StageFigures, Stages, StageTimes, TracedRequest
-from seamark.model.sample import EventKind
+from seamark.model.results.stages import StageBar, StageFigures, Stages, StageTimes, TracedRequest
+from seamark.model.sample import UNTIMED, EventKind
 from seamark.storage.documents import regular
 
 EVENTS_OF_A_PASS = 400_000

@@ -7,10 +7,6 @@ from seamark.model.results.times import Times
 from seamark.model.results.values import Number
 
 
-UNTIMED = " (untimed)"
-"""End of the name of a stage outside of the region that a standard times."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StageTimes(Times):
     """Times of the visits to a stage."""

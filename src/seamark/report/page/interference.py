@@ -31,9 +31,21 @@ def interference_blocks(results: Results) -> list[Block]:
     matrix = in_matrix(found)
     if not matrix:
         return []
-    stages = stage_slowdowns_of(results)
-    text = " ".join(filter(None, (worst_text(matrix), stage_text(matrix, stages))))
-    return [Text(text=text), _heat_map(matrix), _table(found), *_sets(found), *_stages(stages)]
+    return [
+        Text(text=first_slowdown(results)),
+        _heat_map(matrix),
+        _table(found),
+        *_sets(found),
+        *_stages(stage_slowdowns_of(results)),
+    ]
+
+
+def first_slowdown(results: Results) -> str:
+    """Return who suffers most, and which of its stages; nothing where no sets of parties are compared."""
+    matrix = in_matrix(slowdowns_of(results.summary.comparisons))
+    if not matrix:
+        return ""
+    return " ".join(filter(None, (worst_text(matrix), stage_text(matrix, stage_slowdowns_of(results)))))
 
 
 def worst_text(matrix: Sequence[Slowdown]) -> str:

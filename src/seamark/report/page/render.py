@@ -30,7 +30,7 @@ from seamark.report.page.answers import answers_section
 from seamark.report.page.comparisons import comparison_blocks
 from seamark.report.page.content import Block, Fold, Picture, Section, Text
 from seamark.report.page.fronts import front_blocks
-from seamark.report.page.interference import documents_of, interference_blocks
+from seamark.report.page.interference import documents_of, first_slowdown, interference_blocks
 from seamark.report.page.page_part import PagePart, WorkloadBlocks, page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.search import search_blocks
@@ -44,7 +44,7 @@ from seamark.report.page.sections import (
     verdicts_section,
     where,
 )
-from seamark.report.page.stages import stages_blocks, stages_of
+from seamark.report.page.stages import first_bottlenecks, stages_blocks, stages_of
 from seamark.report.source import Results, read_results, slug
 from seamark.report.tables.summary import summary_section, trials_section
 from seamark.storage.documents import write_text
@@ -77,6 +77,7 @@ def write_report(scenario_folder: Path, reports_folder: Path, say: Callable[[str
         "title": results.scenario,
         "headline": headline,
         "numbers": numbers(headline),
+        "finding": first_slowdown(results) or first_bottlenecks(results),
         "counts": counts(results),
         "where": where(results),
         "sections": sections,

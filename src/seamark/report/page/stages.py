@@ -57,10 +57,16 @@ def _hidden(workload: ShownWorkload) -> list[Text]:
     """Return how much of the response time of each treatment is that of stages outside of the timed region."""
     lines = []
     for row in workload.treatments:
-        shares = [100 * stages.hidden_ratio for stages in stages_of(workload.results, row) if stages.hidden_ratio is not None]
+        shares = [
+            100 * stages.hidden_ratio
+            for stages in stages_of(workload.results, row)
+            if stages.hidden_ratio is not None
+        ]
         if shares:
             name = f"{levels_text(row.factors)}: " if len(workload.treatments) > 1 else ""
-            span = f" ({min(shares):.3g} to {max(shares):.3g} in {len(shares)} repetitions)" if len(shares) > 1 else ""
+            span = (
+                f" ({min(shares):.3g} to {max(shares):.3g} in {len(shares)} repetitions)" if len(shares) > 1 else ""
+            )
             lines.append(f"{name}{median(shares):.3g} %{span}")
     if not lines:
         return []
@@ -68,8 +74,24 @@ def _hidden(workload: ShownWorkload) -> list[Text]:
     return [Text(text=f"{text}: {'; '.join(lines[:MOST_NAMED])}.")]
 
 
+def first_bottlenecks(results: Results) -> str:
+    """Return which stage the treatments of each workload wait for, as a sentence; nothing without stages."""
+    texts = []
+    for workload in (each for workloads in results.services.values() for each in workloads):
+        if lines := _bottleneck_lines(workload):
+            names = "; ".join(lines[:MOST_NAMED]) + ("; ..." if len(lines) > MOST_NAMED else "")
+            texts.append(f"{workload.name}: {names}")
+    return f"Bottlenecks: {'; '.join(texts)}." if texts else ""
+
+
 def _bottlenecks(workload: ShownWorkload) -> Text:
     """Return which stage each treatment waits for."""
+    lines = _bottleneck_lines(workload)
+    more = f"; and {len(lines) - MOST_NAMED} more treatments" if len(lines) > MOST_NAMED else ""
+    return Text(text=f"Bottleneck: {'; '.join(lines[:MOST_NAMED])}{more}.")
+
+
+def _bottleneck_lines(workload: ShownWorkload) -> list[str]:
     lines = []
     for row in workload.treatments:
         traced = stages_of(workload.results, row)
@@ -77,8 +99,7 @@ def _bottlenecks(workload: ShownWorkload) -> Text:
             is_open = not workload.results.trials_of(row)[0].trial.load.closed
             name = levels_text(row.factors) if len(workload.treatments) > 1 else ""
             lines.append(f"{f'{name}: ' if name else ''}{bottleneck_text(traced, is_open=is_open)}")
-    more = f"; and {len(lines) - MOST_NAMED} more treatments" if len(lines) > MOST_NAMED else ""
-    return Text(text=f"Bottleneck: {'; '.join(lines[:MOST_NAMED])}{more}.")
+    return lines
 
 
 def bottleneck_text(traced: Sequence[Stages], *, is_open: bool) -> str:
@@ -178,8 +199,16 @@ def _table(workload: ShownWorkload) -> Table:
             times("run p99", lambda stage: stage.run_ms.p99),
             times("wait p50", lambda stage: stage.wait_ms.p50 if stage.wait_ms else None, NO_WAITS),
             times("wait p99", lambda stage: stage.wait_ms.p99 if stage.wait_ms else None, NO_WAITS),
-            *([times("blocked p50", lambda stage: stage.blocked_ms and stage.blocked_ms.p50, NO_BLOCKS)] if blocks else []),
-            *([times("first unit p50", lambda stage: stage.first_ms and stage.first_ms.p50, NO_FIRST)] if firsts else []),
+            *(
+                [times("blocked p50", lambda stage: stage.blocked_ms.p50 if stage.blocked_ms else None, NO_BLOCKS)]
+                if blocks
+                else []
+            ),
+            *(
+                [times("first unit p50", lambda stage: stage.first_ms.p50 if stage.first_ms else None, NO_FIRST)]
+                if firsts
+                else []
+            ),
             ratios("of the response", lambda stage: stage.latency_ratio, "waiting and running"),
             figures("critical path", critical, "%", "of the response time", why=NOT_KNOWN, shown=percent),
         ),
