@@ -282,7 +282,7 @@ def test_what_a_file_of_the_original_needs_and_is_not_here_is_a_line_each_with_e
         assert here in text
         text = text.replace(here, there)
     (study.root / "theirs.yml").write_text(text)
-    network = {**study.environment, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(study.root)}
+    network = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(study.root)}
     refused = study.bench("colocate", "theirs.yml", code=3, env=network)
     assert len(refused.stderr.splitlines()) == 3
     assert "Traceback" not in refused.stderr

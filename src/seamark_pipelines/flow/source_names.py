@@ -25,6 +25,7 @@ MODULES: Mapping[str, str] = {
     "stages.evaluation.data_injector": f"{HERE}.stages.overhead",
     "stages.capture": f"{HERE}.stages.capture",
     "stages.llm_huggingface": f"{HERE}.stages.llm_huggingface",
+    "stages.llm_server": f"{HERE}.stages.llm_server",
     "stages.llm_torchtune": f"{HERE}.stages.llm_torchtune",
     "stages.self_rag": f"{HERE}.stages.self_rag",
     "stages.torchvision_classification": f"{HERE}.stages.torchvision_classification",

@@ -1,7 +1,7 @@
 """Language models of Hugging Face: batches of a data set, LoRA fine-tuning with peft, generation."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
 from seamark_pipelines.stages.answers import texts_of
-from seamark_pipelines.stages.models import device_of, made, name_of, synchronize
+from seamark_pipelines.stages.models import Batches, device_of, made, name_of, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 IGNORED = -100
@@ -64,58 +64,30 @@ def model_of(config: Mapping[str, Any], device: torch.device) -> Any:
     return AutoModelForCausalLM.from_pretrained(place(name_of(config)), **options).to(device)
 
 
-class HuggingFaceDataLoader(Stage):
+class HuggingFaceDataLoader(Batches):
     """Batches of a data set in Alpaca's form: tensors of token ids, attention mask and labels.
 
     `dataset` has its name and columns (`system_column_name`, `user_column_name`, `assistant_column_name`), or an
     `instruction` for all rows. A split whose name begins with `train` has prompts and answers, others prompts alone.
-    With `mask_prompt: true` the loss leaves prompts out. `shuffle` takes another order in each epoch, from `seed`.
+    With `mask_prompt: true` the loss leaves prompts out.
     """
-
-    counts = "item"
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
-        config = self.extra_config
-        self._size = int(config.get("batch_size", 1))
-        splits = config.get("split", ["train"])
-        self._splits: list[str] = [splits] if isinstance(splits, str) else list(splits)
-        self._columns: Mapping[str, Any] = config["dataset"]
-        self._rows = {split: rows_of(self._columns, split) for split in self._splits}
-        self._loaders: dict[str, Any] = {}
-        self._batches: Iterator[Any] = iter(())
-
-    def get_batch_size(self) -> int:
-        """Return the items of a batch."""
-        return self._size
-
-    def get_dataset_splits(self) -> dict[str, int]:
-        return {split: len(rows) // self._size for split, rows in self._rows.items()}
+        self._columns: Mapping[str, Any] = self.extra_config["dataset"]
+        splits = splits_of(self.extra_config.get("split", ["train"]))
+        self.rows = {split: rows_of(self._columns, split) for split in splits}
 
     def prepare(self) -> None:
-        config = self.extra_config
-        source = int(config.get("tokenizer_stage_id", 0))
+        source = int(self.extra_config.get("tokenizer_stage_id", 0))
         self._tokenizer = self.dispatch_call(source, "get_tokenizer")
         self._collate = DataCollatorForSeq2Seq(self._tokenizer, label_pad_token_id=IGNORED)
-        accelerator = self.dispatch_call(int(config.get("accelerator_stage_id", source)), "get_accelerator")
-        for split, rows in self._rows.items():
-            loader = torch.utils.data.DataLoader(
-                rows,
-                batch_size=self._size,
-                shuffle=bool(config.get("shuffle", True)),
-                generator=torch.Generator().manual_seed(int(config.get("seed", 1))),
-                num_workers=int(config.get("num_workers", 0)),
-                collate_fn=self._trained if split.startswith("train") else self._asked,
-                drop_last=True,
-            )
-            self._loaders[split] = accelerator.prepare(loader) if accelerator else loader
-
-    def run(self, query: Query) -> dict[int, Query]:
-        if query.batch == 0:
-            self._batches = iter(self._loaders[query.split])
-        query.data = next(self._batches)
-        self.count(self._size)
-        return super().run(query)
+        accelerator = self.dispatch_call(
+            int(self.extra_config.get("accelerator_stage_id", source)), "get_accelerator"
+        )
+        for split, rows in self.rows.items():
+            loader = self.loader(rows, self._trained if split.startswith("train") else self._asked)
+            self.loaders[split] = accelerator.prepare(loader) if accelerator else loader
 
     def _prompt(self, row: Mapping[str, Any]) -> str:
         columns = self._columns
@@ -299,8 +271,8 @@ class Inference(_OfModel):
     """Answers prompts: a text, a list of texts, or a batch of token ids; `data` becomes a list of texts.
 
     - `model.gen_kwargs` goes to `generate`; `depends_on_id` is the stage whose model this one uses, one at a time.
-    - `data_model` (dotted path of a pydantic model) or `choices` (texts): the likeliest of those allowed is the answer,
-      by the sum of the log-probabilities of its tokens.
+    - `data_model` (dotted path of a pydantic model) or `choices` (texts): the likeliest of those, by the sum
+      of the log-probabilities of its tokens.
     """
 
     counts = "token"

@@ -1,7 +1,7 @@
 """Language models with torchtune: batches of a data set, LoRA fine-tuning and generation from a Hugging Face
 checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.models import device_of, made, synchronize
+from seamark_pipelines.stages.models import Batches, device_of, made, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 NOT_OF_THE_MODEL = ("KV_cache",)
@@ -40,67 +40,40 @@ def built(config: Mapping[str, Any], device: torch.device) -> Any:
     return model
 
 
-class TorchTuneDataLoader(Stage):
+class TorchTuneDataLoader(Batches):
     """Batches of a data set of torchtune: token ids and labels. `tokenizer` and `dataset` are components.
 
     Four fifths of the rows are the split `train`, the rest `val`, both drawn by `seed`. Labels are padded with the
     value that the loss of the stage `loss_fn_stage_id` ignores.
     """
 
-    counts = "item"
-
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
         config = self.extra_config
-        self._size = int(config.get("batch_size", 1))
-        paths = {
-            key: place(value) if isinstance(value, str) and key != "component" else value
-            for key, value in config["tokenizer"].items()
-        }
-        self._tokenizer = made(paths)
-        rows = made({key: _placed(value) for key, value in config["dataset"].items()}, tokenizer=self._tokenizer)
+        self._tokenizer = made(_placed(config["tokenizer"]))
+        rows = made(_placed(config["dataset"]), tokenizer=self._tokenizer)
         seeded = torch.Generator().manual_seed(int(config.get("seed", 1)))
-        train, val = torch.utils.data.random_split(rows, [0.8, 0.2], generator=seeded)
-        self._rows = {split: {"train": train, "val": val}[split] for split in config.get("split", ["train"])}
-        self._loaders: dict[str, Any] = {}
-        self._batches: Iterator[Any] = iter(())
-
-    def get_batch_size(self) -> int:
-        """Return the items of a batch."""
-        return self._size
+        both = dict(
+            zip(("train", "val"), torch.utils.data.random_split(rows, [0.8, 0.2], generator=seeded), strict=True)
+        )
+        self.rows = {split: both[split] for split in splits_of(config.get("split", ["train"]))}
 
     def get_tokenizer(self) -> Any:
         """Return the tokenizer of the data."""
         return self._tokenizer
 
-    def get_dataset_splits(self) -> dict[str, int]:
-        return {split: len(rows) // self._size for split, rows in self._rows.items()}
-
     def prepare(self) -> None:
-        config = self.extra_config
         options: dict[str, Any] = {"padding_idx": self._tokenizer.pad_id}
-        if config.get("loss_fn_stage_id") is not None:
-            options["ignore_idx"] = self.dispatch_call(int(config["loss_fn_stage_id"]), "get_loss_fn").ignore_index
-        for split, rows in self._rows.items():
-            self._loaders[split] = torch.utils.data.DataLoader(
-                rows,
-                batch_size=self._size,
-                shuffle=bool(config.get("shuffle", True)),
-                generator=torch.Generator().manual_seed(int(config.get("seed", 1))),
-                collate_fn=partial(padded_collate_sft, **options),
-                drop_last=True,
-            )
-
-    def run(self, query: Query) -> dict[int, Query]:
-        if query.batch == 0:
-            self._batches = iter(self._loaders[query.split])
-        query.data = next(self._batches)
-        self.count(self._size)
-        return super().run(query)
+        loss = self.extra_config.get("loss_fn_stage_id")
+        if loss is not None:
+            options["ignore_idx"] = self.dispatch_call(int(loss), "get_loss_fn").ignore_index
+        for split, rows in self.rows.items():
+            self.loaders[split] = self.loader(rows, partial(padded_collate_sft, **options))
 
 
-def _placed(value: Any) -> Any:
-    return place(value) if isinstance(value, str) else value
+def _placed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the folders of what is made from a seed."""
+    return {key: place(value) if isinstance(value, str) else value for key, value in config.items()}
 
 
 class Finetune(Stage):

@@ -1,11 +1,14 @@
-"""What stages with models share: devices, and objects and names in a configuration."""
+"""What stages with models share: devices, objects and names in a configuration, and batches of a data set."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from seamark_pipelines.flow.source_names import get_component
+from seamark_pipelines.flow.stage import Stage
+from seamark_pipelines.model.graph import PipelineModel, StageModel
+from seamark_pipelines.model.query import Query
 
 
 def device_of(name: str | None) -> torch.device:
@@ -43,3 +46,53 @@ def name_of(config: Mapping[str, Any], key: str = "model") -> str:
     if not found:
         raise ValueError(f"the key '{key}' is missing: its name")
     return str(found)
+
+
+class Batches(Stage):
+    """Hands on one batch of a split after another. A subclass sets `rows`, the items of each split, and says in
+    `prepare` how they are collated.
+
+    `batch_size`, `num_workers`, `shuffle` (another order in each epoch, from `seed`). A batch that is not full is
+    left out.
+    """
+
+    counts = "item"
+
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
+        super().__init__(stage_config, pipeline_config)
+        self._size = int(self.extra_config.get("batch_size", 1))
+        self.rows: dict[str, Any] = {}
+        self.loaders: dict[str, Any] = {}
+        self._batches: Iterator[Any] = iter(())
+
+    def get_batch_size(self) -> int:
+        """Return the items of a batch."""
+        return self._size
+
+    def get_dataset_splits(self) -> dict[str, int]:
+        return {split: len(rows) // self._size for split, rows in self.rows.items()}
+
+    def loader(self, rows: Any, collate: Callable[[Any], Any] | None) -> Any:
+        """Return the loader of a split's items."""
+        config = self.extra_config
+        return torch.utils.data.DataLoader(
+            rows,
+            batch_size=self._size,
+            shuffle=bool(config.get("shuffle", True)),
+            generator=torch.Generator().manual_seed(int(config.get("seed", 1))),
+            num_workers=int(config.get("num_workers", 0)),
+            collate_fn=collate,
+            drop_last=True,
+        )
+
+    def run(self, query: Query) -> dict[int, Query]:
+        if query.batch == 0:
+            self._batches = iter(self.loaders[query.split])
+        query.data = next(self._batches)
+        self.count(self._size)
+        return super().run(query)
+
+
+def splits_of(written: Any) -> list[str]:
+    """Return the splits that a configuration names, as a list or as one text."""
+    return [written] if isinstance(written, str) else list(written)

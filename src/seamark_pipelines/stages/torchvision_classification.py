@@ -2,7 +2,7 @@
 transfer learning."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.models import device_of, made, synchronize
+from seamark_pipelines.stages.models import Batches, device_of, made, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 DATA = Path("tmp", "torchvision_dataset")
@@ -40,53 +40,23 @@ class Preloaded(torch.utils.data.Dataset):  # type: ignore[misc, type-arg, unuse
         return (self._transform(picture) if self._transform else picture), label
 
 
-class TorchVisionDataLoader(Stage):
+class TorchVisionDataLoader(Batches):
     """Batches of a data set of torchvision: a list of (picture, label), or two tensors with `preprocess` (default).
 
-    - `dataset`: `component`, `root`, `split` (a list), `weights` whose preprocessing is done here, `transform` (a
-      function of the split), and further arguments of the class. A class without an argument `split`, such as
-      ImageFolder, reads the folder of that name.
-    - `batch_size`, `num_workers`, `preload`, `shuffle` and its `seed`. A batch that is not full is left out.
+    `dataset` has `component`, `root`, `split` (a list), `weights` whose preprocessing is done here, `transform` (a
+    function of the split), and further arguments of the class. A class without an argument `split`, such as
+    ImageFolder, reads the folder of that name. `preload` decodes all pictures before the clock starts.
     """
-
-    counts = "item"
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
-        config = self.extra_config
-        self._size = int(config.get("batch_size", 1))
-        source: Mapping[str, Any] = config["dataset"]
-        splits = source.get("split", ["val"])
-        self._rows = {split: _dataset(source, split) for split in ([splits] if isinstance(splits, str) else splits)}
-        self._loaders: dict[str, Any] = {}
-        self._batches: Iterator[Any] = iter(())
-
-    def get_batch_size(self) -> int:
-        """Return the items of a batch."""
-        return self._size
-
-    def get_dataset_splits(self) -> dict[str, int]:
-        return {split: len(rows) // self._size for split, rows in self._rows.items()}
+        source: Mapping[str, Any] = self.extra_config["dataset"]
+        self.rows = {split: _dataset(source, split) for split in splits_of(source.get("split", ["val"]))}
 
     def prepare(self) -> None:
-        config = self.extra_config
-        for split, rows in self._rows.items():
-            self._loaders[split] = torch.utils.data.DataLoader(
-                Preloaded(rows) if config.get("preload") else rows,
-                self._size,
-                num_workers=int(config.get("num_workers", 0)),
-                shuffle=bool(config.get("shuffle", True)),
-                generator=torch.Generator().manual_seed(int(config.get("seed", 1))),
-                drop_last=True,
-                collate_fn=None if config.get("preprocess", True) else as_is,
-            )
-
-    def run(self, query: Query) -> dict[int, Query]:
-        if query.batch == 0:
-            self._batches = iter(self._loaders[query.split])
-        query.data = next(self._batches)
-        self.count(self._size)
-        return super().run(query)
+        collate = None if self.extra_config.get("preprocess", True) else as_is
+        for split, rows in self.rows.items():
+            self.loaders[split] = self.loader(Preloaded(rows) if self.extra_config.get("preload") else rows, collate)
 
 
 def _dataset(source: Mapping[str, Any], split: str) -> Any:
