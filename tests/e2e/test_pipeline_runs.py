@@ -290,3 +290,31 @@ def test_what_a_file_of_the_original_needs_and_is_not_here_is_a_line_each_with_e
     shown = study.bench("colocate", "theirs.yml", "-n", code=0, env=network)
     assert "flowchart" in shown.stdout
     assert len(shown.stderr.splitlines()) == 3
+
+
+@pytest.mark.sweep
+@pytest.mark.covers("A7", "A10")
+def test_answers_of_a_real_pipeline_have_documents_tokens_and_a_score(study: StudyFolder) -> None:
+    workload = {
+        "service": "pipeline",
+        "graph": "pipeline_configs/rag.yml",
+        "pipeline": "With documents",
+        "requests": 12,
+    }
+    document = {"scenario": "answers", "repetitions": 1, "workload": workload}
+    (study.root / "answers.yaml").write_text(json.dumps(document))
+    study.bench("submit", "-c", "answers.yaml", code=0, timeout=900)
+    [folder] = (study.root / "results/answers").glob("pipeline_models-*")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    answers = [json.loads(line) for line in (folder / "files/answers.jsonl").read_text().splitlines()]
+    assert len(answers) == 12
+    found = [
+        any(right in text for text in row["retrieved_documents"] for right in row["golden_answers"])
+        for row in answers
+    ]
+    assert sum(found) >= 10
+    assert metrics["quality"]["answer_match"] == pytest.approx(sum(row["match"] for row in answers) / 12)
+    assert metrics["throughput"]["unit"] == "tokens/s"
+    assert metrics["ttft_ms"]["mean"] > 0
+    assert metrics["stages"]["by_stage"]["generator"]["first_ms"]["p50"] > 0
+    assert list(metrics["stages"]["by_stage"]) == ["questions", "retriever", "prompt", "generator", "end"]

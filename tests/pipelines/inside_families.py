@@ -235,8 +235,9 @@ def vision() -> Any:
 
 def retrieval() -> Any:
     """The document that answers each question, by both indexes; what SQL finds; the length of filler."""
-    from seamark_pipelines.stages.llm_huggingface import rows_of
-    from seamark_pipelines.stages.self_rag import ChromaRetriever, Retriever, SQLiteSearch, documents_of
+    from seamark_pipelines.stages.huggingface_data import rows_of
+    from seamark_pipelines.stages.rag_prompts import documents_of
+    from seamark_pipelines.stages.self_rag import ChromaRetriever, Retriever, SQLiteSearch
 
     questions = list(rows_of({"name": "seeded/questions/test.jsonl"}, "test"))
     corpus = {"corpus_dataset": {"name": "seeded/passages", "text_column": "passage"}, "top_k": 3}
@@ -277,17 +278,31 @@ def self_rag(count: int) -> Any:
 
     opened = Opened("self_rag.yml")
     queries = opened.send(count, "val")
+    to_sql = {"stages.1.config.data_model": None, "stages.1.config.choices": ["sqlite"]}
+    right = {
+        "stages.7.config.choices": ["yes"],
+        "stages.12.config.choices": ["no"],
+        "stages.15.config.choices": ["yes"],
+    }
+    wrong = {"stages.7.config.choices": ["no"]}
+    visits = []
+    for verdicts in (right, wrong):
+        [query] = Opened("self_rag.yml", **to_sql, **verdicts).send(1, "val")
+        assert query.ticket is not None
+        visits.append([query.ticket.visits.get(number, 0) for number in range(22)])
+        visits.append(query.data)
     tokenizer = opened.stages[1].get_tokenizer()
     lengths = {}
     for kind in ("retrieved", "none", "filler"):
         stage = _alone(AnswerGeneratorFormatter, {"tokenizer_stage_id": 0, "documents": kind}, prepare=False)
-        stage._tokenizer = tokenizer
+        stage._tokenizer, stage._documents = tokenizer, kind
         query = Query(split="val", batch=0, query_submitted_timestamp=0.0)
         query.context = {"question": "What is it?", "retrieved_documents": ["It is a long story of words."] * 5}
         stage.run(query)
         lengths[kind] = len(tokenizer(query.data)["input_ids"])
     return {
         "splits": opened.splits,
+        "visits": visits,
         "ends": [[query.context["question"], str(query.data)] for query in queries],
         "lengths": lengths,
     }

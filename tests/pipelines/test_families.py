@@ -80,5 +80,10 @@ def test_self_rag_ends_every_question(place):
     said = ask(place, "inside_families", "self_rag", count=4)
     assert said["splits"] == {"val": 40}
     assert len(said["ends"]) == 4
+    once, _, spent, nothing = said["visits"]
+    assert [number for number, visits in enumerate(once) if visits] == [*range(18)]
+    assert max(once) == 1
+    assert [spent[number] for number in (3, 8, 9, 17, 18, 19)] == [3, 3, 0, 1, 2, 2], "two retries are three visits"
+    assert nothing is None
     assert said["lengths"]["filler"] == pytest.approx(said["lengths"]["retrieved"], abs=3)
     assert said["lengths"]["none"] < said["lengths"]["retrieved"] / 2

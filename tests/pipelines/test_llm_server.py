@@ -11,7 +11,7 @@ import pytest
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.flow.flow import Flow
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.llm_server import Inference, parameters_of
+from seamark_pipelines.stages.llm_server import Inference, base_of, parameters_of
 
 ENGINE = """\
 #!{python}
@@ -40,7 +40,8 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(0.05)
             self.wfile.write(b"data: " + json.dumps({{"choices": [{{"text": text}}]}}).encode() + b"\\n\\n")
         usage = {{"choices": [], "usage": {{"completion_tokens": 9}}}}
-        self.wfile.write(b"data: " + json.dumps(usage).encode() + b"\\n\\ndata: [DONE]\\n\\n")
+        end = b"" if asked["prompt"] == "cut" else b"data: [DONE]\\n\\n"
+        self.wfile.write(b"data: " + json.dumps(usage).encode() + b"\\n\\n" + end)
 
     def log_message(self, *_):
         pass
@@ -83,7 +84,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def opened(folder: Path, model: str) -> tuple[Flow, dict[int, Inference]]:
     (folder / "served.yml").write_text(FILE.format(model=model))
-    [pipeline] = read_pipelines(folder / "served.yml").pipelines
+    pipeline = read_pipelines(folder / "served.yml").pipelines[0].with_settings({})
+    varied = pipeline.with_settings({"stages.1.config.concurrency": 3})
+    assert [stage.max_in_flight for stage in varied.stages] == [4, 3]
     assert [stage.max_in_flight for stage in pipeline.stages] == [4, 1]
     stages = {spec.id: Inference(spec, pipeline) for spec in pipeline.stages}
     for stage in stages.values():
@@ -108,6 +111,9 @@ def test_a_stage_starts_its_server_shares_it_and_ends_it(folder: Path) -> None:
         assert failed.error is not None
         assert "500: no memory" in failed.error
         assert stages[1].base == stages[0].base
+        cut = flow.call(Query(split="val", batch=2, query_submitted_timestamp=0.0, query_id=2, data="cut"), 2)
+        assert cut.error is not None
+        assert "in the middle" in cut.error
     finally:
         flow.stop()
 
@@ -119,6 +125,19 @@ def test_an_engine_that_ends_or_is_not_there_is_said(folder: Path, monkeypatch: 
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(ValueError, match=r"'vllm' is not here.*api_base"):
         opened(folder, "m")
+
+
+@pytest.mark.parametrize(
+    ("written", "base"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
+        ("http://h:1/", "http://h:1/v1"),
+        ("https://h/v1", "https://h/v1"),
+        (None, ""),
+    ],
+)
+def test_an_address_gets_the_version_that_it_leaves_out(written: str | None, base: str) -> None:
+    assert base_of(written) == base
 
 
 def test_options_of_generate_have_the_names_of_the_api() -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from seamark.planning.study import Study
 from seamark_pipelines.config.libraries import library_of
-from seamark_pipelines.drivers.needs import lacking_of
+from seamark_pipelines.drivers.needs import lacking_of, reachable
 from seamark_pipelines.model.graph import LoadGen, PipelineModel, StageModel
 
 CONFIGURATIONS = Path(__file__).parents[2] / "pipeline_configs"
@@ -89,7 +89,9 @@ def test_devices_models_and_files_that_are_not_here_are_a_line_each(
     assert len(lacking(model={"name": "org/name"}, dataset={"name": "org/data"})) == 2
     assert lacking("stages.mine.Mine", model={"name": "org/name"}) == []
     assert len(lacking("stages.Stage", inner={"db_path": "not/here.sqlite", "note": "not/here"})) == 1
+    assert lacking(model={"name": "org/name"}, depends_on_id=1) == []
     (tmp_path / "hub" / "models--org--name").mkdir(parents=True)
+    reachable.cache_clear()
     assert lacking(model={"name": "org/name"}) == []
 
 

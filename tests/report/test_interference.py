@@ -95,4 +95,5 @@ def test_a_stage_is_compared_with_itself_alone_block_by_block() -> None:
     assert model.ms == pytest.approx(12.5)
     worst = slowdowns_of(Comparisons(comparisons=(TIME,)))
     assert "stage model suffers most" in stage_text(worst, (load, model))
+    assert "lost most" in stage_text(worst, (replace(model, low=0.9),))
     assert stage_text(worst, (load,)) == ""

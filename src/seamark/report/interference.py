@@ -12,6 +12,8 @@ from seamark.model.service import Value
 from seamark.report.source import Results
 from seamark.stats.compare import compare_family
 
+ENOUGH = 0.95
+"""Level of an interval that is shown."""
 THROUGHPUT = "throughput"
 PREFERRED = ("latency_ms.p50", THROUGHPUT)
 """Metrics of which the first that a party has is its slowdown in a matrix."""
@@ -118,7 +120,7 @@ class StageSlowdown:
     """What a party's mean time in a stage becomes beside others, by block as a ratio to the party alone.
 
     `what` it does there is run or wait; `ms` is by how much a visit differs. `low` and `high` are its 95 %
-    interval by itself."""
+    interval by itself, None where so few blocks have none."""
 
     party: str
     beside: tuple[str, ...]
@@ -137,25 +139,27 @@ def stage_slowdowns_of(results: Results) -> tuple[StageSlowdown, ...]:
     for row in results.treatments:
         party, names, fixed = _in_set(row)
         if names == (party,):
-            alone[party, str(sorted(fixed.items()))] = row
+            alone[row.workload, str(sorted(fixed.items()))] = row
     found = []
     for row in results.treatments:
         party, names, fixed = _in_set(row)
-        base = alone.get((party, str(sorted(fixed.items()))))
+        base = alone.get((row.workload, str(sorted(fixed.items()))))
         if base is None or base is row or party not in names:
             continue
         for stage, what, before, after in _times(results, base, row):
             compared = compare_family({stage: (before, after)}, better="lower")[stage]
-            if compared.ratio is not None:
+            ratio = compared.ratio
+            if ratio is not None:
+                sure = ratio.confidence >= ENOUGH
                 found.append(
                     StageSlowdown(
                         party=party,
                         beside=tuple(name for name in names if name != party),
                         stage=stage,
                         what=what,
-                        value=compared.ratio.estimate,
-                        low=compared.ratio.low,
-                        high=compared.ratio.high,
+                        value=ratio.estimate,
+                        low=ratio.low if sure else None,
+                        high=ratio.high if sure else None,
                         ms=compared.shift.estimate,
                         fixed=fixed,
                     )

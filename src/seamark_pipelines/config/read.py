@@ -33,8 +33,6 @@ STAGE = (
     *("max_input_queue_depth", "max_in_flight", "timed", "copy", "repeat"),
 )
 LISTENERS = ("smi", "dcgmi", "top", "iostat", "free", "ps", "macmon")
-SERVED = "stages.llm_server."
-"""Stages whose `concurrency` is how many queries they work on at a time."""
 APPLE = ("stages.llm_mlx", "stages.anemll", "stages.coreml")
 _COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _NUMBER = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -148,14 +146,12 @@ class _Reader:
             "polling_policy": policy,
             "disable_logs": self._value(item, "disable_logs", bool, False),
             "max_input_queue_depth": self._value(item, "max_input_queue_depth", int, None, lowest=0) or None,
-            "max_in_flight": self._value(item, "max_in_flight", int, None, lowest=1),
+            "max_in_flight": self._value(item, "max_in_flight", int, 1, lowest=1),
             "timed": self._value(item, "timed", bool, True),
             "copy": self._value(item, "copy", bool, False),
             "repeat": self._value(item, "repeat", int, 1, lowest=1),
         }
         found["name"] = self._value(item, "name", str, f"stage {found['id']}")
-        at_once = found["config"].get("concurrency") if found["component"].startswith(SERVED) else None
-        found["max_in_flight"] = found["max_in_flight"] or (at_once if type(at_once) is int and at_once > 0 else 1)
         if found["component"].startswith(APPLE):
             text = f"'{found['component']}' needs an Apple machine. Use the same stage of stages.llm_huggingface."
             self._add(item.value["component"], text)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -43,7 +44,8 @@ def _files(config: Mapping[str, Any]) -> Iterator[str]:
 
 def _models(stage: StageModel) -> Iterator[str]:
     """Yield what is wrong with names of models and data sets."""
-    for key in ("model", "dataset", "sql_dataset", "corpus_dataset"):
+    own = () if stage.config.get("depends_on_id") is not None else ("model",)
+    for key in (*own, "dataset", "sql_dataset", "corpus_dataset"):
         value = stage.config.get(f"{key}_name", stage.config.get(key))
         name = value.get("name") if isinstance(value, Mapping) else value
         if not isinstance(name, str):
@@ -62,6 +64,7 @@ def _models(stage: StageModel) -> Iterator[str]:
             yield f"'{stage.name}': the {what} {name} is not here, and the hub has none or cannot be reached."
 
 
+@cache
 def reachable(name: str, *, model: bool) -> bool:
     """Return whether a model or data set is in the cache of Hugging Face, or on its hub."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")

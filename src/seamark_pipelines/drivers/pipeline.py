@@ -17,7 +17,7 @@ from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.drivers.needs import lacking_of
 from seamark_pipelines.flow.flow import Flow
 from seamark_pipelines.flow.schedulers import Generated
-from seamark_pipelines.flow.source_names import get_component, open_names
+from seamark_pipelines.flow.source_names import BEFORE, MODULES, SLOW_TO_IMPORT, get_component, open_names
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel
 from seamark_pipelines.model.query import Query
@@ -220,7 +220,15 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     return {} if target.files is None else match_of(target.files)
 
 
-HOOKS = Hooks(lacking=lacking, quality=quality)
+def preload(settings: Mapping[str, object]) -> Iterator[str]:
+    """Yield the modules of the families that a trial's stages are of, and what these import later."""
+    families = dict.fromkeys(spec.component.rpartition(".")[0] for spec in model_of(settings).stages)
+    for family in families:
+        if family in SLOW_TO_IMPORT:
+            yield from (BEFORE, MODULES[family], *SLOW_TO_IMPORT[family])
+
+
+HOOKS = Hooks(lacking=lacking, quality=quality, preload=preload)
 
 
 def with_failure(stage: str, work: Callable[[], Made]) -> Made:

@@ -1,5 +1,7 @@
-"""What libraries of the environment `pipelines` need before they can be imported together."""
+"""What libraries of the environment `pipelines` need before they can be imported together: importing this module sees
+to it."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -50,3 +52,6 @@ class BeforeImport(MetaPathFinder):
         if (need := self._left.pop(fullname, None)) is not None:
             need()
         return None
+
+
+sys.meta_path.insert(0, BeforeImport())

@@ -15,9 +15,11 @@ from types import ModuleType
 from typing import Any
 
 from seamark.errors import did_you_mean
-from seamark_pipelines.flow.before_import import BeforeImport
+from seamark_pipelines.flow import before_import
 
 HERE = "seamark_pipelines"
+BEFORE = before_import.__name__
+"""The module that is imported before all libraries."""
 MODULES: Mapping[str, str] = {
     "stages.stage": f"{HERE}.flow.stage",
     "stages.evaluation": f"{HERE}.stages.overhead",
@@ -35,11 +37,19 @@ MODULES: Mapping[str, str] = {
     "utils.schemas": f"{HERE}.flow.schemas",
     "utils.schemas.query": f"{HERE}.model.query",
     "utils.schemas.rag": f"{HERE}.stages.answers",
+    "utils.chat": f"{HERE}.stages.rag_prompts",
     "utils.component": f"{HERE}.flow.source_names",
     "utils.queues": f"{HERE}.flow.schemas",
     "utils.queues.polling": f"{HERE}.flow.schemas",
 }
 """Modules by their name in the original benchmark."""
+SLOW_TO_IMPORT: Mapping[str, tuple[str, ...]] = {
+    "stages.llm_huggingface": ("transformers.models.auto.modeling_auto", "datasets", "peft"),
+    "stages.self_rag": ("datasets", "faiss", "bm25s"),
+    "stages.torchvision_classification": ("torchvision.models", "torchvision.transforms.v2", "torchvision.datasets"),
+}
+"""Families that the processes of a run import once, each with what it imports later. torchtune is none: it asks for
+the GPU on import, and CUDA does not outlive a fork."""
 PACKAGES: Mapping[str, str] = {
     "stages": f"{HERE}.stages",
     "loadgen": f"{HERE}.flow.schedulers",
@@ -76,7 +86,6 @@ def open_names(study: Path) -> None:
             if not name.startswith("_") and not hasattr(module, name):
                 setattr(module, name, value)
     if not any(isinstance(finder, _Ours) for finder in sys.meta_path):
-        sys.meta_path.insert(0, BeforeImport())
         sys.meta_path.append(_Ours())
 
 

@@ -14,6 +14,8 @@ SINGLE, FIRST_SUBMITTED, MERGE = "SingleQueuePolicy", "FirstSubmittedPolicy", "M
 POLICIES = (SINGLE, FIRST_SUBMITTED, MERGE)
 ENTRY = -1
 """Id by which the load generator stands in the queues of stages: the source of queries, and where they end."""
+SERVED = "stages.llm_server."
+"""Stages whose `concurrency` is how many queries they work on at a time."""
 STAGES = "stages"
 """Settings of stages in a scenario begin with this: `stages.1.config.batch_size`."""
 
@@ -136,7 +138,7 @@ class PipelineModel:
             free += stage.repeat - 1
             last[stage.id] = ids[-1]
             for number, id in enumerate(ids):
-                mark = f"_{number + 1}" if number else ""
+                mark = f"-{number + 1}" if number else ""
                 outputs = stage.outputs if id == ids[-1] else (ids[number + 1],)
                 one = replace(stage, id=id, slug=f"{stage.slug}{mark}", outputs=outputs, repeat=1)
                 stages.append(replace(one, polling_policy=SINGLE) if number else one)
@@ -155,7 +157,10 @@ class PipelineModel:
             for name, value in own.items():
                 if name.startswith("config."):
                     _put(config, name.split(".")[1:], value)
-            stages.append(replace(stage, **plain, config=config) if own else stage)  # type: ignore[arg-type]
+            changed = replace(stage, **plain, config=config) if own else stage  # type: ignore[arg-type]
+            if stage.component.startswith(SERVED) and "concurrency" in config and "max_in_flight" not in plain:
+                changed = replace(changed, max_in_flight=max(stage.max_in_flight, int(config["concurrency"])))
+            stages.append(changed)
         serialized = self.serialize_queries if serialize is None else bool(serialize)
         return replace(self, stages=tuple(stages), serialize_queries=serialized)
 

@@ -29,12 +29,13 @@ class Ticket:
     """One query on its way: how many copies of it are in queues and stages, and how it ended.
 
     `copies` counts those that move, `parked` those that wait in merges, by stage and source. `done` is free once the
-    query has ended. `units` and `first_ns` are what stages say of it, `answers` how many outputs it met.
+    query has ended. `units` and `first_ns` are what stages say of it, `answers` how many outputs it met, `spent` the
+    retries of each router.
     """
 
     __slots__ = (
         *("answers", "copies", "done", "ended", "error", "first_ns", "index", "lock", "parked"),
-        *("query", "submitted_ns", "units", "visits"),
+        *("query", "spent", "submitted_ns", "units", "visits"),
     )
 
     def __init__(self, query: Query, index: int, copies: int) -> None:
@@ -49,6 +50,7 @@ class Ticket:
         self.error: str | None = None
         self.parked: dict[int, dict[int, Query]] = {}
         self.visits: dict[int, int] = {}
+        self.spent: dict[int, int] = {}
         self.units = 0
         self.first_ns: int | None = None
         self.answers = 0

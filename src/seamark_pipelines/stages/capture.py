@@ -52,15 +52,25 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else repr(value)
 
 
-def matches(line: Mapping[str, Any]) -> bool | None:
-    """Return whether an answer has one of the right ones in it, by words without case and punctuation; None where no
-    right one is known."""
+def matches(line: Mapping[str, Any]) -> float | None:
+    """Return whether an answer has one of the right ones in it, by words without case and punctuation: 1 or 0, of a
+    batch the share of its items. None where no right one is known; 0 for a query that ended without an answer."""
     right = line["golden_answers"]
     if not right:
         return None
+    if line["final_data"] is None:
+        return 0.0
     said = line["generated_answer"] if line["generated_answer"] is not None else line["final_data"]
-    words = f" {_words(said)} "
-    return any(_words(one) and f" {_words(one)} " in words for one in (right if isinstance(right, list) else [right]))
+    if not isinstance(right, list) or not isinstance(right[0], list):
+        return float(_has(said, right if isinstance(right, list) else [right]))
+    items = said if isinstance(said, list) else [said]
+    return sum(_has(one, known) for one, known in zip(items, right, strict=False)) / len(right)
+
+
+def _has(said: Any, right: list[Any]) -> bool:
+    text = " ".join(map(str, said)) if isinstance(said, list) else str(said)
+    words = f" {_words(text)} "
+    return any(_words(one) and f" {_words(one)} " in words for one in right)
 
 
 def _words(value: Any) -> str:

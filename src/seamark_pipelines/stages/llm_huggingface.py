@@ -1,12 +1,11 @@
-"""Language models of Hugging Face: batches of a data set, LoRA fine-tuning with peft, generation."""
+"""Language models of Hugging Face: LoRA fine-tuning with peft, and generation; their data are in huggingface_data."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, get_scheduler
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation.streamers import BaseStreamer
 
 from seamark_pipelines.flow.source_names import get_component
@@ -14,28 +13,11 @@ from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
 from seamark_pipelines.stages.answers import texts_of
-from seamark_pipelines.stages.models import Batches, device_of, made, name_of, splits_of, synchronize
+from seamark_pipelines.stages.huggingface_data import HuggingFaceDataLoader, MockDataLoader
+from seamark_pipelines.stages.models import Alone, device_of, made, name_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
-IGNORED = -100
-"""Label of a token that the loss leaves out."""
-PROMPTS = (
-    "Is 'Messi is a football player' supported by 'Messi plays football in Argentina'? Answer yes or no.",
-    "Is 'Messi is a singer' supported by 'Messi plays football in Argentina'? Answer yes or no.",
-    "Is 'a plan has several steps' supported by 'agents split a task into steps'? Answer yes or no.",
-)
-
-
-def rows_of(config: Mapping[str, Any], split: str) -> Any:
-    """Return a split of a data set: a name on the hub, a folder, or a JSONL, CSV or Parquet file."""
-    from datasets import load_dataset
-
-    name = place(name_of({"dataset": config}, "dataset"))
-    path = Path(name)
-    kinds = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
-    if path.is_file() and path.suffix in kinds:
-        return load_dataset(kinds[path.suffix], data_files={split: name}, split=split)
-    return load_dataset(name, **({"name": config["subset"]} if config.get("subset") else {}), split=split)
+__all__ = ["Finetune", "HuggingFaceDataLoader", "Inference", "MockDataLoader"]
 
 
 def tokenizer_of(config: Mapping[str, Any]) -> Any:
@@ -64,90 +46,6 @@ def model_of(config: Mapping[str, Any], device: torch.device) -> Any:
     return AutoModelForCausalLM.from_pretrained(place(name_of(config)), **options).to(device)
 
 
-class HuggingFaceDataLoader(Batches):
-    """Batches of a data set in Alpaca's form: tensors of token ids, attention mask and labels.
-
-    `dataset` has its name and columns (`system_column_name`, `user_column_name`, `assistant_column_name`), or an
-    `instruction` for all rows. A split whose name begins with `train` has prompts and answers, others prompts alone.
-    With `mask_prompt: true` the loss leaves prompts out.
-    """
-
-    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
-        super().__init__(stage_config, pipeline_config)
-        self._columns: Mapping[str, Any] = self.extra_config["dataset"]
-        splits = splits_of(self.extra_config.get("split", ["train"]))
-        self.rows = {split: rows_of(self._columns, split) for split in splits}
-
-    def prepare(self) -> None:
-        source = int(self.extra_config.get("tokenizer_stage_id", 0))
-        self._tokenizer = self.dispatch_call(source, "get_tokenizer")
-        self._collate = DataCollatorForSeq2Seq(self._tokenizer, label_pad_token_id=IGNORED)
-        accelerator = self.dispatch_call(
-            int(self.extra_config.get("accelerator_stage_id", source)), "get_accelerator"
-        )
-        for split, rows in self.rows.items():
-            loader = self.loader(rows, self._trained if split.startswith("train") else self._asked)
-            self.loaders[split] = accelerator.prepare(loader) if accelerator else loader
-
-    def _prompt(self, row: Mapping[str, Any]) -> str:
-        columns = self._columns
-        task = columns.get("instruction") or row[columns["system_column_name"]]
-        given = row.get(columns.get("user_column_name") or "") or ""
-        lead = "Below is an instruction that describes a task"
-        lead += ", paired with an input that provides further context" if given else ""
-        ask = "Write a response that appropriately completes the request."
-        inner = f"### Input:\n{given}\n\n" if given else ""
-        return f"{lead}. {ask}\n\n### Instruction:\n{task}\n\n{inner}### Response:\n"
-
-    def _trained(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Return rows as tensors, with labels for prompts and answers."""
-        items = []
-        for row in rows:
-            prompt = self._prompt(row)
-            answer = f"{row[self._columns['assistant_column_name']]}\n\n"
-            ids = self._ids(prompt + answer)
-            left_out = len(self._ids(prompt)) if self._columns.get("mask_prompt") else 0
-            labels = [IGNORED] * min(left_out, len(ids)) + ids[left_out:]
-            items.append({"input_ids": ids, "attention_mask": [1] * len(ids), "labels": labels})
-        return self._collate(items)
-
-    def _asked(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Return the prompts of rows as tensors, padded on the left as generation needs them."""
-        texts = [self._ids(self._prompt(row)) for row in rows]
-        batch = self._tokenizer.pad({"input_ids": texts}, padding_side="left", return_tensors="pt")
-        batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED)
-        return batch
-
-    def _ids(self, text: str) -> list[int]:
-        longest = self.extra_config.get("max_length")
-        ids: list[int] = self._tokenizer(text, truncation=longest is not None, max_length=longest)["input_ids"]
-        return ids
-
-
-class MockDataLoader(Stage):
-    """Batches of `prompts`, a few fixed ones by default."""
-
-    counts = "item"
-
-    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
-        super().__init__(stage_config, pipeline_config)
-        self._size = int(self.extra_config.get("batch_size", 1))
-        self._prompts: Sequence[str] = self.extra_config.get("prompts") or PROMPTS
-
-    def get_batch_size(self) -> int:
-        """Return the items of a batch."""
-        return self._size
-
-    def get_dataset_splits(self) -> dict[str, int]:
-        return {"train": max(1, len(self._prompts) // self._size)}
-
-    def run(self, query: Query) -> dict[int, Query]:
-        first = query.batch * self._size
-        query.data = [self._prompts[(first + number) % len(self._prompts)] for number in range(self._size)]
-        self.count(self._size)
-        return super().run(query)
-
-
 class _OfModel(Stage):
     """A stage with a language model and its tokenizer."""
 
@@ -171,7 +69,7 @@ class _OfModel(Stage):
         return None
 
 
-class Finetune(_OfModel):
+class Finetune(_OfModel, Alone):
     """Trains LoRA adapters of a language model: one step of the optimizer in `gradient_accumulation_steps` queries.
 
     `model` has the name, and lora_rank, lora_alpha, lora_dropout and lora_attn_modules; `data` becomes the loss.
@@ -198,6 +96,7 @@ class Finetune(_OfModel):
 
     def prepare(self) -> None:
         from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+        from transformers import get_scheduler
 
         config, options = self.extra_config, self.extra_config["model"]
         torch.manual_seed(int(config.get("seed", 1)))
@@ -221,12 +120,12 @@ class Finetune(_OfModel):
             self._optimizer,
             num_training_steps=max(1, self._most // self._every),
             num_warmup_steps=schedule.pop("num_warmup_steps", 0),
-            scheduler_specific_kwargs=schedule or None,
+            scheduler_specific_kwargs={**schedule.pop("scheduler_specific_kwargs", {}), **schedule} or None,
         )
         if self._accelerator is not None:
             self.model, self._optimizer = self._accelerator.prepare(self.model, self._optimizer)
 
-    def run(self, query: Query) -> dict[int, Query]:
+    def work(self, query: Query) -> None:
         batch = {name: value.to(self._device) for name, value in query.data.items()}
         training = query.split.startswith("train")
         self.model.train(training)
@@ -236,7 +135,6 @@ class Finetune(_OfModel):
             self._learn(loss / self._every)
         synchronize(self._device)
         query.data = loss.item()
-        return super().run(query)
 
     def _learn(self, loss: torch.Tensor) -> None:
         if self._accelerator is not None:
@@ -312,11 +210,16 @@ class Inference(_OfModel):
         if self._owner is not None:
             self.model, self._lock = self.dispatch_call(self._owner, "get_model_lock")
         self._tokenizer = self.get_tokenizer()
+        ends = getattr(self.model.generation_config, "eos_token_id", None)
+        ends = ends if isinstance(ends, list) else [ends]
+        self._ends = [end for end in (*ends, self._tokenizer.eos_token_id) if end is not None]
 
     def run(self, query: Query) -> dict[int, Query]:
         prompts = [query.data] if isinstance(query.data, str) else query.data
         with self._lock, torch.no_grad():
             if self._choices:
+                if isinstance(prompts, Mapping):
+                    prompts = self._tokenizer.batch_decode(prompts["input_ids"], skip_special_tokens=True)
                 query.data = [self._likeliest(prompt) for prompt in prompts]
             else:
                 query.data = self._generated(prompts)
@@ -330,10 +233,11 @@ class Inference(_OfModel):
             tokens = self._tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
             given = {name: tokens[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
         pad = self._tokenizer.pad_token_id
-        ids = self.model.generate(**given, pad_token_id=pad, streamer=_FirstToken(self), **self._options)
+        streamer = None if self._options.get("num_beams", 1) > 1 else _FirstToken(self)  # beams have no first token
+        ids = self.model.generate(**given, pad_token_id=pad, streamer=streamer, **self._options)
         ids = ids[:, given["input_ids"].shape[1] :]
-        ends = (ids == self._tokenizer.eos_token_id).int().cumsum(-1)
-        self.count(int(((ends == 0) | ((ends == 1) & (ids == self._tokenizer.eos_token_id))).sum()))
+        ends = torch.isin(ids, torch.tensor(self._ends, device=ids.device)).int()
+        self.count(int((ends.cumsum(-1) - ends == 0).sum()))
         texts: list[str] = self._tokenizer.batch_decode(ids, skip_special_tokens=True)
         return texts
 
@@ -345,10 +249,11 @@ class Inference(_OfModel):
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
         mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         device = self.model.device
-        chances = self.model(ids.to(device), attention_mask=mask.to(device)).logits.float().log_softmax(-1).cpu()
-        first = len(given)
+        first, longest = len(given), max(map(len, answers))
+        logits = self.model(ids.to(device), attention_mask=mask.to(device), logits_to_keep=longest + 1).logits
+        chances = logits.float().log_softmax(-1).cpu()
         sums = [
-            float(chances[number, first - 1 : first - 1 + len(answer)].gather(1, rows[number][first:, None]).sum())
+            float(chances[number, : len(answer)].gather(1, rows[number][first:, None]).sum())
             for number, answer in enumerate(answers)
         ]
         self.first_token()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from seamark.platform.process_tree import die_with_parent
+from seamark.platform.process_tree import die_with_parent, kill_below
 from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 FLAGS = ("gpu_memory_utilization", "max_model_len", "dtype")
 """Settings of a server that are flags of vLLM."""
-LOOK_S, END_S = 0.2, 10.0
+LOOK_S, END_S = 0.2, 1.0
 
 
 class Inference(Stage):
@@ -46,7 +46,7 @@ class Inference(Stage):
         self._server: Mapping[str, Any] = config.get("server") or {}
         self._tokenizer: Any = None
         self._process: subprocess.Popen[bytes] | None = None
-        self.base, self.model = str(self._server.get("api_base") or ""), place(str(self._server.get("model", "")))
+        self.base, self.model = base_of(self._server.get("api_base")), place(str(self._server.get("model", "")))
         self._asked = parameters_of((config.get("model") or {}).get("gen_kwargs") or {})
         self._structure = get_component(config["data_model"]) if config.get("data_model") else None
         if self._owner is None and self._server.get("engine", "vllm") not in COMMANDS:
@@ -85,18 +85,17 @@ class Inference(Stage):
         return super().run(query)
 
     def post_run(self) -> None:
-        """End the server; other stages that use it have ended too, or fail their queries."""
+        """End the server with all its processes; other stages that use it have ended, or fail their queries."""
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+            kill_below(self._process.pid, END_S)
+            self._process.kill()
+            self._process.wait()
 
     def _completed(self, prompt: str) -> str:
         """Return the completion of a prompt, which the server streams. Raises OSError or ValueError if it fails."""
         at = urlsplit(self.base)
-        connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=self._timeout_s)
+        kind = http.client.HTTPSConnection if at.scheme == "https" else http.client.HTTPConnection
+        connection = kind(at.hostname or "", at.port, timeout=self._timeout_s)
         asked = {"model": self.model, "prompt": prompt, "stream": True, "stream_options": {"include_usage": True}}
         try:
             body = json.dumps(asked | self._asked)
@@ -105,17 +104,22 @@ class Inference(Stage):
             if reply.status != 200:
                 raise ValueError(f"the server answered {reply.status}: {reply.read(300).decode(errors='replace')}")
             parts: list[str] = []
-            tokens = 0
+            tokens, ended = 0, False
             for line in reply:
                 event = line.removeprefix(b"data:").strip()
+                ended |= event == b"[DONE]"
                 if not line.startswith(b"data:") or event == b"[DONE]":
                     continue
                 found = json.loads(event)
+                if "error" in found:
+                    raise ValueError(f"the server said: {found['error']}")
                 tokens = int((found.get("usage") or {}).get("completion_tokens", tokens))
                 text = "".join(choice.get("text") or "" for choice in found.get("choices") or ())
                 if text and not parts:
                     self.first_token()
                 parts += [text] if text else []
+            if not ended:
+                raise ValueError("the server ended its answer in the middle")
         finally:
             connection.close()
         self.count(tokens or len(parts))
@@ -130,6 +134,8 @@ class Inference(Stage):
         server, engine = self._server, str(self._server.get("engine", "vllm"))
         host, port = str(server.get("host", "127.0.0.1")), int(server.get("port", 8000)) or free_port()
         program, *words = (word.format(model=self.model, host=host, port=port) for word in COMMANDS[engine])
+        if _answers(host, port):
+            raise ValueError(f"port {port} is taken by another server: set server.port to 0, a free one")
         path = shutil.which(program)
         if path is None:
             raise ValueError(f"the program '{program}' is not here: install it, or name a server by server.api_base")
@@ -145,7 +151,7 @@ class Inference(Stage):
         )
         self.base = f"http://{host}:{port}/v1"
         until_s = time.monotonic() + self._timeout_s
-        while not _answers(host, port):
+        while self._process.poll() is not None or not _answers(host, port):
             if self._process.poll() is not None:
                 raise ValueError(
                     f"'{program}' ended with exit code {self._process.returncode}; its lines are in the log"
@@ -154,6 +160,14 @@ class Inference(Stage):
                 self._process.kill()
                 raise ValueError(f"'{program}' did not answer within {self._timeout_s:g} s")
             time.sleep(LOOK_S)
+        if engine == "ollama":
+            subprocess.run([path, "pull", self.model], env=told, check=True)
+
+
+def base_of(address: object) -> str:
+    """Return the address of an API, with the version that configurations leave out; nothing for none."""
+    text = str(address or "").rstrip("/")
+    return text if not text or urlsplit(text).path else f"{text}/v1"
 
 
 def parameters_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@ checkpoint."""
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -13,10 +14,9 @@ from torchtune.training import MODEL_KEY, set_default_dtype
 from torchtune.training.checkpointing import FullModelHFCheckpointer
 
 from seamark_pipelines.flow.source_names import get_component
-from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.models import Batches, device_of, made, splits_of, synchronize
+from seamark_pipelines.stages.models import Alone, Batches, device_of, made, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 NOT_OF_THE_MODEL = ("KV_cache",)
@@ -76,7 +76,7 @@ def _placed(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: place(value) if isinstance(value, str) else value for key, value in config.items()}
 
 
-class Finetune(Stage):
+class Finetune(Alone):
     """Trains LoRA adapters: one step of the optimizer in `gradient_accumulation_steps` queries; `data` becomes the
     loss. Queries of a split other than `train` are evaluated without gradients."""
 
@@ -99,9 +99,6 @@ class Finetune(Stage):
         config = self.extra_config
         torch.manual_seed(int(config.get("seed", 1)))
         self.model = built(config, self._device)
-        for module in self.model.modules():  # adapters are no part of the checkpoint
-            if hasattr(module, "initialize_parameters"):
-                module.initialize_parameters()
         set_trainable_params(self.model, get_adapter_params(self.model))
         trained = [weights for weights in self.model.parameters() if weights.requires_grad]
         self._optimizer = made(config.get("optimizer") or {"component": "torch.optim.AdamW", "lr": 3e-4}, trained)
@@ -110,7 +107,7 @@ class Finetune(Stage):
             steps = max(1, self._most // self._every)
             self._schedule = made(config["lr_scheduler"], optimizer=self._optimizer, num_training_steps=steps)
 
-    def run(self, query: Query) -> dict[int, Query]:
+    def work(self, query: Query) -> None:
         batch = {name: value.to(self._device) for name, value in query.data.items()}
         training = query.split == "train"
         self.model.train(training)
@@ -128,10 +125,9 @@ class Finetune(Stage):
                     self._schedule.step()
         synchronize(self._device)
         query.data = loss.item()
-        return super().run(query)
 
 
-class Inference(Stage):
+class Inference(Alone):
     """Generates `max_new_tokens` after each row of a batch, by `temperature` and `top_k`; `data` becomes the texts.
 
     With `model.KV_cache`, keys and values are kept for batches of the stage `batch_size_stage_id`.
@@ -155,7 +151,7 @@ class Inference(Stage):
             with self._device:
                 self.model.setup_caches(batch_size=size, dtype=kind)
 
-    def run(self, query: Query) -> dict[int, Query]:
+    def work(self, query: Query) -> None:
         config = self.extra_config
         prompts = query.data["tokens"].to(self._device)
         with torch.no_grad():
@@ -171,7 +167,9 @@ class Inference(Stage):
                 stop_tokens=self._tokenizer.stop_tokens,
             )
         synchronize(self._device)
-        new = tokens[:, prompts.shape[1] :]
-        self.count(int((new != self._tokenizer.pad_id).sum()))
-        query.data = [self._tokenizer.decode(row.tolist()) for row in new]
-        return super().run(query)
+        ends = set(self._tokenizer.stop_tokens)
+        rows = [
+            list(takewhile(lambda token: token not in ends, row)) for row in tokens[:, prompts.shape[1] :].tolist()
+        ]
+        self.count(sum(map(len, rows)))
+        query.data = [self._tokenizer.decode(row) for row in rows]

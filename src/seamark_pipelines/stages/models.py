@@ -1,6 +1,7 @@
 """What stages with models share: devices, objects and names in a configuration, and batches of a data set."""
 
 from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
 from typing import Any
 
 import torch
@@ -63,7 +64,8 @@ class Batches(Stage):
         self._size = int(self.extra_config.get("batch_size", 1))
         self.rows: dict[str, Any] = {}
         self.loaders: dict[str, Any] = {}
-        self._batches: Iterator[Any] = iter(())
+        self._batches: dict[str, Iterator[Any]] = {}
+        self._lock = Lock()
 
     def get_batch_size(self) -> int:
         """Return the items of a batch."""
@@ -86,11 +88,34 @@ class Batches(Stage):
         )
 
     def run(self, query: Query) -> dict[int, Query]:
-        if query.batch == 0:
-            self._batches = iter(self.loaders[query.split])
-        query.data = next(self._batches)
+        query.data = self._next(query.split)
         self.count(self._size)
         return super().run(query)
+
+    def _next(self, split: str) -> Any:
+        """Return the next batch of a split, whichever query asks for it; after the last one an epoch begins."""
+        with self._lock:
+            if split in self._batches and (batch := next(self._batches[split], None)) is not None:
+                return batch
+            self._batches[split] = iter(self.loaders[split])
+            return next(self._batches[split])
+
+
+class Alone(Stage):
+    """A stage that works on one query at a time, whatever its `max_in_flight`: `run` takes the lock of the model."""
+
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
+        super().__init__(stage_config, pipeline_config)
+        self._alone = Lock()
+
+    def run(self, query: Query) -> dict[int, Query]:
+        with self._alone:
+            self.work(query)
+        return super().run(query)
+
+    def work(self, query: Query) -> None:
+        """Do the stage's work on a query."""
+        raise NotImplementedError
 
 
 def splits_of(written: Any) -> list[str]:

@@ -46,7 +46,7 @@ class Together(Stage):
         self._inner: list[Stage] = [get_component(model.component)(model, pipeline_config) for model in models]
         self.counts = next((stage.counts for stage in self._inner if stage.counts), None)  # type: ignore[misc]
         for stage in self._inner:
-            stage.stages = dict(enumerate(self._inner))
+            stage.stages, stage.counting = dict(enumerate(self._inner)), stage.counts == self.counts
 
     def prepare(self) -> None:
         for stage in self._inner:
@@ -55,6 +55,10 @@ class Together(Stage):
     def pre_run(self) -> None:
         for stage in self._inner:
             stage.pre_run()
+
+    def post_run(self) -> None:
+        for stage in self._inner:
+            stage.post_run()
 
     def get_dataset_splits(self) -> dict[str, int]:
         return self._inner[0].get_dataset_splits()

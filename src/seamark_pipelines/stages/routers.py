@@ -22,17 +22,14 @@ class BinaryRouter(Stage):
         self._end = int(config["end_stage_id"])
         self._retries = int(config.get("max_retries", 0))
         self._retry_is_yes = bool(config.get("retry_is_yes", False))
-        self._spent: dict[Any, int] = {}
 
     def run(self, query: Query) -> dict[int, Query]:
         found = query.data[0] if isinstance(query.data, (list, tuple)) and query.data else query.data
         yes = found.score if hasattr(found, "score") else "yes" in str(found).lower()
         way = self._yes if yes else self._no
-        if yes == self._retry_is_yes:
-            spent = self._spent[query.query_id] = self._spent.get(query.query_id, 0) + 1
-            if spent > self._retries:
-                query.data = None
-                way = self._end
+        if yes == self._retry_is_yes and spent_of(query, self.id) > self._retries:
+            query.data = None
+            way = self._end
         return {way: query}
 
 
@@ -53,19 +50,17 @@ class MonolithRouter(Stage):
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
         self._retries = int(self.extra_config.get("max_retries", 2))
-        self._spent: dict[Any, int] = {}
 
     def run(self, query: Query) -> dict[int, Query]:
         config = self.extra_config
         found = object_in(str(query.data[0] if isinstance(query.data, list) else query.data))
-        answer = str(found.get("answer", ""))
+        answer = str(found.get("answer") or "")
         query.context["generated_answer"] = answer
         verdicts = [str(found.get(key, "")).strip().lower() for key in ("relevance_grade", "hallucination_check")]
         if answer and verdicts == ["yes", "no"]:
             query.data = answer
             return {int(config["accept_stage_id"]): query}
-        spent = self._spent[query.query_id] = self._spent.get(query.query_id, 0) + 1
-        if spent <= self._retries:
+        if spent_of(query, self.id) <= self._retries:
             query.data = question_of(query)
             return {int(config["retry_stage_id"]): query}
         query.data = answer or None
@@ -86,3 +81,10 @@ def question_of(query: Query) -> str:
     """Return the question that a query began with."""
     found = query.context.get("question", query.context.get("original_query", query.data))
     return str(found[0] if isinstance(found, list) and len(found) == 1 else found)
+
+
+def spent_of(query: Query, id: int) -> int:
+    """Return how many retries of a router a query has spent, with the one that it spends now."""
+    assert query.ticket is not None
+    spent = query.ticket.spent[id] = query.ticket.spent.get(id, 0) + 1
+    return spent

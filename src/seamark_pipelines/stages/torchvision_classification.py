@@ -12,7 +12,7 @@ from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.models import Batches, device_of, made, splits_of, synchronize
+from seamark_pipelines.stages.models import Alone, Batches, device_of, made, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 DATA = Path("tmp", "torchvision_dataset")
@@ -51,7 +51,11 @@ class TorchVisionDataLoader(Batches):
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
         source: Mapping[str, Any] = self.extra_config["dataset"]
-        self.rows = {split: _dataset(source, split) for split in splits_of(source.get("split", ["val"]))}
+        path = str(source["component"])
+        root = Path(place(str(source.get("root") or DATA / path.rpartition(".")[2])))
+        there = root.is_dir() and any(root.iterdir())
+        splits = splits_of(source.get("split", ["val"]))
+        self.rows = {split: _dataset(source, split, root, download=not there) for split in splits}
 
     def prepare(self) -> None:
         collate = None if self.extra_config.get("preprocess", True) else as_is
@@ -59,14 +63,12 @@ class TorchVisionDataLoader(Batches):
             self.loaders[split] = self.loader(Preloaded(rows) if self.extra_config.get("preload") else rows, collate)
 
 
-def _dataset(source: Mapping[str, Any], split: str) -> Any:
-    """Return a split of a data set, downloaded where its class can and nothing is there."""
+def _dataset(source: Mapping[str, Any], split: str, root: Path, *, download: bool) -> Any:
+    """Return a split of a data set, with `download` from where its class finds it."""
     from torchvision.models import get_weight
     from torchvision.transforms import v2
 
-    path = str(source["component"])
-    kind = get_component(path)
-    root = Path(place(str(source.get("root") or DATA / path.rpartition(".")[2])))
+    kind = get_component(str(source["component"]))
     known = inspect.signature(kind).parameters
     options = {key: value for key, value in source.items() if key not in DATASET_KEYS}
     if "split" in known:
@@ -74,7 +76,7 @@ def _dataset(source: Mapping[str, Any], split: str) -> Any:
     elif (root / split).is_dir():
         root = root / split
     if "download" in known:
-        options.setdefault("download", not (root.is_dir() and any(root.iterdir())))
+        options.setdefault("download", download)
     if source.get("weights"):
         transform = get_weight(source["weights"]).transforms()
     elif source.get("transform"):
@@ -99,7 +101,7 @@ class TorchVisionPreprocessFromWeights(Stage):
         return super().run(query)
 
 
-class TorchVisionClassification(Stage):
+class TorchVisionClassification(Alone):
     """Classifies pictures, or trains a model's head on them where the split is `train` and an `optimizer` is given.
 
     `model` has component, weights, num_classes, replace_classifier, and model_checkpoint_path. The head is its last
@@ -135,7 +137,7 @@ class TorchVisionClassification(Stage):
             self._optimizer = made(config["optimizer"], list(head.parameters()))
             self._criterion = made(config.get("criterion") or {"component": "torch.nn.CrossEntropyLoss"})
 
-    def run(self, query: Query) -> dict[int, Query]:
+    def work(self, query: Query) -> None:
         pictures, labels = query.data
         pictures = pictures.to(self._device)
         training = query.split == "train" and self._optimizer is not None
@@ -148,4 +150,3 @@ class TorchVisionClassification(Stage):
                 self._optimizer.step()
         synchronize(self._device)
         query.data = loss.item() if training else found.argmax(-1).tolist()
-        return super().run(query)

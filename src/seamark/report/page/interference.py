@@ -64,10 +64,17 @@ def worst_text(matrix: Sequence[Slowdown]) -> str:
 def stage_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown]) -> str:
     """Return which stage of the party that suffers most loses the most time a visit; nothing where no stage does."""
     worst = max(matrix, key=lambda slowdown: slowdown.value)
-    own = [one for one in stages if (one.party, one.beside, one.fixed) == (worst.party, worst.beside, worst.fixed)]
+    own = [
+        one
+        for one in stages
+        if (one.party, one.beside) == (worst.party, worst.beside) and worst.fixed.items() <= one.fixed.items()
+    ]
     most = max(own, key=lambda one: one.ms, default=None)
     if most is None or most.ms <= 0:
         return ""
+    if most.low is None or most.low <= 1:
+        doubt = "too few blocks for an interval" if most.low is None else "not told apart from none"
+        return f"Its stage {most.stage} lost most, {with_unit(most.ms, 'ms')} a visit ({doubt}{interval_text(most)})."
     done = "runs" if most.what == "run" else "waits"
     return (
         f"Its stage {most.stage} suffers most: a visit {done} {with_unit(most.ms, 'ms')} longer, "

@@ -31,10 +31,10 @@ NOTES = (
 Figure = Callable[[StageFigures], float | None]
 
 LOOKS: dict[str, dict[str, Any]] = {
-    "wait": {"color": "#dfe3e8", "hatch": "///"},
-    "prepare": {"color": COLOURS[4], "hatch": "..."},
-    "run": {"color": COLOURS[0]},
-    "blocked": {"color": COLOURS[1], "hatch": "xxx"},
+    "wait": {"facecolor": "#dfe3e8", "hatch": "///"},
+    "prepare": {"facecolor": COLOURS[4], "hatch": "..."},
+    "run": {"facecolor": COLOURS[0]},
+    "blocked": {"facecolor": COLOURS[1], "hatch": "xxx"},
 }
 MOMENT = "first_unit"
 BAR = 0.62
