@@ -378,15 +378,13 @@ class Hooks:
     quality of the replies, such as {"recall_at_10": 0.987}.
 
     `lacking` runs before a run, in Seamark's own environment. It yields what the settings of a trial name and this
-    machine does not have, as pairs of a setting and a text, so that no model is loaded in vain. `preload` runs there
-    too: it yields modules that take long to import, which the workers of all loads of a run then share.
+    machine does not have, as pairs of a setting and a text, so that no model is loaded in vain.
     """
 
     stage: Callable[[Target, int], Mapping[str, Value]] | None = None
     populate: Callable[[Target, int], Mapping[str, Value]] | None = None
     quality: Callable[[Target, int], Mapping[str, float]] | None = None
     lacking: Callable[[Mapping[str, Value]], Iterable[tuple[str, str]]] | None = None
-    preload: Callable[[Mapping[str, Value]], Iterable[str]] | None = None
 
 
 def hooks_of(driver: str) -> Hooks:

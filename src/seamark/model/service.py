@@ -259,7 +259,8 @@ class Service(HasOrigin):
     `timeout_s` is the default time-out of an item of a finite one; None: that of every load.
     `check` is the function (`module:function`) that checks a workload beyond its settings: see
     `config.workload.WorkloadCheck`. `derive` is the function that says which settings follow from files that a
-    workload names: see `config.workload.Derive`.
+    workload names: see `config.workload.Derive`. `preload` is the function that yields, of the settings of a trial,
+    modules which take long to import, and which the workers of all loads of a run share.
     `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
     scores that it gives. `failures` are categories of failed trials of its own. `origin` of a program on a virtual
     clock is `simulated`: it needs no server, and several run side by side. `gpu_memory` names the settings from which
@@ -279,6 +280,7 @@ class Service(HasOrigin):
     origin: Origin = MEASURED
     check: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
     derive: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
+    preload: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
     judge: str | None = limited(None, pattern=DOTTED.pattern, wrong=NO_FUNCTION)
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)

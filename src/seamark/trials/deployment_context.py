@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 
 from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.coordinator.handle import WorkerLauncher
+from seamark.model.dotted import resolved
 from seamark.model.objectives import latency_limit_s
 from seamark.model.results.deployment_record import Endpoint, ServerEnd
 from seamark.model.scenario import filled
@@ -85,6 +87,7 @@ class DeploymentContext:
 
     def load_job(self, trial: Trial, endpoint: Endpoint) -> LoadJob:
         """Return the load of a trial against the server that `endpoint` describes."""
+        preload = None if self.service.preload is None else resolved(self.service.preload, FunctionType)
         return LoadJob(
             driver=self.service.driver,
             workers=self.service.workers,
@@ -97,6 +100,7 @@ class DeploymentContext:
             latency_limit_s=latency_limit_s(trial.slos),
             kind=self.service.load,
             virtual_clock=self.service.virtual_clock,
+            preload=() if preload is None else tuple(preload(filled(trial.settings))),
             environment={MARK: str(control_files_of(self.folder).root)},
             cores=endpoint.pinning.client if endpoint.pinning and self.site.carrier == "local" else (),
         )

@@ -3,6 +3,7 @@
 import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -222,13 +223,15 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
 
 def preload(settings: Mapping[str, object]) -> Iterator[str]:
     """Yield the modules of the families that a trial's stages are of, and what these import later."""
-    families = dict.fromkeys(spec.component.rpartition(".")[0] for spec in model_of(settings).stages)
+    families: dict[str, None] = {}
+    with suppress(TaskFailure):  # the load says it
+        families = dict.fromkeys(spec.component.rpartition(".")[0] for spec in model_of(settings).stages)
     for family in families:
         if family in SLOW_TO_IMPORT:
             yield from (BEFORE, MODULES[family], *SLOW_TO_IMPORT[family])
 
 
-HOOKS = Hooks(lacking=lacking, quality=quality, preload=preload)
+HOOKS = Hooks(lacking=lacking, quality=quality)
 
 
 def with_failure(stage: str, work: Callable[[], Made]) -> Made:

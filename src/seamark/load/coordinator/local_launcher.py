@@ -6,13 +6,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from seamark.dispatch.identity import boot_id
 from seamark.load.coordinator.handle import SAME_CLOCK, WorkerHandle
-from seamark.load.driver import hooks_of
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.platform.fork_server.client import ISOLATED_MAIN, Forked, fork
@@ -21,14 +19,6 @@ from seamark.platform.pinning import gpu_variables, thread_variables
 WORKER = "seamark.load.workers.worker"
 PRELOADED = (WORKER, "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
 """Modules that every worker imports, whatever its driver."""
-
-
-def preloaded(job: LoadJob) -> tuple[str, ...]:
-    """Return the further modules that a driver has imported once for all loads of a run."""
-    with suppress(Exception):  # a library of the driver is in its own environment alone; the worker says the rest
-        preload = hooks_of(job.driver).preload
-        return () if preload is None else tuple(preload(job.settings))
-    return ()
 
 
 class LocalProcess:
@@ -67,7 +57,6 @@ class LocalLauncher:
 
     def __init__(self, owner: int | None = None) -> None:
         self._owner = owner
-        self._preload: tuple[str, ...] = ()
 
     def count(self, job: LoadJob) -> int:
         return job.processes
@@ -81,8 +70,6 @@ class LocalLauncher:
     ) -> Sequence[WorkerHandle]:
         """Start the workers one by one; on failure none survives."""
         workers: list[WorkerHandle] = []
-        if self._owner is not None and assignments:
-            self._preload = preloaded(assignments[0].job)
         try:
             for assignment in assignments:
                 workers.append(self._start(assignment, python, selector, on_wait))
@@ -132,7 +119,7 @@ class LocalLauncher:
                 owner=self._owner,
                 files=(stream.fileno(), output.fileno(), output.fileno()),
                 python=python,
-                preload=(*PRELOADED, assignment.job.driver.partition(":")[0], *self._preload),
+                preload=(*PRELOADED, assignment.job.driver.partition(":")[0], *assignment.job.preload),
                 orphan_signal=signal.SIGKILL,
                 import_environment=True,
                 variables=variables,

@@ -40,7 +40,8 @@ class LoadJob:
     each, None for no limit, `gpus` those that they see, None for those of this process. With `judged_in_time`,
     quality is measured only until the last time-out of a request has passed, so that the load ends in a known time.
     `done` are the items of a finite load that earlier sessions have done, as text (work_list.py). `environment` has
-    the variables by which a deployment's processes are found: those that a driver starts have them too.
+    the variables by which a deployment's processes are found: those that a driver starts have them too. `preload` are
+    modules that take long to import, which the workers of all loads of a run share.
 
     With `keep_busy`, a load whose work runs out before that of the loads beside it begins anew: it has no request
     limit, a trace is replayed, and the items of a work list are sent again (work_list.py). Raises ValueError for a
@@ -69,6 +70,7 @@ class LoadJob:
     environment: Mapping[str, str] = field(default_factory=dict)
     keep_busy: bool = False
     bodies_seed: int | None = None
+    preload: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.keep_busy and self.kind == "program":
@@ -189,7 +191,7 @@ class WorkerAssignment:
         """Return the assignment that `to_json` wrote."""
         job = LoadJob(**document["job"])
         gpus = None if job.gpus is None else tuple(job.gpus)
-        job = replace(job, data=Path(job.data), cores=tuple(job.cores), gpus=gpus)
+        job = replace(job, data=Path(job.data), cores=tuple(job.cores), gpus=gpus, preload=tuple(job.preload))
         return WorkerAssignment(**{**document, "job": job, "segment": Path(document["segment"])})
 
 
