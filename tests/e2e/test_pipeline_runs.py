@@ -195,11 +195,19 @@ def test_a_rate_changes_nothing_of_a_closed_loop_and_a_setting_of_a_stage_is_a_f
     scenario = pair.root / "config/scenarios/varied.yaml"
     scenario.write_text(
         "scenario: varied\nrepetitions: 1\nworkload:\n  service: pipeline\n  graph: own.yml\n  pipeline: first\n"
-        "  stages.0.config.pause_s: [0.01, 0.02]\n  requests: 3\n"
+        "  stages.0.config.pause_s: [0.2, 0.3]\n  requests: 3\n"
     )
     planned = pair.ask("plan", "-c", "varied", "--json")
     assert planned.returncode == 0, planned.stderr
     assert json.loads(planned.stdout)["trials"] == 2
+    pair.bench("submit", "-c", "varied", code=0)
+    pauses_ms = [
+        json.loads(path.read_text())["stages"]["by_stage"]["data_loader"]["run_ms"]["mean"]
+        for path in sorted((pair.root / "results/varied").glob("*/metrics.json"))
+    ]
+    assert len(pauses_ms) == 2
+    assert min(pauses_ms) >= 200  # 100 is what the file says
+    assert max(pauses_ms) >= 300
     refused = pair.ask("colocate", "own.yml", "-p", "2")
     assert (refused.returncode, "-p" in refused.stderr) == (2, True)
     assert "own.yml" in pair.ask("colocate", "own.yml", "-n").stderr

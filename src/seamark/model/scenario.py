@@ -273,7 +273,8 @@ def is_placeholder(value: object) -> bool:
 
 
 def filled(settings: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return settings as a driver has them: each leaf at its place in its structure, and no longer by itself."""
+    """Return settings as a driver has them: each leaf at its place in its structure, and no longer by itself. A name
+    with dots that is part of no structure stays, such as that of a pipeline's stage."""
     leaves = {name: value for name, value in settings.items() if "." in name}
     if not leaves:
         return settings
@@ -282,6 +283,8 @@ def filled(settings: Mapping[str, Value]) -> Mapping[str, Value]:
         if isinstance(text := whole.get(root), str):
             document = _filled(json.loads(text), leaves)
             whole[root] = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        else:
+            whole |= {name: value for name, value in leaves.items() if name.partition(".")[0] == root}
     return whole
 
 
