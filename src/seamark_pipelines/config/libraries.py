@@ -26,15 +26,15 @@ def library_of(model: PipelineModel, study: Path) -> str | None:
 
     A stage needs what its module imports, or a module of stages that it imports, and what its configuration names.
     """
-    for stage in model.stages:
-        for named in (stage.component, *_texts(stage.config)):
-            first, dot, _ = named.partition(".")
-            if dot and first in LIBRARIES:
-                return first
-            if dot and (first in PACKAGES or named == stage.component):
-                found = _library(named.rpartition(".")[0], named.rpartition(".")[2], study, set())
-                if found is not None:
-                    return found
+    components = [stage.component for stage in model.stages]
+    for named in dict.fromkeys([*components, *_texts([stage.config for stage in model.stages])]):
+        first, dot, _ = named.partition(".")
+        if dot and first in LIBRARIES:
+            return first
+        if dot and (first in PACKAGES or named in components):
+            found = _library(named.rpartition(".")[0], named.rpartition(".")[2], study, set())
+            if found is not None:
+                return found
     return None
 
 
@@ -90,8 +90,8 @@ def _file(module: str, study: Path) -> Path | None:
     for own in (path / "__init__.py", path.with_suffix(".py")):
         if own.is_file():
             return own
-    ours = MODULES.get(module) or (PACKAGES.get(module) if module in PACKAGES else module)
-    if ours is None or not ours.startswith(HERE):
+    ours = MODULES.get(module) or PACKAGES.get(module, module)
+    if not ours.startswith(HERE):
         return None
     with suppress(ImportError, ValueError):
         spec = importlib.util.find_spec(ours)

@@ -37,8 +37,8 @@ class StageModel:
 
     `polling_policy` is one of POLICIES, or the dotted path of one. `max_in_flight` is how many queries it works on at
     a time, each in a thread. `disable_logs` takes it out of events and logs, `timed: false` out of the region that a
-    standard times; with `copy` it gets a deep copy of each query's contents. It stands
-    `repeat` times in a row.
+    standard times; with `copy` it gets a deep copy of each query's contents. It stands `repeat`
+    times in a row.
     """
 
     id: int

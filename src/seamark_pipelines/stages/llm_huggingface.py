@@ -14,7 +14,7 @@ from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
 from seamark_pipelines.stages.answers import texts_of
 from seamark_pipelines.stages.huggingface_data import HuggingFaceDataLoader, MockDataLoader
-from seamark_pipelines.stages.models import Alone, device_of, made, name_of, synchronize
+from seamark_pipelines.stages.models import Training, device_of, name_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 __all__ = ["Finetune", "HuggingFaceDataLoader", "Inference", "MockDataLoader"]
@@ -46,13 +46,11 @@ def model_of(config: Mapping[str, Any], device: torch.device) -> Any:
     return AutoModelForCausalLM.from_pretrained(place(name_of(config)), **options).to(device)
 
 
-class _OfModel(Stage):
-    """A stage with a language model and its tokenizer."""
+class _WithTokenizer(Stage):
+    """A stage with the tokenizer of a language model."""
 
-    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
-        super().__init__(stage_config, pipeline_config)
-        self._device = device_of(self.extra_config.get("device"))
-        self._tokenizer: Any = None
+    _device: torch.device
+    _tokenizer: Any = None
 
     def get_device(self) -> torch.device:
         """Return the device of the model."""
@@ -69,27 +67,20 @@ class _OfModel(Stage):
         return None
 
 
-class Finetune(_OfModel, Alone):
-    """Trains LoRA adapters of a language model: one step of the optimizer in `gradient_accumulation_steps` queries.
+class Finetune(_WithTokenizer, Training):
+    """Trains LoRA adapters of a language model.
 
-    `model` has the name, and lora_rank, lora_alpha, lora_dropout and lora_attn_modules; `data` becomes the loss.
-    Queries of a split other than `train` are evaluated without gradients.
+    `model` has the name, and lora_rank, lora_alpha, lora_dropout and lora_attn_modules.
     """
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
-        config = self.extra_config
-        self._every = int(config.get("gradient_accumulation_steps", 1))
-        self._most = pipeline_config.loadgen.max_queries
         self._accelerator: Any = None
-        if (config.get("accelerator") or {}).get("is_enabled"):
+        if (self.extra_config.get("accelerator") or {}).get("is_enabled"):
             from accelerate import Accelerator
 
             self._accelerator = Accelerator(cpu=self._device.type == "cpu")
             self._device = self._accelerator.device
-        self.model: Any = None
-        self.steps = 0
-        self._queries = 0
 
     def get_accelerator(self) -> Any:
         return self._accelerator
@@ -112,41 +103,27 @@ class Finetune(_OfModel, Alone):
             task_type="CAUSAL_LM",
         )
         self.model = get_peft_model(base, lora)
-        trained = [weights for weights in self.model.parameters() if weights.requires_grad]
-        self._optimizer = made(config.get("optimizer") or {"component": "torch.optim.AdamW", "lr": 3e-4}, trained)
+        self._optimizer = self.optimizer()
         schedule = dict(config.get("lr_scheduler") or {"name": "constant"})
         self._schedule = get_scheduler(
             schedule.pop("name"),
             self._optimizer,
-            num_training_steps=max(1, self._most // self._every),
+            num_training_steps=self._planned_steps,
             num_warmup_steps=schedule.pop("num_warmup_steps", 0),
             scheduler_specific_kwargs={**schedule.pop("scheduler_specific_kwargs", {}), **schedule} or None,
         )
         if self._accelerator is not None:
             self.model, self._optimizer = self._accelerator.prepare(self.model, self._optimizer)
 
-    def work(self, query: Query) -> None:
-        batch = {name: value.to(self._device) for name, value in query.data.items()}
-        training = query.split.startswith("train")
-        self.model.train(training)
-        with torch.set_grad_enabled(training):
-            loss = self.model(**batch).loss
-        if training:
-            self._learn(loss / self._every)
-        synchronize(self._device)
-        query.data = loss.item()
+    def loss(self, batch: Mapping[str, Any]) -> torch.Tensor:
+        loss: torch.Tensor = self.model(**batch).loss
+        return loss
 
-    def _learn(self, loss: torch.Tensor) -> None:
-        if self._accelerator is not None:
-            self._accelerator.backward(loss)
+    def backward(self, loss: torch.Tensor) -> None:
+        if self._accelerator is None:
+            super().backward(loss)
         else:
-            loss.backward()
-        self._queries += 1
-        if self._queries % self._every == 0:
-            self._optimizer.step()
-            self._schedule.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            self.steps += 1
+            self._accelerator.backward(loss)
 
 
 class _FirstToken(BaseStreamer):  # type: ignore[misc]
@@ -165,7 +142,7 @@ class _FirstToken(BaseStreamer):  # type: ignore[misc]
         """Do nothing."""
 
 
-class Inference(_OfModel):
+class Inference(_WithTokenizer):
     """Answers prompts: a text, a list of texts, or a batch of token ids; `data` becomes a list of texts.
 
     - `model.gen_kwargs` goes to `generate`; `depends_on_id` is the stage whose model this one uses, one at a time.
@@ -178,6 +155,7 @@ class Inference(_OfModel):
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
         config = self.extra_config
+        self._device = device_of(config.get("device"))
         self._owner: int | None = config.get("depends_on_id")
         self._lock = threading.Lock()
         self.model: Any = None

@@ -181,7 +181,7 @@ def parameters_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on now."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

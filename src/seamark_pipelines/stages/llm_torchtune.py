@@ -16,7 +16,7 @@ from torchtune.training.checkpointing import FullModelHFCheckpointer
 from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.models import Alone, Batches, device_of, made, splits_of, synchronize
+from seamark_pipelines.stages.models import Batches, OfModel, Training, made, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 NOT_OF_THE_MODEL = ("KV_cache",)
@@ -76,20 +76,12 @@ def _placed(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: place(value) if isinstance(value, str) else value for key, value in config.items()}
 
 
-class Finetune(Alone):
-    """Trains LoRA adapters: one step of the optimizer in `gradient_accumulation_steps` queries; `data` becomes the
-    loss. Queries of a split other than `train` are evaluated without gradients."""
+class Finetune(Training):
+    """Trains LoRA adapters, by the `loss` of a configuration."""
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
-        config = self.extra_config
-        self._device = device_of(config.get("device"))
-        self._every = int(config.get("gradient_accumulation_steps", 1))
-        self._most = pipeline_config.loadgen.max_queries
-        self._loss = made(config.get("loss") or {"component": "torch.nn.CrossEntropyLoss"})
-        self.model: Any = None
-        self.steps = 0
-        self._queries = 0
+        self._loss = made(self.extra_config.get("loss") or {"component": "torch.nn.CrossEntropyLoss"})
 
     def get_loss_fn(self) -> Any:
         """Return the loss function."""
@@ -100,45 +92,24 @@ class Finetune(Alone):
         torch.manual_seed(int(config.get("seed", 1)))
         self.model = built(config, self._device)
         set_trainable_params(self.model, get_adapter_params(self.model))
-        trained = [weights for weights in self.model.parameters() if weights.requires_grad]
-        self._optimizer = made(config.get("optimizer") or {"component": "torch.optim.AdamW", "lr": 3e-4}, trained)
-        self._schedule = None
+        self._optimizer = self.optimizer()
         if config.get("lr_scheduler"):
-            steps = max(1, self._most // self._every)
-            self._schedule = made(config["lr_scheduler"], optimizer=self._optimizer, num_training_steps=steps)
+            named = {"optimizer": self._optimizer, "num_training_steps": self._planned_steps}
+            self._schedule = made(config["lr_scheduler"], **named)
 
-    def work(self, query: Query) -> None:
-        batch = {name: value.to(self._device) for name, value in query.data.items()}
-        training = query.split == "train"
-        self.model.train(training)
-        with torch.set_grad_enabled(training):
-            scores = self.model(batch["tokens"], mask=batch.get("mask"), input_pos=batch.get("input_pos"))
-            loss = self._loss(scores[:, :-1].transpose(1, 2), batch["labels"][:, 1:])
-        if training:
-            (loss / self._every).backward()
-            self._queries += 1
-            if self._queries % self._every == 0:
-                self._optimizer.step()
-                self._optimizer.zero_grad(set_to_none=True)
-                self.steps += 1
-                if self._schedule is not None:
-                    self._schedule.step()
-        synchronize(self._device)
-        query.data = loss.item()
+    def loss(self, batch: Mapping[str, Any]) -> torch.Tensor:
+        scores = self.model(batch["tokens"], mask=batch.get("mask"), input_pos=batch.get("input_pos"))
+        loss: torch.Tensor = self._loss(scores[:, :-1].transpose(1, 2), batch["labels"][:, 1:])
+        return loss
 
 
-class Inference(Alone):
+class Inference(OfModel):
     """Generates `max_new_tokens` after each row of a batch, by `temperature` and `top_k`; `data` becomes the texts.
 
     With `model.KV_cache`, keys and values are kept for batches of the stage `batch_size_stage_id`.
     """
 
     counts = "token"
-
-    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
-        super().__init__(stage_config, pipeline_config)
-        self._device = device_of(self.extra_config.get("device"))
-        self.model: Any = None
 
     def prepare(self) -> None:
         config = self.extra_config

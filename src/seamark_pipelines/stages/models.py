@@ -1,4 +1,4 @@
-"""What stages with models share: devices, objects and names in a configuration, and batches of a data set."""
+"""What stages with models share: devices, objects and names in a configuration, batches of a data set, training."""
 
 from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
@@ -101,12 +101,14 @@ class Batches(Stage):
             return next(self._batches[split])
 
 
-class Alone(Stage):
-    """A stage that works on one query at a time, whatever its `max_in_flight`: `run` takes the lock of the model."""
+class OfModel(Stage):
+    """A stage with a model on a device, which works on one query at a time, whatever its `max_in_flight`."""
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
+        self._device = device_of(self.extra_config.get("device"))
         self._alone = Lock()
+        self.model: Any = None
 
     def run(self, query: Query) -> dict[int, Query]:
         with self._alone:
@@ -116,6 +118,57 @@ class Alone(Stage):
     def work(self, query: Query) -> None:
         """Do the stage's work on a query."""
         raise NotImplementedError
+
+
+class Training(OfModel):
+    """Trains a model: one step of the optimizer in `gradient_accumulation_steps` queries; `data` becomes the loss.
+
+    Queries of a split other than `train` are evaluated without gradients. A subclass has the loss of a batch, and
+    makes the model and its schedule in `prepare`.
+    """
+
+    def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
+        super().__init__(stage_config, pipeline_config)
+        self._every = int(self.extra_config.get("gradient_accumulation_steps", 1))
+        self._planned_steps = max(1, pipeline_config.loadgen.max_queries // self._every)
+        self._schedule: Any = None
+        self._optimizer: Any = None
+        self._queries = 0
+        self.steps = 0
+
+    def optimizer(self) -> Any:
+        """Return the optimizer of a configuration, AdamW by default, for what can be trained of the model."""
+        trained = [weights for weights in self.model.parameters() if weights.requires_grad]
+        return made(self.extra_config.get("optimizer") or {"component": "torch.optim.AdamW", "lr": 3e-4}, trained)
+
+    def loss(self, batch: Mapping[str, Any]) -> torch.Tensor:
+        """Return the loss of a batch of tensors."""
+        raise NotImplementedError
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Add the gradients of a loss to those before."""
+        loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
+
+    def work(self, query: Query) -> None:
+        batch = {name: value.to(self._device) for name, value in query.data.items()}
+        training = query.split.startswith("train")
+        self.model.train(training)
+        with torch.set_grad_enabled(training):
+            loss = self.loss(batch)
+        if training:
+            self.backward(loss / self._every)
+            self._queries += 1
+            if self._queries % self._every == 0:
+                self._step()
+        synchronize(self._device)
+        query.data = loss.item()
+
+    def _step(self) -> None:
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+        if self._schedule is not None:
+            self._schedule.step()
 
 
 def splits_of(written: Any) -> list[str]:

@@ -43,15 +43,19 @@ class Formatter(Stage):
         return super().run(query)
 
     def asked(self, query: Query) -> str:
-        """Return what the user says of a query."""
-        raise NotImplementedError
+        """Return what the user says of a query: the documents that were found, and the question."""
+        return f"{documents_of(query)}\n\nQuestion: {question_of(query)}"
+
+
+def texts_of(query: Query) -> list[Any]:
+    """Return the documents that were found."""
+    found = query.context.get("retrieved_documents") or []
+    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def documents_of(query: Query) -> str:
-    """Return the documents that were found, numbered."""
-    found = query.context.get("retrieved_documents") or ()
-    texts = found if isinstance(found, (list, tuple)) else [found]
-    return "\n\n".join(f"Document {number}: {text}" for number, text in enumerate(texts, start=1))
+    """Return the documents that were found, numbered, as one text."""
+    return "\n\n".join(f"Document {number}: {text}" for number, text in enumerate(texts_of(query), start=1))
 
 
 class SQLQueryGeneratorFormatter(Formatter):
@@ -77,7 +81,7 @@ class RetrievalGraderFormatter(Formatter):
 
     def asked(self, query: Query) -> str:
         query.context["retrieved_documents"] = query.data
-        return f"{documents_of(query)}\n\nQuestion: {question_of(query)}"
+        return super().asked(query)
 
 
 class AnswerGeneratorFormatter(Formatter):
@@ -98,12 +102,11 @@ class AnswerGeneratorFormatter(Formatter):
             self._tokenizer = copy.deepcopy(self._tokenizer)  # which others pad with at the same time
 
     def asked(self, query: Query) -> str:
-        documents = documents_of(query)
         if self._documents == "none":
             return f"Question: {question_of(query)}"
         if self._documents == "filler":
-            documents = self._filler(documents)
-        return f"{documents}\n\nQuestion: {question_of(query)}"
+            return f"{self._filler(documents_of(query))}\n\nQuestion: {question_of(query)}"
+        return super().asked(query)
 
     def _filler(self, documents: str) -> str:
         ids = self._tokenizer("\n the" * 8, add_special_tokens=False)["input_ids"]
@@ -142,9 +145,7 @@ class QuestionRewriterFormatter(Formatter):
 
     def asked(self, query: Query) -> str:
         query.context["is_retry"] = True
-        found = query.context.get("retrieved_documents") or []
-        texts = found if isinstance(found, (list, tuple)) else [found]
-        known = "\n\n".join(str(text)[:LONGEST_DOCUMENT] for text in texts) or "none"
+        known = "\n\n".join(str(text)[:LONGEST_DOCUMENT] for text in texts_of(query)) or "none"
         return f"Question: {question_of(query)}\n\nDocuments so far:\n{known}\n\nNext search query:"
 
 
@@ -165,6 +166,3 @@ class MonolithFormatter(Formatter):
         "they do not fit; then judge whether the answer claims anything that they do not support. Output a JSON "
         'object alone: {"relevance_grade": "yes" or "no", "answer": "...", "hallucination_check": "yes" or "no"}.'
     )
-
-    def asked(self, query: Query) -> str:
-        return f"{documents_of(query)}\n\nQuestion: {question_of(query)}"

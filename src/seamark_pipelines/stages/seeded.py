@@ -8,7 +8,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -130,12 +130,12 @@ def _write_questions(folder: Path) -> None:
         {"question": f"What is the capital of {country}?", "answers": [city], "passage": number}
         for number, (country, city) in enumerate(facts[:120])
     ]
-    _write_rows(folder / "test.jsonl", iter(questions))
+    _write_rows(folder / "test.jsonl", questions)
     sums = [
         {"question": f"What is the sum of the invoices of customer {number}?", "answers": [str(total)]}
         for number, total in _totals().items()
     ]
-    _write_rows(folder / "accounts.jsonl", iter(sums))
+    _write_rows(folder / "accounts.jsonl", sums)
 
 
 def _write_passages(folder: Path) -> None:
@@ -147,7 +147,7 @@ def _write_passages(folder: Path) -> None:
     ]
     for _ in range(len(rows)):
         rows.append({"passage": " ".join(_word(random) for _ in range(20)).capitalize() + "."})
-    _write_rows(folder / "train.jsonl", iter(rows))
+    _write_rows(folder / "train.jsonl", rows)
 
 
 def _invoices() -> list[tuple[int, int]]:
@@ -192,7 +192,7 @@ def _word(random: Random) -> str:
     return "".join(random.choices(SYLLABLES, k=random.randint(2, 4)))
 
 
-def _write_rows(path: Path, rows: Iterator[Mapping[str, object]]) -> None:
+def _write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 

@@ -12,7 +12,7 @@ from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
-from seamark_pipelines.stages.models import Alone, Batches, device_of, made, splits_of, synchronize
+from seamark_pipelines.stages.models import Batches, OfModel, made, splits_of, synchronize
 from seamark_pipelines.stages.seeded import place
 
 DATA = Path("tmp", "torchvision_dataset")
@@ -101,7 +101,7 @@ class TorchVisionPreprocessFromWeights(Stage):
         return super().run(query)
 
 
-class TorchVisionClassification(Alone):
+class TorchVisionClassification(OfModel):
     """Classifies pictures, or trains a model's head on them where the split is `train` and an `optimizer` is given.
 
     `model` has component, weights, num_classes, replace_classifier, and model_checkpoint_path. The head is its last
@@ -111,8 +111,6 @@ class TorchVisionClassification(Alone):
 
     def __init__(self, stage_config: StageModel, pipeline_config: PipelineModel) -> None:
         super().__init__(stage_config, pipeline_config)
-        self._device = device_of(self.extra_config.get("device"))
-        self.model: Any = None
         self._optimizer: Any = None
         self._criterion: Any = None
 

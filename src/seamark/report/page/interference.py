@@ -31,21 +31,20 @@ def interference_blocks(results: Results) -> list[Block]:
     matrix = in_matrix(found)
     if not matrix:
         return []
-    return [
-        Text(text=first_slowdown(results)),
-        _heat_map(matrix),
-        _table(found),
-        *_sets(found),
-        *_stages(stage_slowdowns_of(results)),
-    ]
+    stages = stage_slowdowns_of(results)
+    text = Text(text=slowdown_text(matrix, stages))
+    return [text, _heat_map(matrix), _table(found), *_sets(found), *_stages(stages)]
 
 
 def first_slowdown(results: Results) -> str:
     """Return who suffers most, and which of its stages; nothing where no sets of parties are compared."""
     matrix = in_matrix(slowdowns_of(results.summary.comparisons))
-    if not matrix:
-        return ""
-    return " ".join(filter(None, (worst_text(matrix), stage_text(matrix, stage_slowdowns_of(results)))))
+    return slowdown_text(matrix, stage_slowdowns_of(results)) if matrix else ""
+
+
+def slowdown_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown]) -> str:
+    """Return who suffers most, and which of its stages."""
+    return " ".join(filter(None, (worst_text(matrix), stage_text(matrix, stages))))
 
 
 def worst_text(matrix: Sequence[Slowdown]) -> str:
