@@ -9,7 +9,7 @@ import pytest
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.results.stages import StageFigures, StageTimes
 from seamark.model.results.summary import SummaryRow
-from seamark.report.interference import in_matrix, sets_of, slowdowns_of, stage_slowdowns_of
+from seamark.report.interference import energies_of, in_matrix, sets_of, slowdowns_of, stage_slowdowns_of
 from seamark.report.page.interference import stage_text, worst_text
 
 TIME = Compared(
@@ -97,3 +97,46 @@ def test_a_stage_is_compared_with_itself_alone_block_by_block() -> None:
     assert "stage model suffers most" in stage_text(worst, (load, model))
     assert "lost most" in stage_text(worst, (replace(model, low=0.9),))
     assert stage_text(worst, (load,)) == ""
+
+
+@pytest.mark.covers("A1")
+def test_energy_of_a_set_is_that_of_the_same_work_one_party_after_another() -> None:
+    """10 W and 20 W alone; together 24 W, at 0.5 and 0.8 of the throughput alone: 24 / (5 + 16)."""
+    figures = {
+        ("a", "a"): (100.0, {"package0": 10.0}),
+        ("b", "b"): (50.0, {"package0": 20.0}),
+        ("a", "a+b"): (50.0, {"package0": 24.0}),
+        ("b", "a+b"): (40.0, {"package0": 24.0}),
+    }
+
+    def results(**more: dict[str, float]) -> Any:
+        rows = [
+            SummaryRow(treatment=level, workload=f"w.{party}", service="x", factors={"sets": level})
+            for party, level in figures
+        ]
+        return SimpleNamespace(
+            treatments=rows,
+            trials_of=lambda row: [
+                SimpleNamespace(
+                    trial=SimpleNamespace(block=block),
+                    good=SimpleNamespace(
+                        throughput=SimpleNamespace(value=figures[row.workload[2:], row.treatment][0]),
+                        telemetry={
+                            f"{source}.energy_j": SimpleNamespace(mean=watts)
+                            for source, watts in (
+                                figures[row.workload[2:], row.treatment][1] | more.get(row.treatment, {})
+                            ).items()
+                        },
+                    ),
+                )
+                for block in range(2)
+            ],
+        )
+
+    [ratios] = energies_of(results()).values()
+    assert ratios == pytest.approx([24 / 21, 24 / 21])
+    found = slowdowns_of(Comparisons(comparisons=(rate("a", 0.5), rate("b", 0.8))))
+    [facts] = sets_of(found, energies_of(results()))
+    assert (facts.energy, facts.energy_low, facts.energy_high) == pytest.approx((24 / 21,) * 3)
+    assert energies_of(results(b={"gpu0": 50.0})) == {}, "a counter that is not read in all of them"
+    assert sets_of(found)[0].energy is None

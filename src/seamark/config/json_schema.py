@@ -13,7 +13,7 @@ from typing import Any, get_args
 from seamark.config.extends import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from seamark.config.forms.table import schema_of_structure
 from seamark.config.parties import NAME as PARTY_NAME
-from seamark.config.parties import NOT_OF_A_PARTY, SIZES
+from seamark.config.parties import NOT_OF_A_PARTY, WORDS
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
 from seamark.config.workload import NAME
@@ -270,7 +270,7 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
                 "additionalProperties": {"$ref": "#/$defs/party"},
                 "description": "Services with their settings and loads, by the names of the parties.",
             },
-            SETS.name: {"anyOf": [{"enum": list(SIZES)}, sets], "description": SETS.help},
+            SETS.name: {"anyOf": [{"enum": list(WORDS)}, sets], "description": SETS.help},
             **{setting.name: _ref("parties", setting) for setting in (PLACEMENT, KEEP_BUSY)},
             **shared,
         },

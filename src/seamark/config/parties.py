@@ -1,9 +1,9 @@
 """Decoder of a workload with parties: several services under load at the same time, alone and together."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.levels import levels, settings_of
@@ -11,7 +11,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean
 from seamark.model.load_profile import AUTO
-from seamark.model.parties import KEEP_BUSY, PARTIES, PLACEMENT, SETS, names_in, set_of
+from seamark.model.parties import BURNER, KEEP_BUSY, PARTIES, PLACEMENT, SETS, names_in, set_of
 from seamark.model.scenario import Levels, Party, Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of
@@ -38,8 +38,8 @@ NOT_OF_THE_WHOLE = {
     "component": "Each party has that of its service. Remove this line.",
     "gpus": "Write it in the party that needs them, and their sum as 'resources.gpus' at the top.",
 }
-SIZES: Mapping[str, int | None] = {"alone": 1, "pairs": 2, "all": None}
-"""Words for sets of so many parties; None: all."""
+WORDS = ("alone", "pairs", "all", "burners")
+"""Words for sets: of each party, of two, of all, and of a party beside a burner."""
 EXAMPLE = "{search: {service: faiss, rate_rps: 50}, ingest: {service: 'null', concurrency: 4}}"
 ReadWorkload = Callable[[Item], Workload | None]
 
@@ -53,7 +53,8 @@ def parties_of(
     parties = _parties(item, services, resources, mistakes, read)
     if mistakes.count != before or not parties:
         return None
-    found: dict[str, Levels] = {SETS.name: _sets(item, parties, mistakes)}
+    burners = [party.name for party in parties if services[party.workload.service].component == BURNER]
+    found: dict[str, Levels] = {SETS.name: _sets(item, [party.name for party in parties], burners, mistakes)}
     for setting in (PLACEMENT, KEEP_BUSY):
         if setting.name in item.value:
             found[setting.name] = levels(item.value[setting.name], setting, mistakes) or ()
@@ -166,14 +167,23 @@ def _check_resources(item: Item, parties: Iterable[Party], resources: Resources,
         mistakes.add(item, "parties share one node. Set 'resources: {nodes: 1}'.")
 
 
-def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[Value, ...]:
-    """Return the levels of `sets`; by default each party alone, then all together. A word of SIZES stands for all
-    sets of that size."""
-    names = [party.name for party in parties]
+def _meant(word: str, names: Sequence[str], burners: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Yield the sets that a word of WORDS stands for."""
+    others = [name for name in names if name not in burners] or names
+    if word == "burners":
+        yield from product(others, burners) if others is not names else ()
+    elif word == "all":
+        yield others
+    else:
+        yield from combinations(names, 1) if word == "alone" else combinations(others, 2)
+
+
+def _sets(item: Item, names: list[str], burners: list[str], mistakes: Mistakes) -> tuple[Value, ...]:
+    """Return the levels of `sets`; by default each party alone, then all together."""
     if SETS.name not in item.value:
-        return (*names, set_of(names))
+        return (*names, *map(set_of, _meant("all", names, burners)))
     entry = item.value[SETS.name]
-    groups = entry.value if isinstance(entry.value, list) else [entry] if entry.value in SIZES else []
+    groups = entry.value if isinstance(entry.value, list) else [entry] if entry.value in WORDS else []
     if not groups:
         text = f"expected a list of sets, such as [alone, all] or [[{names[0]}], [{', '.join(names)}]], but it is"
         mistakes.add(entry, f"{text} {entry.shown}.")
@@ -181,9 +191,12 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
     found: dict[str, int] = {}
     before = mistakes.count
     for group in groups:
-        if isinstance(group.value, str) and group.value in SIZES and group.value not in names:
-            for chosen in combinations(names, SIZES[group.value] or len(names)):
-                found.setdefault(set_of(chosen), group.line)
+        if isinstance(group.value, str) and group.value in WORDS and group.value not in names:
+            meant = [set_of([name for name in names if name in chosen]) for chosen in _meant(group.value, names, burners)]
+            if not meant:
+                which = "a party of the service burner and another one" if group.value == "burners" else "two parties"
+                mistakes.add(group, f"'{group.value}' names no set here: it needs {which}.")
+            found |= {level: found.get(level, group.line) for level in meant}
             continue
         members = group.value if isinstance(group.value, list) else [group]
         asked = [str(member.value) for member in members]

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from seamark.model.service import Service, Setting
 
+BURNER = "burner"
+"""The component of services that only keep a resource busy: `pairs` and `all` leave them out."""
 SEPARATOR = "+"
 """Between the names of the parties in a set, as `search+ingest`."""
 SETS = Setting(
@@ -11,7 +13,8 @@ SETS = Setting(
     type="str",
     role="workload",
     help="Parties that are under load at the same time: lists of their names, or alone, pairs and all for all sets "
-    "of one, two and all parties. Default: [alone, all].",
+    "of one, two and all parties, burners left out, and burners for each party beside each burner. Default: "
+    "[alone, all].",
 )
 PLACEMENT = Setting(
     name="placement",

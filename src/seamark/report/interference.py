@@ -1,17 +1,22 @@
 """Who slows whom: what parties cost each other under load, from the comparisons of their sets and the stages of their
 trials. Pure."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from seamark.model.parties import SETS, names_in
 from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons
 from seamark.model.results.stages import StageFigures
 from seamark.model.results.summary import SummaryRow
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.report.source import Results
 from seamark.stats.compare import compare_family
 
+SetKey = tuple[frozenset[str], str]
+"""The names of a set's parties, and its further factors as text."""
+EMPTY: Mapping[SetKey, Sequence[float]] = {}
 ENOUGH = 0.95
 """Level of an interval that is shown."""
 THROUGHPUT = "throughput"
@@ -93,14 +98,15 @@ def in_matrix(found: Iterable[Slowdown]) -> list[Slowdown]:
     return list(chosen.values())
 
 
-def sets_of(found: Iterable[Slowdown]) -> list[SetFacts]:
+def sets_of(found: Iterable[Slowdown], energies: Mapping[SetKey, Sequence[float]] = EMPTY) -> list[SetFacts]:
     """Return the facts of each set of which the throughput of every party is known."""
     groups: dict[tuple[frozenset[str], str], list[Slowdown]] = {}
     for slowdown in found:
         key = (frozenset((slowdown.party, *slowdown.beside)), str(sorted(slowdown.fixed.items())))
         groups.setdefault(key, []).append(slowdown)
     facts = []
-    for (names, _), inside in groups.items():
+    for (names, levels), inside in groups.items():
+        ratios = energies.get((names, levels), ())
         shares = {slowdown.party: 1 / slowdown.value for slowdown in inside if slowdown.metric == THROUGHPUT}
         if set(shares) == names:
             facts.append(
@@ -110,9 +116,51 @@ def sets_of(found: Iterable[Slowdown]) -> list[SetFacts]:
                     progress=sum(shares.values()),
                     worst=max(slowdown.value for slowdown in in_matrix(inside)),
                     fairness=min(shares.values()) / max(shares.values()),
+                    energy=median(ratios) if ratios else None,
+                    energy_low=min(ratios, default=None),
+                    energy_high=max(ratios, default=None),
                 )
             )
     return facts
+
+
+def energies_of(results: Results) -> dict[SetKey, list[float]]:
+    """Return by block what the machine uses in each set for the same work, together over one party after another.
+
+    Together it draws the power P; alone each party has the power P_i, and together it does the share s_i of its
+    throughput alone: the ratio is P / sum(s_i P_i). Power is that of the processors, their memory and the GPUs whose
+    counters are read; a block in which these are not the same ones everywhere has no ratio.
+    """
+    draws: dict[SetKey, dict[int, dict[str, tuple[dict[str, float], float]]]] = {}
+    for row in results.treatments:
+        party, names, fixed = _in_set(row)
+        blocks = draws.setdefault((frozenset(names), str(sorted(fixed.items()))), {})
+        for view in results.trials_of(row):
+            if view.good and view.good.throughput.value and (watts := _watts(view.good)):
+                blocks.setdefault(view.trial.block, {})[party] = watts, view.good.throughput.value
+    ratios: dict[SetKey, list[float]] = {}
+    for (names, fixed), blocks in draws.items():
+        for block, together in blocks.items() if len(names) > 1 else ():
+            alone = {name: draws.get((frozenset((name,)), fixed), {}).get(block, {}).get(name) for name in names}
+            watched = {source: power for watts, _ in together.values() for source, power in watts.items()}
+            in_turns = 0.0
+            for name, draw in alone.items():
+                if draw is None or name not in together or draw[0].keys() != watched.keys():
+                    break
+                in_turns += together[name][1] / draw[1] * sum(draw[0].values())
+            else:
+                ratios.setdefault((names, fixed), []).append(sum(watched.values()) / in_turns)
+    return ratios
+
+
+def _watts(metrics: TrialMetrics) -> dict[str, float]:
+    """Return the mean power of each counter of energy, and of each GPU without one."""
+    found = {}
+    for name, series in metrics.telemetry.items():
+        source, _, what = name.rpartition(".")
+        if "." not in source and (what == "energy_j" or (what == "power_w" and f"{source}.energy_j" not in metrics.telemetry)):
+            found[source] = series.mean
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """bench colocate: the pipelines of one file as a scenario, measured at once."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from seamark.cli.submit import command as submit
 from seamark.config.yaml_source import shown
 from seamark.errors import Mistake, SiteError, UserError
 from seamark.planning.study_paths import missing_here
+from seamark.storage.codec import encode
 from seamark.storage.documents import write_text
 from seamark_pipelines.config.read import read_pipelines, slug_of
 from seamark_pipelines.drivers.needs import lacking_of
@@ -22,7 +24,7 @@ GENERATED = Path(".seamark", "colocate")
 
 
 @click.command("colocate")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @scenario_site_option
 @click.option("-n", "--dry-run", is_flag=True, help="Show graphs and scenario, and measure nothing.")
 @click.option("-p", "number", type=int, metavar="N", help="The pipeline N of the file alone, counted from 0.")
@@ -33,9 +35,13 @@ GENERATED = Path(".seamark", "colocate")
 )
 @click.option("--label", metavar="TEXT", help="Name of the scenario. Default: that in the file.")
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=1, show_default=True, help="Repetitions.")
+@click.option(
+    "--predict", metavar="RESULTS", help="Measure nothing: predict pairs from a scenario or a folder of results."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print predictions as JSON.")
 @click.option("-e", "experiment", metavar="ID", help="Has no effect: results are kept by scenario.")
 def command(
-    file: Path,
+    file: Path | None,
     site: str | None,
     dry_run: bool,
     number: int | None,
@@ -44,9 +50,11 @@ def command(
     serialize: str | None,
     label: str | None,
     repetitions: int,
+    predict: str | None,
+    as_json: bool,
     experiment: str | None,
 ) -> Any:
-    """Measure the pipelines of FILE at the same time.
+    """Measure the pipelines of FILE at the same time, or predict what pairs of parties would cost each other.
 
     The scenario that this makes lies in .seamark/colocate; `bench report -c` and other verbs take it.
 
@@ -55,7 +63,13 @@ def command(
       bench colocate pipeline_configs/overhead.yml
       bench colocate pipeline_configs/overhead.yml --alone --repetitions 5
       bench colocate pipeline_configs/overhead.yml -n
+      bench colocate --predict results/my_neighbours
     """
+    if (predict is None) == (file is None):
+        raise UserError("Name a pipeline file, or with --predict a scenario or a folder of results.")
+    if predict is not None:
+        return _predict(predict, site, as_json=as_json)
+    assert file is not None
     found = read_pipelines(file)
     if number is not None and not 0 <= number < len(found.pipelines):
         text = f"there is no pipeline {number} in {shown(file)}: 0 to {len(found.pipelines) - 1}."
@@ -94,6 +108,21 @@ def command(
         measure_anew=False,
         snakemake_options=(),
     )
+
+
+def _predict(name: str, site: str | None, *, as_json: bool) -> None:
+    """Print the predicted slowdown of each pair of parties."""
+    from seamark.housekeeping.compared_results import results_named
+    from seamark.report.slowdown_prediction import prediction_lines, predictions_of
+    from seamark.report.source import read_results
+
+    folder = results_named(Path.cwd(), name, site).folder
+    if not folder.summary.exists():
+        raise UserError(f"{name}: no summary yet. Run `bench submit` to its end, or `bench collect`.")
+    found = predictions_of(read_results(folder.root))
+    if not found.pairs:
+        raise UserError(f"{name}: no scenario with 'sets' of two parties or more was measured there.")
+    click.echo(json.dumps(encode(found), indent=1) if as_json else "\n".join(prediction_lines(found)))
 
 
 def notes_of(file: PipelineFile, experiment: str | None) -> list[str]:

@@ -10,6 +10,7 @@ from seamark.report.figures.canvas import INK, drawing, picture_of
 from seamark.report.interference import (
     Slowdown,
     StageSlowdown,
+    energies_of,
     in_matrix,
     sets_of,
     slowdowns_of,
@@ -23,6 +24,7 @@ MOST_ROWS = 200
 MARKS = {"worse": " ▲", "better": " ▼", "equivalent": " =", "inconclusive": " ?", None: ""}
 """Verdict -> its mark in the heat map."""
 NOT_COMPARED = "no trial of it was compared"
+NO_COUNTER = "no counter of energy is read in all blocks, alone and together"
 
 
 def interference_blocks(results: Results) -> list[Block]:
@@ -33,7 +35,7 @@ def interference_blocks(results: Results) -> list[Block]:
         return []
     stages = stage_slowdowns_of(results)
     text = Text(text=slowdown_text(matrix, stages))
-    return [text, _heat_map(matrix), _table(found), *_sets(found), *_stages(stages)]
+    return [text, _heat_map(matrix), _table(found), *_sets(found, results), *_stages(stages)]
 
 
 def first_slowdown(results: Results) -> str:
@@ -142,8 +144,8 @@ def _table(found: Sequence[Slowdown]) -> Table:
     )
 
 
-def _sets(found: Sequence[Slowdown]) -> list[Table]:
-    facts = sets_of(found)
+def _sets(found: Sequence[Slowdown], results: Results) -> list[Table]:
+    facts = sets_of(found, energies_of(results))
     if not facts:
         return []
     return [
@@ -153,9 +155,16 @@ def _sets(found: Sequence[Slowdown]) -> list[Table]:
                 figures("progress", [one.progress for one in facts], title="sum of throughputs together over alone"),
                 figures("worst slowdown", [one.worst for one in facts]),
                 figures("fairness", [one.fairness for one in facts], title="smallest share over the largest"),
+                figures("energy", [one.energy for one in facts], title="for the same work", why=NO_COUNTER),
+                figures("least", [one.energy_low for one in facts], why=NO_COUNTER),
+                figures("most", [one.energy_high for one in facts], why=NO_COUNTER),
             ),
             caption="Sets as a whole",
-            footnotes=("Progress 1 is no better than taking turns; fairness 1 slows all parties alike.",),
+            footnotes=(
+                "Progress 1 is no better than taking turns; fairness 1 slows all parties alike. Energy is that of the "
+                "machine for the same work, together over one party after another: the median of the blocks, the least "
+                "and the most.",
+            ),
         )
     ]
 
@@ -194,5 +203,5 @@ def documents_of(results: Results) -> dict[str, list[dict[str, object]]]:
     return {
         "slowdowns": [vars(slowdown) | {"fixed": dict(slowdown.fixed)} for slowdown in found],
         "stages": [vars(one) | {"fixed": dict(one.fixed)} for one in stage_slowdowns_of(results)],
-        "sets": [vars(one) | {"fixed": dict(one.fixed)} for one in sets_of(found)],
+        "sets": [vars(one) | {"fixed": dict(one.fixed)} for one in sets_of(found, energies_of(results))],
     }
