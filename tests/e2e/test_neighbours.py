@@ -23,7 +23,9 @@ pytestmark = pytest.mark.e2e
 def write(study: StudyFolder, parties: dict[str, Any], *, repetitions: int = 1, **rest: Any) -> None:
     compare = rest.pop("compare", None)
     document = {"scenario": "try", "repetitions": repetitions, "workload": {"parties": parties, **rest}}
-    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document | ({"compare": compare} if compare else {})))
+    (study.root / "config/scenarios/try.yaml").write_text(
+        json.dumps(document | ({"compare": compare} if compare else {}))
+    )
     shutil.copy(Path(__file__).parent / "working_driver.py", study.root)
     (study.root / "one_core.py").write_text(ONE_CORE)
     (study.root / "config/services/working.yaml").write_text(RECIPE)
@@ -55,7 +57,7 @@ def test_each_party_beside_each_burner_predicts_pairs_that_were_not_measured(stu
     done = study.bench("colocate", "--predict", str(study.results), "--json")
     assert done.returncode == 0, done.stderr
     pairs = json.loads(done.stdout)["pairs"]
-    assert [(pair["party"], pair["beside"]) for pair in pairs] == [("short", "long"), ("long", "short")]
+    assert [(pair["party"], pair["beside"]) for pair in pairs] == [("long", "short"), ("short", "long")]
     assert all(pair["value"] > 0.9 and pair["low"] is None and pair["measured"] is None for pair in pairs)
     assert study.bench("colocate", "--predict", "results/other").returncode == 2
 
@@ -91,7 +93,7 @@ def test_parties_divide_a_core_as_arithmetic_says(study: StudyFolder) -> None:
 @pytest.mark.sweep
 @pytest.mark.covers("A1")
 def test_equal_arms_are_called_worse_no_more_often_than_the_nominal_rate(study: StudyFolder) -> None:
-    """Parties that only sleep do not slow each other: five matrices for real, and fifty of one pool of their trials."""
+    """Parties that sleep do not slow each other: five matrices for real, and fifty drawn from their trials."""
     parties = {name: {"service": "working", "sleep_ms": 5} for name in "abc"}
     pool: dict[str, list[float]] = {name: [] for name in parties}
     wrong = 0

@@ -192,7 +192,9 @@ def _sets(item: Item, names: list[str], burners: list[str], mistakes: Mistakes) 
     before = mistakes.count
     for group in groups:
         if isinstance(group.value, str) and group.value in WORDS and group.value not in names:
-            meant = [set_of([name for name in names if name in chosen]) for chosen in _meant(group.value, names, burners)]
+            meant = [
+                set_of([name for name in names if name in chosen]) for chosen in _meant(group.value, names, burners)
+            ]
             if not meant:
                 which = "a party of the service burner and another one" if group.value == "burners" else "two parties"
                 mistakes.add(group, f"'{group.value}' names no set here: it needs {which}.")

@@ -60,7 +60,8 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         _check_tokens(tree.value["gpu_memory"], service.gpu_memory, mistakes)
     _check_named(tree, service, service, mistakes)
     for name in ("limit_s", "typical_load_s"):
-        if service.load == "requests" and name in tree.value:
+        ends = name == "typical_load_s" and service.derive is not None  # with its last reply
+        if service.load == "requests" and name in tree.value and not ends:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
     if service.timeout_s is not None and service.load != "finite":
         mistakes.add(tree.value["timeout_s"], "is for finite loads. Remove it, or set 'load: finite'.")

@@ -18,7 +18,7 @@ BLOCK_BYTES = 1 << 16
 
 
 class Burner(Call):
-    """Works on `bytes` in each operation: hashes them (cpu), copies them between buffers that no cache holds (memory),
+    """Works on `bytes` in each operation: hashes them (cpu), copies them between buffers larger than caches (memory),
     or writes them to a file and syncs it (disk). The work of an operation is the same however long it takes."""
 
     unit = "operation"

@@ -20,7 +20,7 @@ Role = Literal["deployment", "workload", "policy"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
 LoadKind = Literal["requests", "finite", "program"]
 Component = Literal[
-    "storage", "vectordb", "inference", "evaluation", "pipeline", "simulation", "program", "other", "null"
+    "storage", "vectordb", "inference", "evaluation", "pipeline", "simulation", "program", "burner", "other", "null"
 ]
 """`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done.
 `program`: a Task of the driver, which runs once and records itself."""

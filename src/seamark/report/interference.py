@@ -45,13 +45,18 @@ class Slowdown:
 class SetFacts:
     """A set of parties as a whole: `progress` is the sum of their throughputs together over alone, where 1 is no
     better than taking turns; `worst` the largest slowdown, `fairness` the smallest share of the throughput alone over
-    the largest."""
+    the largest. `energy` is what the machine uses for the same work together over one party after another, the
+    median of the blocks, None where no counter is read in all of them; `energy_low` and `energy_high` are the least
+    and the most."""
 
     parties: tuple[str, ...]
     fixed: Mapping[str, Value]
     progress: float
     worst: float
     fairness: float
+    energy: float | None = None
+    energy_low: float | None = None
+    energy_high: float | None = None
 
 
 def slowdowns_of(comparisons: Comparisons | None) -> tuple[Slowdown, ...]:
@@ -139,9 +144,9 @@ def energies_of(results: Results) -> dict[SetKey, list[float]]:
             if view.good and view.good.throughput.value and (watts := _watts(view.good)):
                 blocks.setdefault(view.trial.block, {})[party] = watts, view.good.throughput.value
     ratios: dict[SetKey, list[float]] = {}
-    for (names, fixed), blocks in draws.items():
-        for block, together in blocks.items() if len(names) > 1 else ():
-            alone = {name: draws.get((frozenset((name,)), fixed), {}).get(block, {}).get(name) for name in names}
+    for (members, levels), blocks in draws.items():
+        for block, together in blocks.items() if len(members) > 1 else ():
+            alone = {name: draws.get((frozenset((name,)), levels), {}).get(block, {}).get(name) for name in members}
             watched = {source: power for watts, _ in together.values() for source, power in watts.items()}
             in_turns = 0.0
             for name, draw in alone.items():
@@ -149,7 +154,7 @@ def energies_of(results: Results) -> dict[SetKey, list[float]]:
                     break
                 in_turns += together[name][1] / draw[1] * sum(draw[0].values())
             else:
-                ratios.setdefault((names, fixed), []).append(sum(watched.values()) / in_turns)
+                ratios.setdefault((members, levels), []).append(sum(watched.values()) / in_turns)
     return ratios
 
 
@@ -158,7 +163,9 @@ def _watts(metrics: TrialMetrics) -> dict[str, float]:
     found = {}
     for name, series in metrics.telemetry.items():
         source, _, what = name.rpartition(".")
-        if "." not in source and (what == "energy_j" or (what == "power_w" and f"{source}.energy_j" not in metrics.telemetry)):
+        if "." not in source and (
+            what == "energy_j" or (what == "power_w" and f"{source}.energy_j" not in metrics.telemetry)
+        ):
             found[source] = series.mean
     return found
 

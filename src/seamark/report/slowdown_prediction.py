@@ -8,7 +8,7 @@ burner of memory.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
@@ -27,11 +27,13 @@ CONFIDENCE = 0.9
 BY = {"latency_ms.p50": "lower", "throughput.value": "higher"}
 """Figures of which the first that a party has everywhere is its slowdown, with the better direction."""
 RATE = "throughput.value"
+BEYOND = 0.05
+"""A demand so far above the largest that was measured is taken for that one: it is within the noise of short loads."""
 
 Levels = tuple[tuple[str, Value], ...]
 Who = tuple[str, Levels]
 """A party with its own levels."""
-ByBlock = dict[int, float]
+ByBlock = dict[Hashable, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,7 @@ class _Measured:
         for resource, levels in self._burners.items():
             most = max(levels, key=self._rate_alone)
             demand = self._demand(other, most)
-            if demand > 1:
+            if demand > 1 + BEYOND:
                 raise LookupError(f"{_name(other)} uses more of what {resource} burns than {resource} did")
             points = [(0.0, 1.0)]
             for burner in sorted(levels, key=self._rate_alone):
@@ -146,7 +148,7 @@ class _Measured:
                     points.append((self._rate_alone(burner) / self._rate_alone(most), loss))
             if points[-1][0] < 1:
                 raise LookupError(f"{_name(who)} was not measured beside {_name(most)}")
-            slowdown *= between(points, demand)
+            slowdown *= between(points, min(demand, 1.0))
         return slowdown
 
     def _demand(self, who: Who, burner: Who) -> float:

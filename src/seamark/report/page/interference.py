@@ -161,9 +161,8 @@ def _sets(found: Sequence[Slowdown], results: Results) -> list[Table]:
             ),
             caption="Sets as a whole",
             footnotes=(
-                "Progress 1 is no better than taking turns; fairness 1 slows all parties alike. Energy is that of the "
-                "machine for the same work, together over one party after another: the median of the blocks, the least "
-                "and the most.",
+                "Progress 1 is no better than taking turns; fairness 1 slows all parties alike.",
+                "Energy is the machine's for the same work, together over one party after another, by block.",
             ),
         )
     ]
