@@ -157,6 +157,7 @@ def test_a_model_that_is_not_there_fails_with_its_category_and_leaves_the_others
     assert len(loads) == 2
 
 
+@pytest.mark.serial  # beside other tests and a busy machine its server takes longer to start than it may
 @pytest.mark.covers("B13", "B17")
 def test_vllm_is_asked_tasks_and_has_scores_and_times_of_the_same_answers(study: StudyFolder) -> None:
     asked = {"component": "evaluation", "service": "vllm_questions", "model": "tiny", "max_requests": 10}
