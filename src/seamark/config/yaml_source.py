@@ -26,6 +26,8 @@ UNREAD: Any = object()
 """Value of an Item with a noted mistake: no further mistake is noted for it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_EMPTY = "the file is empty; expected keys and values such as 'name: value'."
+_TOO_MANY = "more than {} parts, aliases ('*name') counted each time."
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -163,15 +165,37 @@ def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_
         mistakes.of_file(path, *_syntax(error, text))
         return None
     if node is None:
-        mistakes.of_file(path, "the file is empty; expected keys and values such as 'name: value'.", "no_value", 1)
+        mistakes.of_file(path, _EMPTY, "no_value", 1)
         return None
     try:
         reader = _Tree(file=shown(path), mistakes=mistakes, most_parts=most_parts)
         tree = reader.item(node, "", node.start_mark.line + 1)
     except OverflowError:
-        mistakes.of_file(path, f"more than {most_parts} parts, aliases ('*name') counted each time.", "out_of_limits")
+        mistakes.of_file(path, _TOO_MANY.format(most_parts), "out_of_limits")
         return None
     return tree if holds_mapping(tree, mistakes) else None
+
+
+def yaml_trees(text: str, path: Path, mistakes: Mistakes) -> list[tuple[Item, Mistakes]]:
+    """Return every document of a YAML text with its mistakes, or none after noting why the text cannot be read."""
+    try:
+        if (refused := _refused(text)) is not None:
+            mistakes.of_file(path, f"{refused[0]}.", "out_of_limits", refused[1])
+            return []
+        nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
+    except yaml.YAMLError as error:
+        mistakes.of_file(path, *_syntax(error, text))
+        return []
+    if not nodes:
+        mistakes.of_file(path, _EMPTY, "no_value", 1)
+    trees = []
+    for node in nodes:
+        reader = _Tree(file=shown(path), mistakes=Mistakes())
+        try:
+            trees.append((reader.item(node, "", node.start_mark.line + 1), reader.mistakes))
+        except OverflowError:
+            mistakes.of_file(path, _TOO_MANY.format(MOST_NODES), "out_of_limits")
+    return trees
 
 
 def holds_mapping(tree: Item, mistakes: Mistakes) -> bool:
