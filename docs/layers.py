@@ -67,6 +67,11 @@ ROOMS_OF_PLUGINS: Mapping[str, Mapping[str, Room]] = {
         "drivers": Room(floor=3, what="a query as a request"),
         "cli": Room(floor=4, what="the verbs of pipelines"),
     },
+    "seamark_kubernetes": {
+        "plugin": Room(floor=0, what="what Kubernetes adds to `bench`"),
+        "tekton": Room(floor=0, what="tasks of Tekton pipelines, read from and written as text"),
+        "cli": Room(floor=1, what="the verbs of Kubernetes"),
+    },
     "seamark_evaluate": {
         "attention": Room(floor=0, what="methods of attention, and a language model whose answers are known"),
         "tasks": Room(floor=1, what="benchmarks, questions and scorers of language models"),

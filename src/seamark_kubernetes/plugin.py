@@ -1,0 +1,10 @@
+"""What Kubernetes adds to `bench`."""
+
+from seamark.model.plugin import Plugin, Verb
+
+PLUGIN = Plugin(
+    name="kubernetes",
+    verbs={
+        "tekton": Verb(summary="Set the order of a Tekton matrix.", command="seamark_kubernetes.cli.tekton:command")
+    },
+)
