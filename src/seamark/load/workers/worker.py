@@ -36,6 +36,7 @@ from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.load.workers.work_list import Passes, WorkList, work_list
 from seamark.model.digest import seed_for
 from seamark.model.service import Value
+from seamark.platform.pinning import pin
 from seamark.platform.process_tree import die_with_parent, lower_own_priority
 from seamark.platform.rendezvous import connect
 
@@ -84,6 +85,7 @@ def serve(channel: Channel) -> int:
 
 def work(assignment: WorkerAssignment, channel: Channel) -> int:
     """Run one assignment and deliver what it leaves; return the exit code, 0 for success."""
+    allowed = os.sched_getaffinity(0)
     try:
         report = measure(assignment, channel)
     except TaskFailure as failure:
@@ -99,6 +101,7 @@ def work(assignment: WorkerAssignment, channel: Channel) -> int:
     channel.send("loaded")
     while (line := channel.read()) != "bye":
         if line == "judge" and report["ok"]:
+            pin(os.getpid(), allowed)  # not before: other workers of this load may still send
             try:
                 report["quality"] = {**report.get("quality", {}), **quality(assignment)}
             except Exception as error:
@@ -182,9 +185,7 @@ def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
 def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     """Prepare, wait for the clock, run, and return the WorkerReport."""
     job = assignment.job
-    allowed = os.sched_getaffinity(0)
-    if assignment.cores:
-        os.sched_setaffinity(0, assignment.cores)  # before any thread starts, so that all inherit it
+    pin(os.getpid(), assignment.cores)  # the threads of the channel too; later ones inherit it
     lower_own_priority(job.niceness)
     events = None if assignment.events is None else EventFile(assignment.events, assignment.worker)
     driver = make_driver(assignment, events)
@@ -264,7 +265,6 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
                 counters = replace(counters, fault=counters.fault or error)
             if events.fault is not None and counters.fault is None:
                 counters = replace(counters, fault=events.fault, category=events.fault.category)
-    os.sched_setaffinity(0, allowed)
     if counters.fault is not None and not isinstance(counters.fault, TaskFailure):
         traceback.print_exception(counters.fault)
     return worker_report(
