@@ -113,7 +113,7 @@ MEASUREMENT = {
     f"repetitions or, where the rate is given, its median response time more than "
     f"{repetitions.RESPONSE_FACTOR:g} times",
     "an early end of a party": f"from {percent(parties.EARLY)} of the planned length on, SUSPECT below "
-    f"{shared(host.SHORT)} of it",
+    f"{percent(host.SHORT)} of it",
     "a busy server without load": f"that used more than {host.BUSY_IDLE:g} cores",
     "levels of a knee": f"over {WORDS[knee.LEAST]} levels or more",
     "a full server": f"reaches {percent(knee.FULL)} of the greatest throughput",

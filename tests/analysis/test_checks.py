@@ -57,6 +57,7 @@ def telemetry(**means):
     return {"metrics.telemetry": {name.replace("__", "."): {"mean": mean, **rest} for name, mean in means.items()}}
 
 
+DEPARTURE = {"role": "load", "what": "cores", "pid": 7, "asked": "1", "seen": "0-1"}
 IDLE = telemetry(host__processors=4.0, search__server__cpu_ratio=0.0025, ingest__server__cpu_ratio=0.1)
 FAULTS = [
     ("no_replies", "invalid", CLOSED, {"counts.ok": 0}),
@@ -94,7 +95,10 @@ FAULTS = [
     ("answers_not_scored", "suspect", CLOSED, {"answers": {"status": "failed", "reason": "NameError\nand more"}}),
     ("device_shared", "suspect", CLOSED, {"load.device": {"kind": "gpu", "id": "1", "slot": 0, "shared": True}}),
     ("party_ended_early", "note", CLOSED, {"load.ended_early": "ingest"} | settings(duration_s=11.1)),
-    ("party_ended_early", "suspect", CLOSED, {"load.ended_early": "ingest"} | settings(duration_s=25.0)),
+    ("party_ended_early", "suspect", CLOSED, {"load.ended_early": "ingest"} | settings(duration_s=12.6)),
+    ("party_silent", "suspect", CLOSED, {"load.silent": ["ingest"]}),
+    ("placement_not_kept", "suspect", CLOSED, {"load.place": {"departures": [DEPARTURE]}}),
+    ("threads_over_cores", "suspect", CLOSED, {"load.place": {"all_threads": 5, "all_cores": 4}}),
     ("idle_member_busy", "suspect", CLOSED, IDLE),
     ("littles_law", "suspect", CLOSED, {"counts.ended": 4000}),
     ("littles_law", "suspect", CLOSED, {"counts.ended": 4000, "metrics.errors.rate": 0.002}),
@@ -168,6 +172,7 @@ def test_every_check_has_a_fault_that_shows_it():
         (CLOSED, processors(busy=0.5, others=0.1, crowded=0.09)),
         (CLOSED, processors(busy=0.9, waiting=0.9, waiting_io=0.9)),
         (CLOSED, processors(busy=0.5, others=0.0, waiting_memory=0.09)),
+        (CLOSED, {"load.place": {"looks": 9, "niceness": 10, "all_threads": 4, "all_cores": 4}}),
         (CLOSED, {"ceiling": {"requests_per_s": 700.0}}),
         (CLOSED, GOOD | {"counts.counted_units": 900_000} | workers(asked_units=1_000_000)),
         (CLOSED, GOOD | {"counts.counted_units": 900_000}),

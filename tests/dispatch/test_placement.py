@@ -21,6 +21,7 @@ from seamark.dispatch.placement import (
     priority,
     shared,
     split,
+    threads_and_cores,
 )
 from seamark.errors import SiteError, UserError
 
@@ -224,3 +225,43 @@ def test_an_answer_may_be_any_mapping() -> None:
             return 1
 
     assert places(lambda parties, machine: Everything(), parties("a"), machine(1)) == {"a": Place()}
+
+
+ONE, TWO, ALL = (4,), (5,), ()
+
+
+@pytest.mark.covers("A1")
+@pytest.mark.parametrize(
+    ("made", "pair"),
+    [
+        ([Place(load_cores=ONE), Place(load_cores=TWO)], (2, 2)),
+        ([Place(threads=1), Place(threads=1)], (2, 2)),
+        ([Place(threads=2), Place(threads=2)], (4, 2)),
+        ([Place(load_cores=ONE, threads=2), Place(load_cores=TWO, threads=1)], (2, 1)),
+        ([Place(load_cores=ONE, threads=1), Place(load_cores=ONE, threads=1)], (2, 1)),
+        ([Place(threads=2)], (2, 2)),
+        ([Place(), Place()], None),
+        ([Place(load_cores=ONE), Place(load_cores=ONE)], None),
+        ([Place(threads=1), Place()], None),
+    ],
+)
+def test_threads_are_counted_where_a_placement_divides_the_machine(
+    made: list[Place], pair: tuple[int, int] | None
+) -> None:
+    under = parties("AB"[: len(made)])
+    found = dict(zip("ab", made, strict=False))
+    assert threads_and_cores(under, found, machine(2)) == pair
+
+
+@pytest.mark.parametrize("policy", [split, pinned])
+def test_no_policy_of_seamark_that_divides_the_machine_gives_more_threads_than_cores(policy: Any) -> None:
+    for under, here in product(map(parties, ("ab", "Ab", "AbC")), map(machine, range(6, 10))):
+        pair = threads_and_cores(under, places(policy, under, here), here)
+        assert pair is not None
+        assert pair[0] <= pair[1]
+        assert threads_and_cores(under, places(shared, under, here), here) is None
+
+
+def test_a_server_without_cores_of_its_own_may_use_those_of_the_other_party() -> None:
+    found = {"a": Place(load_cores=ONE), "b": Place(load_cores=TWO)}
+    assert threads_and_cores(parties("ab"), found, machine(2)) is None

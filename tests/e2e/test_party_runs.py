@@ -13,6 +13,8 @@ import pytest
 from processes import until
 from study_folder import StudyFolder
 
+from seamark.platform.pinning import cores_in
+
 pytestmark = pytest.mark.e2e
 
 RECIPE = """\
@@ -153,6 +155,34 @@ def test_a_member_that_dies_fails_its_party_and_no_other_and_the_next_trial_has_
     write(study, parties, duration_s=0.5, sets=[["one", "two"]])
     assert study.submit().returncode == 0, "another trial, with members that live"
     assert study.processes() == []
+
+
+@pytest.mark.sweep
+def test_a_party_that_is_moved_and_one_that_never_answers_make_the_cells_of_their_set_doubtful(
+    study: StudyFolder,
+) -> None:
+    parties = {
+        "one": {"service": "null", "concurrency": 1},
+        "two": {"service": "known", "ttft_ms": 400, "timeout_s": 0.2},
+    }
+    write(study, parties, duration_s=3, sets=[["one", "two"]], placement="split")
+    run = study.start()
+    until(lambda: next(iter(study.results.glob("*--r1/.parts/*/two/client.csv")), None))
+    endpoint = json.loads(next(study.results.glob("deployments/*/members/one/endpoint.json")).read_text())
+    [core] = endpoint["pinning"]["server"]
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(endpoint["server_pid"], cores)
+    run.wait(120)
+    loads = parties_of(study, "load.json")
+    place = loads["one+two", "one", 1]["place"]
+    assert (place["server_cores"], place["threads"], place["niceness"], place["all_threads"]) == ([core], 1, 0, 2)
+    assert place["looks"] >= 2
+    [departure] = place["departures"]
+    assert (departure["role"], departure["what"], departure["pid"]) == ("server", "cores", endpoint["server_pid"])
+    assert (cores_in(departure["asked"]), cores_in(departure["seen"])) == ((core,), tuple(cores))
+    assert loads["one+two", "two", 1]["place"]["departures"] == []
+    codes = [reason["code"] for reason in parties_of(study)["one+two", "one", 1]["reasons"]]
+    assert {"party_silent", "placement_not_kept"} <= set(codes)
 
 
 @pytest.mark.sweep

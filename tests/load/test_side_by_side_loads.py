@@ -69,6 +69,14 @@ def runs(load: NamedLoad) -> bool:
     return (load.parts / "client.csv").exists()
 
 
+def test_the_processes_of_a_load_are_shown_while_it_sends_and_once_at_least(named: Callable[..., NamedLoad]) -> None:
+    seen: list[Any] = []
+    load = replace(named("one", duration_s=0.3, concurrency=2, shards=2), on_sample=seen.append)
+    outcome = run_loads([load])["one"]
+    assert len(outcome.reports) == 2
+    assert {*seen} == {tuple(report.pid for report in outcome.reports)}
+
+
 def samples(outcome: LoadOutcome) -> Any:
     return np.sort(read_segments(outcome.segments), order="sent_ns")
 

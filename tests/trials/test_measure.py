@@ -7,16 +7,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from samples import a_trial
 
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
+from seamark.load.workers.records import Segment
 from seamark.model.results.deployment_record import Endpoint
+from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.model.site import Site
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kinds import timed_load
-from seamark.trials.measure import failure_of, measure
+from seamark.trials.measure import MeasuredLoad, failure_of, measure
 
 pytestmark = pytest.mark.covers("E-FR09")
 
@@ -115,3 +118,27 @@ def test_the_machine_is_watched_before_loads_of_which_one_may_be_too_short_for_t
     context = cast(DeploymentContext, SimpleNamespace(site=site))
     loads = [(context, a_trial(each), Endpoint(status="ok")) for each in settings]
     assert (timed_load.others_before(loads) is not None) == is_watched
+
+
+@pytest.mark.parametrize(
+    ("sent_s", "last_s", "failure", "replied"),
+    [
+        (3.0, 4.0, 0, True),
+        (0.5, 9.0, 0, True),  # one long request over the whole window
+        (0.5, 1.9, 0, False),  # a reply of the warm-up
+        (5.1, 6.0, 0, False),
+        (3.0, 4.0, 1, False),
+        (None, 4.0, 10, False),
+    ],
+)
+def test_a_load_replies_in_a_window_by_good_replies_to_requests_under_way_in_it(
+    tmp_path: Path, sent_s: float | None, last_s: float, failure: int, replied: bool
+) -> None:
+    sample = np.zeros(1, dtype=SAMPLE)
+    sample["sent_ns"] = MISSING_NS if sent_s is None else sent_s * 1e9
+    sample["last_ns"], sample["failure"] = last_s * 1e9, failure
+    with Segment(tmp_path / "one") as segment, Segment(tmp_path / "none"):
+        segment.append(memoryview(sample.tobytes()), 1)
+    outcome: Any = SimpleNamespace(segments=(tmp_path / "none", tmp_path / "one"))
+    measured = MeasuredLoad(outcome=outcome, failure=None, finished_at="", energy=None)
+    assert measured.replied_in((2.0, 5.0)) is replied

@@ -189,6 +189,33 @@ def places(policy: PlacementPolicy, parties: Sequence[PlacedParty], machine: Par
     return {party.name: answer[party.name] for party in parties}
 
 
+def threads_and_cores(
+    parties: Sequence[PlacedParty], found: Mapping[str, Place], machine: PartyMachine
+) -> tuple[int, int] | None:
+    """Return how many threads the parties under load were given, and how many cores they have for them; None where
+    the placement leaves the cores to all.
+
+    A placement divides the machine if it gives each of `parties` a limit of threads, or cores that no other of them
+    has. A party's threads are that limit, else one for each of its cores: what one process with numerical libraries
+    keeps busy. Threads that mostly sleep, and several processes of a party, do not count. The pair is that of all
+    parties, or of the party with more threads for a core: cores that another leaves free are of no use to it. With
+    more threads than cores a slowdown shows how the kernel divides time, not what the neighbour costs.
+    """
+    cores = {party.name: _cores(party, found[party.name], machine) for party in parties}
+    shared = [cpu for own in cores.values() for cpu in own]
+    taken = {cpu for cpu in shared if shared.count(cpu) > 1}
+    if any(found[name].threads is None and own & taken for name, own in cores.items()):
+        return None
+    threads = {name: found[name].threads or len(own) for name, own in cores.items()}
+    pairs = [(sum(threads.values()), len(set(shared))), *((threads[name], len(own)) for name, own in cores.items())]
+    return max(pairs, key=lambda pair: pair[0] / pair[1])
+
+
+def _cores(party: PlacedParty, place: Place, machine: PartyMachine) -> set[int]:
+    load = {*(place.load_cores or machine.cores)}
+    return load if party.in_client else load | {*(place.server_cores or machine.cores)}
+
+
 def _name_of(policy: PlacementPolicy) -> str:
     named = (name for name, placement in PLACEMENTS.items() if placement is policy)
     dotted = f"{getattr(policy, '__module__', '?')}:{getattr(policy, '__qualname__', type(policy).__name__)}"

@@ -154,6 +154,16 @@ def pin(pid: int, cpus: Collection[int]) -> None:
             os.sched_setaffinity(int(task.name), cpus)
 
 
+def cpus_of(pid: int) -> set[int]:
+    """Return the CPUs that some thread of a process may use, Cpus_allowed of /proc; empty once it is gone."""
+    cpus: set[int] = set()
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(ProcessLookupError):
+                cpus |= os.sched_getaffinity(int(task.name))
+    return cpus
+
+
 @contextmanager
 def away_from(cpus: Collection[int]) -> Iterator[None]:
     """Keep this thread off `cpus` meanwhile, if it may use any others."""

@@ -20,12 +20,13 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """One line of /proc/PID/stat. `cpu_s` includes children that were waited for."""
+    """One line of /proc/PID/stat. `cpu_s` includes children that were waited for; `niceness` is -20 to 19."""
 
     pid: int
     parent: int
     state: str
     cpu_s: float
+    niceness: int
     threads: int
     rss_bytes: int
 
@@ -42,6 +43,7 @@ def status(pid: int) -> Status | None:
         parent=int(fields[1]),
         state=fields[0],
         cpu_s=sum(int(ticks) for ticks in fields[11:15]) / TICKS_PER_S,
+        niceness=int(fields[16]),
         threads=int(fields[17]),
         rss_bytes=int(fields[21]) * PAGE_BYTES,
     )
@@ -229,16 +231,20 @@ def kill_with_mark(mark: str, timeout_s: float = 5.0) -> bool:
 
 def with_variable(name: str) -> dict[int, str]:
     """Return the processes of this user that have an environment variable, with its value; except this one."""
-    start = os.fsencode(f"{name}=")
-    values = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            for variable in (entry / "environ").read_bytes().split(b"\0"):
-                if variable.startswith(start):
-                    values[int(entry.name)] = os.fsdecode(variable.removeprefix(start))
-    return values
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    found = ((pid, variable_of(pid, name)) for pid in pids if pid != os.getpid())
+    return {pid: value for pid, value in found if value is not None}
+
+
+def variable_of(pid: int, name: str) -> str | None:
+    """Return an environment variable of a process, as it was when its program began; None without it, and where it
+    may not be read."""
+    start, value = os.fsencode(f"{name}="), None
+    with contextlib.suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith(start):
+                value = os.fsdecode(variable.removeprefix(start))
+    return value
 
 
 @contextlib.contextmanager

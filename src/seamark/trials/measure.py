@@ -68,6 +68,17 @@ class MeasuredLoad:
 
         return read_segments(self.outcome.segments)
 
+    def replied_in(self, window_s: tuple[float, float]) -> bool:
+        """Return whether a request that was under way in this time, in s from the start of load, had a good reply."""
+        from seamark.load.workers.records import read_segment
+
+        start_ns, end_ns = (round(at_s * 1e9) for at_s in window_s)
+        return any(
+            bool(np.any((records["failure"] == 0) & (records["last_ns"] >= start_ns) & (records["sent_ns"] < end_ns)))
+            for segment in self.outcome.segments
+            for records in read_segment(segment)
+        )
+
     def chunks(self) -> NDArray[np.void]:
         """Return all raw chunks of streamed replies, in the form of `CHUNK`."""
         from seamark.load.workers.records import read_segments

@@ -1,9 +1,17 @@
 """Members: the servers of a deployment whose trials have several parties. Each has a supervisor of its own."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from seamark.dispatch.identity import allocation, node
-from seamark.dispatch.placement import PartyMachine, Place, PlacedParty, placement_of, places
+from seamark.dispatch.placement import (
+    PartyMachine,
+    Place,
+    PlacedParty,
+    placement_of,
+    places,
+    threads_and_cores,
+)
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.deployment_record import Endpoint, WarmUp
@@ -22,6 +30,18 @@ def place_of(context: DeploymentContext) -> Place | None:
     """
     if PARTY not in context.deployment.id:
         return None
+    return _divided(context)[2][_name(context.deployment)]
+
+
+def given_threads(context: DeploymentContext, loaded: Collection[str]) -> tuple[int, int] | None:
+    """Return threads and cores of the parties `loaded`, by their names, as `threads_and_cores` does; `context` is
+    that of any member. Raises UserError as `place_of` does."""
+    parties, machine, found = _divided(context)
+    return threads_and_cores([party for party in parties if party.name in loaded], found, machine)
+
+
+def _divided(context: DeploymentContext) -> tuple[Sequence[PlacedParty], PartyMachine, Mapping[str, Place]]:
+    """Return all parties of a member's deployment, this machine, and the place of each party by name."""
     whole = context.study.deployment(context.scenario, context.deployment.whole)
     machine = PartyMachine(cores=tuple(cpu for core in cores_here() for cpu in core), gpus=_gpus_here(whole))
     parties = [
@@ -34,7 +54,7 @@ def place_of(context: DeploymentContext) -> Place | None:
         policy = placement_of(str(whole.placement))
     except ValueError as error:
         raise UserError(f"placement: {error}") from None
-    return places(policy, parties, machine)[_name(context.deployment)]
+    return parties, machine, places(policy, parties, machine)
 
 
 def placed(job: LoadJob, place: Place | None) -> LoadJob:

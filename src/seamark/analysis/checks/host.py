@@ -85,7 +85,7 @@ def device_shared(view: CheckedTrial) -> str | None:
 
 BUSY_IDLE = 0.05
 """Cores that a member may use while its party is under no load: timers, heartbeats, statistics."""
-SHORT = 0.5
+SHORT = 0.8
 """Ratio of the planned window below which figures are of too little."""
 
 
@@ -122,6 +122,44 @@ def idle_member_busy(view: CheckedTrial) -> str | None:
         return None
     names = ", ".join(f"'{name}' {cores:.2g} cores" for name, cores in busy.items())
     return f"members without load were busy: {names}"
+
+
+@check("suspect", "See why in that party's own trial; raise warmup_s for a service that is slow to begin.")
+def party_silent(view: CheckedTrial) -> str | None:
+    """Figures beside a party that gave no good reply in the window are not figures beside that party at work."""
+    silent = [name for name in view.load.silent if name != view.trial.party]
+    if not silent:
+        return None
+    names = ", ".join(f"'{name}'" for name in silent)
+    return f"{names} gave no good reply to any request that was under way in the window"
+
+
+@check("suspect", "See what moved them: a cgroup, taskset, renice, or the recipe's own variables and commands.")
+def placement_not_kept(view: CheckedTrial) -> str | None:
+    """Processes that run elsewhere than their place says have other neighbours than the placement gives them."""
+    if view.load.place is None or not view.load.place.departures:
+        return None
+    return "; ".join(
+        f"process {departure.pid} of the {departure.role} has {departure.what} {departure.seen}, its place gives"
+        f" {departure.asked}"
+        for departure in view.load.place.departures
+    )
+
+
+@check("suspect", "Lower `threads` in the placement, or give the parties more cores.")
+def threads_over_cores(view: CheckedTrial) -> str | None:
+    """Threads that take turns on a core slow each other by how the kernel divides time, not by what they do."""
+    place = view.load.place
+    if place is None or place.all_threads is None or place.all_cores is None or place.all_threads <= place.all_cores:
+        return None
+    return f"the placement gives {place.all_threads} threads on {place.all_cores} cores"
+
+
+OF_PARTIES = tuple(
+    judged.__name__
+    for judged in (party_ended_early, party_silent, idle_member_busy, placement_not_kept, threads_over_cores)
+)
+"""Codes for which, where they make a trial SUSPECT, it does not say what parties cost each other."""
 
 
 def _much(one: Processors) -> bool:

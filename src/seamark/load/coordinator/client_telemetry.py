@@ -47,10 +47,12 @@ class ClientTelemetry:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def sample_every(self, interval_s: float) -> None:
-        """Take a sample if the last one is at least this old."""
-        if time.monotonic() - self._at_s >= interval_s:
+    def sample_every(self, interval_s: float) -> bool:
+        """Take a sample if the last one is at least this old; return whether it did."""
+        due = time.monotonic() - self._at_s >= interval_s
+        if due:
             self._sample()
+        return due
 
     def _sample(self) -> None:
         """Read every process that is alive and write one row per name."""

@@ -29,7 +29,8 @@ EPOCH = "epoch_unix_ns"
 @dataclass(frozen=True, kw_only=True)
 class NamedLoad:
     """A load: `job`, `parts`, `python`, `launcher` and `on_tick` as in `run_load`. A launcher starts the workers of
-    one load only. `name` distinguishes several at a time, "" for one alone."""
+    one load only. `name` distinguishes several at a time, "" for one alone. `on_sample` is called while requests are
+    in flight, as often as telemetry is sampled, with the processes of the workers; () for those elsewhere."""
 
     name: str
     job: LoadJob
@@ -37,6 +38,7 @@ class NamedLoad:
     python: Path | None = None
     launcher: WorkerLauncher | None = None
     on_tick: Callable[[], str | None] = lambda: None
+    on_sample: Callable[[Sequence[int]], object] = lambda pids: None
 
 
 class Coordinator:
@@ -56,6 +58,9 @@ class Coordinator:
         self._python = load.python or Path(sys.executable)
         self._selector = selector
         self._on_tick = load.on_tick
+        self._on_sample = load.on_sample
+        self._pids: tuple[int, ...] = ()
+        self._is_sampled = False
         self._name = load.name or None
         self._held = ExitStack()
         self._telemetry: ClientTelemetry | None = None
@@ -139,10 +144,10 @@ class Coordinator:
         time. Raises OSError (no space)."""
         if self.job.load.finite:
             (self.parts / EPOCH).write_text(str(self._epoch_unix_ns), encoding="ascii")
-        pids = [worker.pid for worker in self.workers if worker.pid is not None]
-        here = len(pids) == len(self.workers)  # a part of the client would misrepresent the whole
+        pids = tuple(worker.pid for worker in self.workers if worker.pid is not None)
+        self._pids = pids if len(pids) == len(self.workers) else ()  # a part would misrepresent the whole
         ports, below = self.job.ports.values(), self.job.kind == "program"
-        telemetry = ClientTelemetry(pids if here else (), self._client_csv, ports, self.job.host, below=below)
+        telemetry = ClientTelemetry(self._pids, self._client_csv, ports, self.job.host, below=below)
         self._telemetry = self._held.enter_context(telemetry)
 
     @property
@@ -175,7 +180,10 @@ class Coordinator:
         """Look after the load once: sample telemetry, end it for what ends it, kill what is overdue."""
         assert self._telemetry is not None
         if not all(worker.has_loaded or not worker.alive() for worker in self.workers):
-            self._telemetry.sample_every(self.job.telemetry_interval_s)
+            sampled = self._telemetry.sample_every(self.job.telemetry_interval_s)
+            if sampled or not self._is_sampled:  # once at least, however short the load is
+                self._is_sampled = True
+                self._on_sample(self._pids)
         elif not self.has_loaded:
             self.has_loaded = True
             self._end_of_load()

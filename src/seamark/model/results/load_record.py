@@ -188,6 +188,34 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Departure:
+    """The first process of a party that did not keep to its place in one way: `what` is cores, niceness, threads or
+    gpus, `asked` what the place gives, `seen` what the kernel says. `role`: it is of the server, or of the load."""
+
+    role: str
+    what: str
+    pid: int
+    asked: str
+    seen: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceRecord:
+    """The place of a party, () for all cores, and whether it was kept: its processes were compared with it `looks`
+    times during the load. `all_threads` were given to the parties under load that have `all_cores` together; both are
+    None for a placement that leaves the cores to all of them."""
+
+    server_cores: tuple[int, ...] = ()
+    load_cores: tuple[int, ...] = ()
+    threads: Count = None
+    niceness: int = 0
+    looks: int = 0
+    departures: tuple[Departure, ...] = ()
+    all_threads: Count = None
+    all_cores: Count = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """Configuration and server of a record; None where they were not recorded."""
 
@@ -204,7 +232,8 @@ class LoadRecord(HasOrigin):
     that of the lane, None of a load that had the node to itself. A trial with `parties` has the load.json of each in
     a folder of its own. There `beside` names the other parties under load, `window_s` is the time in seconds from
     which and until which all of them were sending, after their warm-ups, and `ended_early` names the one that ended
-    before its time, and so ended the window. `server_start` is the start of the server that it was on, text that two
+    before its time, and so ended the window; `silent` are those of the trial without a good reply in it, and `place`
+    says where a placement puts the party. `server_start` is the start of the server that it was on, text that two
     loads share if they had the same; None where it was not recorded, and of a server that runs already.
     `others_before` is the ratio of this machine's processors that others used just before it; None where telemetry
     tells what they used during it. `errors` are those of all workers by the service's own code, warm-up included;
@@ -259,6 +288,8 @@ class LoadRecord(HasOrigin):
     beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     window_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     ended_early: Word = field(default=None, metadata=OPTIONAL)
+    silent: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    place: PlaceRecord | None = field(default=None, metadata=OPTIONAL)
     remedy: Word = field(default=None, metadata=OPTIONAL)
     server_start: Word = field(default=None, metadata=OPTIONAL)
     others_before: Number = field(default=None, metadata=OPTIONAL)

@@ -6,6 +6,7 @@ was sending, after the warm-ups. A party that fails ends no other.
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from seamark.model.results.load_record import EnergyRecord, LoadRecord, NodeEner
 from seamark.model.trial import Trial
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.kept_place import KeptPlace
 from seamark.trials.kinds.timed_load import (
     count_failures,
     end_strays,
@@ -24,7 +26,7 @@ from seamark.trials.kinds.timed_load import (
     others_before,
 )
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measured_load
-from seamark.trials.members import place_of, placed
+from seamark.trials.members import given_threads, place_of, placed
 from seamark.trials.server_start import living_endpoint
 from seamark.trials.trial_record import finish, publish, record_of, write_config
 
@@ -46,6 +48,7 @@ class _Party:
     others: float | None = None
     restarted: str | None = None
     job: LoadJob | None = None
+    place: KeptPlace | None = None
     ended: MeasuredLoad | LoadFailure | None = None
 
     @property
@@ -76,7 +79,8 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
         _note_failure(parties, error)
     _blame(parties)
     window_s, early = _window(parties)
-    records = [_kept(party, parties, window_s, early, attempt, started_at) for party in parties]
+    silent = _silent(parties, window_s)
+    records = [_kept(party, parties, window_s, early, silent, attempt, started_at) for party in parties]
     shutil.rmtree(folder.parts, ignore_errors=True)
     whole = _record_of_whole(context, trial, parties, records)
     whole = replace(whole, attempt=attempt, started_at=started_at, window_s=window_s, ended_early=early)
@@ -107,9 +111,12 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
 
 def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) -> None:
     loads, others = [], others_before([(party.context, party.trial, party.endpoint) for party in parties])
+    threads = given_threads(parties[0].context, {party.name for party in parties})
     for party in parties:
-        party.others = others
-        job = placed(party.context.load_job(party.trial, party.endpoint), place_of(party.context))
+        place = place_of(party.context)
+        assert place is not None
+        party.others, party.place = others, KeptPlace(place, party.endpoint, threads)
+        job = placed(party.context.load_job(party.trial, party.endpoint), place)
         party.job = replace(job, keep_busy=trial.keep_busy)
         loads.append(
             NamedLoad(
@@ -119,6 +126,7 @@ def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) 
                 python=party.context.client_python(party.endpoint),
                 launcher=party.context.launcher(parent_pid, party.endpoint),
                 on_tick=party.context.on_tick(parent_pid),
+                on_sample=party.place.look,
             )
         )
     outcomes = run_loads(loads, parent_pid)
@@ -159,11 +167,26 @@ def _window(parties: Sequence[_Party]) -> tuple[tuple[float, float] | None, str 
     return (start_s, max(start_s, ends[first])), early
 
 
+def _silent(parties: Sequence[_Party], window_s: tuple[float, float] | None) -> tuple[str, ...]:
+    """Return the parties that never got going: under load, and without a good reply to any request that was under way
+    in the window. A program is one request, whose reply comes with its end: it works until then."""
+    if window_s is None:
+        return ()
+    found = []
+    for party in parties:
+        if party.measured and party.job and party.job.kind != "program":
+            with suppress(OSError, ValueError):  # damaged samples fail the party's own load
+                if not party.measured.replied_in(window_s):
+                    found.append(party.name)
+    return tuple(found)
+
+
 def _kept(
     party: _Party,
     parties: Sequence[_Party],
     window_s: tuple[float, float] | None,
     early: str | None,
+    silent: tuple[str, ...],
     attempt: int,
     started_at: str,
 ) -> LoadRecord:
@@ -182,6 +205,8 @@ def _kept(
         beside=tuple(other.name for other in parties if other is not party),
         window_s=window_s,
         ended_early=early,
+        silent=silent,
+        place=party.place.record() if party.place else None,
     )
     end_strays(context, party.endpoint)
     if measured is not None:
