@@ -9,8 +9,9 @@ import pytest
 from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
 from seamark.model.results.stages import StageFigures, StageTimes
 from seamark.model.results.summary import SummaryRow
-from seamark.report.interference import energies_of, in_matrix, sets_of, slowdowns_of, stage_slowdowns_of
-from seamark.report.page.interference import stage_text, worst_text
+from seamark.report.interference import cells_of, energies_of, in_matrix, sets_of, slowdowns_of, stage_slowdowns_of
+from seamark.report.page.content import Table
+from seamark.report.page.interference import documents_of, interference_blocks, stage_text, worst_text
 
 TIME = Compared(
     workload="parties.a",
@@ -64,8 +65,48 @@ def test_a_set_makes_progress_by_the_shares_of_throughput_and_is_as_fair_as_the_
     assert (facts.parties, facts.progress, facts.worst) == (("a", "b"), pytest.approx(1.3), 2.0)
     assert facts.fairness == pytest.approx(0.625)
     assert [(cell.party, cell.metric) for cell in in_matrix(found)] == [("a", "latency_ms.p50"), ("b", "throughput")]
-    assert worst_text(in_matrix(found)).startswith("a suffers most: beside b ")
+    assert worst_text(in_matrix(found), 2).startswith("a suffers most: beside b ")
     assert sets_of(found[:2]) == []
+
+
+def suspect(compared: Compared, *codes: str, **side: int) -> Compared:
+    """Return a comparison with trials that are SUSPECT by these codes."""
+    return replace(compared, new=replace(compared.new, suspect_reasons=dict.fromkeys(codes, 1), **side))
+
+
+@pytest.mark.covers("A1")
+def test_a_doubtful_slowdown_says_why_and_is_not_who_suffers_most() -> None:
+    worse = suspect(rate("b", 0.1), "placement_not_kept", "too_few_samples", "party_ended_early")
+    comparisons = Comparisons(comparisons=(TIME, worse, replace(rate("c", 0.5, "b+c"), ratio=None)))
+    matrix = in_matrix(slowdowns_of(comparisons))
+    assert [cell.doubts for cell in matrix] == [(), ("party_ended_early", "placement_not_kept")]
+    assert (cells_of(comparisons), cells_of(None)) == (3, 0)
+    assert worst_text(matrix, 3).startswith("a suffers most of the 1 of 3 cells ")
+    both = slowdowns_of(Comparisons(comparisons=(rate("a", 0.5), rate("b", 0.8), worse)))
+    assert sets_of(both)[0].doubts == ("party_ended_early", "placement_not_kept")
+    nothing = in_matrix(slowdowns_of(Comparisons(comparisons=(worse,))))
+    assert "suffers most:" not in worst_text(nothing, 3)
+    assert stage_text(nothing, ()) == ""
+
+
+def test_the_table_of_the_page_and_interference_json_have_the_doubts() -> None:
+    comparisons = Comparisons(comparisons=(TIME, suspect(rate("b", 0.1), "party_silent")))
+    results: Any = SimpleNamespace(summary=SimpleNamespace(comparisons=comparisons), treatments=())
+    _, _, table, *_ = interference_blocks(results)
+    assert isinstance(table, Table)
+    assert [cell.text for column in table.columns if column.name == "doubts" for cell in column.cells] == [
+        "",
+        "party_silent",
+    ]
+    assert [row["doubts"] for row in documents_of(results)["slowdowns"]] == [(), ("party_silent",)]
+
+
+@pytest.mark.parametrize(("units", "doubts"), [(1, ("not_in_turns",)), (5, ())])
+def test_a_slowdown_of_trials_that_were_not_measured_in_turns_is_doubtful_unless_pairs_are_left(
+    units: int, doubts: tuple[str, ...]
+) -> None:
+    [slowdown] = slowdowns_of(Comparisons(comparisons=(suspect(TIME, apart=1, units=units),)))
+    assert slowdown.doubts == doubts
 
 
 def stages(**run_ms: float) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from seamark.analysis.checks.host import OF_PARTIES
 from seamark.model.parties import SETS, names_in
 from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons
 from seamark.model.results.stages import StageFigures
@@ -22,12 +23,15 @@ ENOUGH = 0.95
 THROUGHPUT = "throughput"
 PREFERRED = ("latency_ms.p50", THROUGHPUT)
 """Metrics of which the first that a party has is its slowdown in a matrix."""
+NOT_IN_TURNS = "not_in_turns"
+"""Doubt in a slowdown whose two sides were not measured in turns, as after a retry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slowdown:
     """What one metric of a party becomes beside others, as a ratio to the party alone under the same placement: above
-    1 it is slower, for a rate as much as for a time. `low` and `high` are its interval."""
+    1 it is slower, for a rate as much as for a time. `low` and `high` are its interval. `doubts` are codes for which
+    it does not say what the others cost: NOT_IN_TURNS, and those of OF_PARTIES that make a trial of it SUSPECT."""
 
     party: str
     beside: tuple[str, ...]
@@ -39,6 +43,7 @@ class Slowdown:
     verdict: ComparedVerdict | None = None
     p_adjusted: float | None = None
     fixed: Mapping[str, Value] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +52,7 @@ class SetFacts:
     better than taking turns; `worst` the largest slowdown, `fairness` the smallest share of the throughput alone over
     the largest. `energy` is what the machine uses for the same work together over one party after another, the
     median of the blocks, None where no counter is read in all of them; `energy_low` and `energy_high` are the least
-    and the most."""
+    and the most. `doubts` are those of its slowdowns."""
 
     parties: tuple[str, ...]
     fixed: Mapping[str, Value]
@@ -57,6 +62,7 @@ class SetFacts:
     energy: float | None = None
     energy_low: float | None = None
     energy_high: float | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def slowdowns_of(comparisons: Comparisons | None) -> tuple[Slowdown, ...]:
@@ -65,10 +71,29 @@ def slowdowns_of(comparisons: Comparisons | None) -> tuple[Slowdown, ...]:
     return tuple(slowdown for compared in found if (slowdown := _slowdown(compared)) is not None)
 
 
-def _slowdown(compared: Compared) -> Slowdown | None:
+def cells_of(comparisons: Comparisons | None) -> int:
+    """Return how many cells a matrix of slowdowns has, known or not: each party in each set with others, at all
+    levels of the other factors."""
+    found = comparisons.comparisons if comparisons is not None else ()
+    return len({(*cell, _key(one.fixed)) for one in found if one.metric in PREFERRED if (cell := _cell(one))})
+
+
+def _cell(compared: Compared) -> tuple[str, tuple[str, ...]] | None:
+    """Return the party of a comparison and those beside it; None where its baseline is not the party alone."""
     party = compared.workload.partition(".")[2]
     alone, together = names_in(str(compared.base.level)), names_in(str(compared.new.level))
-    if compared.factor != SETS.name or compared.ratio is None or alone != (party,) or party not in together:
+    if compared.factor != SETS.name or alone != (party,) or party not in together:
+        return None
+    return party, tuple(name for name in together if name != party)
+
+
+def _key(fixed: Mapping[str, Value]) -> str:
+    return str(sorted(fixed.items()))
+
+
+def _slowdown(compared: Compared) -> Slowdown | None:
+    cell = _cell(compared)
+    if cell is None or compared.ratio is None:
         return None
     ends = [compared.ratio.value, compared.ratio.low, compared.ratio.high]
     if compared.better == "higher":
@@ -78,8 +103,8 @@ def _slowdown(compared: Compared) -> Slowdown | None:
     if value is None:
         return None
     return Slowdown(
-        party=party,
-        beside=tuple(name for name in together if name != party),
+        party=cell[0],
+        beside=cell[1],
         metric=compared.metric,
         value=value,
         low=low,
@@ -88,14 +113,22 @@ def _slowdown(compared: Compared) -> Slowdown | None:
         verdict=compared.verdict,
         p_adjusted=compared.p_adjusted,
         fixed=compared.fixed,
+        doubts=_doubts(compared),
     )
+
+
+def _doubts(compared: Compared) -> tuple[str, ...]:
+    sides = (compared.base, compared.new)
+    seen = {code for side in sides for code in side.suspect_reasons}
+    apart = any(side.apart and side.units < 2 for side in sides)  # as Units.are_apart; further pairs are left out
+    return (*(code for code in OF_PARTIES if code in seen), *((NOT_IN_TURNS,) if apart else ()))
 
 
 def in_matrix(found: Iterable[Slowdown]) -> list[Slowdown]:
     """Return the slowdown of each party in each set that a matrix shows: by the first of PREFERRED that is known."""
     chosen: dict[tuple[str, tuple[str, ...], str], Slowdown] = {}
     for slowdown in found:
-        key = (slowdown.party, slowdown.beside, str(sorted(slowdown.fixed.items())))
+        key = (slowdown.party, slowdown.beside, _key(slowdown.fixed))
         if slowdown.metric in PREFERRED:
             known = chosen.get(key)
             if known is None or PREFERRED.index(slowdown.metric) < PREFERRED.index(known.metric):
@@ -107,7 +140,7 @@ def sets_of(found: Iterable[Slowdown], energies: Mapping[SetKey, Sequence[float]
     """Return the facts of each set of which the throughput of every party is known."""
     groups: dict[tuple[frozenset[str], str], list[Slowdown]] = {}
     for slowdown in found:
-        key = (frozenset((slowdown.party, *slowdown.beside)), str(sorted(slowdown.fixed.items())))
+        key = (frozenset((slowdown.party, *slowdown.beside)), _key(slowdown.fixed))
         groups.setdefault(key, []).append(slowdown)
     facts = []
     for (names, levels), inside in groups.items():
@@ -124,6 +157,7 @@ def sets_of(found: Iterable[Slowdown], energies: Mapping[SetKey, Sequence[float]
                     energy=median(ratios) if ratios else None,
                     energy_low=min(ratios, default=None),
                     energy_high=max(ratios, default=None),
+                    doubts=tuple(dict.fromkeys(code for slowdown in inside for code in slowdown.doubts)),
                 )
             )
     return facts
@@ -194,11 +228,11 @@ def stage_slowdowns_of(results: Results) -> tuple[StageSlowdown, ...]:
     for row in results.treatments:
         party, names, fixed = _in_set(row)
         if names == (party,):
-            alone[row.workload, str(sorted(fixed.items()))] = row
+            alone[row.workload, _key(fixed)] = row
     found = []
     for row in results.treatments:
         party, names, fixed = _in_set(row)
-        base = alone.get((row.workload, str(sorted(fixed.items()))))
+        base = alone.get((row.workload, _key(fixed)))
         if base is None or base is row or party not in names:
             continue
         for stage, what, before, after in _times(results, base, row):

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
+from seamark.model.plurals import counted
 from seamark.report.comparison import NO_VERDICT
 from seamark.report.figures.canvas import INK, drawing, picture_of
 from seamark.report.interference import (
+    SetFacts,
     Slowdown,
     StageSlowdown,
+    cells_of,
     energies_of,
     in_matrix,
     sets_of,
@@ -17,12 +20,13 @@ from seamark.report.interference import (
     stage_slowdowns_of,
 )
 from seamark.report.numbers import levels_text, number, with_unit
-from seamark.report.page.content import Block, Picture, Table, Text, column, figures
+from seamark.report.page.content import Block, Column, Picture, Table, Text, column, figures
 from seamark.report.source import Results
 
 MOST_ROWS = 200
 MARKS = {"worse": " ▲", "better": " ▼", "equivalent": " =", "inconclusive": " ?", None: ""}
 """Verdict -> its mark in the heat map."""
+DOUBTFUL = " !"
 NOT_COMPARED = "no trial of it was compared"
 NO_COUNTER = "no counter of energy is read in all blocks, alone and together"
 
@@ -34,40 +38,48 @@ def interference_blocks(results: Results) -> list[Block]:
     if not matrix:
         return []
     stages = stage_slowdowns_of(results)
-    text = Text(text=slowdown_text(matrix, stages))
+    text = Text(text=slowdown_text(matrix, stages, cells_of(results.summary.comparisons)))
     return [text, _heat_map(matrix), _table(found), *_sets(found, results), *_stages(stages)]
 
 
 def first_slowdown(results: Results) -> str:
     """Return who suffers most, and which of its stages; nothing where no sets of parties are compared."""
-    matrix = in_matrix(slowdowns_of(results.summary.comparisons))
-    return slowdown_text(matrix, stage_slowdowns_of(results)) if matrix else ""
+    comparisons = results.summary.comparisons
+    matrix = in_matrix(slowdowns_of(comparisons))
+    return slowdown_text(matrix, stage_slowdowns_of(results), cells_of(comparisons)) if matrix else ""
 
 
-def slowdown_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown]) -> str:
+def slowdown_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown], cells: int) -> str:
     """Return who suffers most, and which of its stages."""
-    return " ".join(filter(None, (worst_text(matrix), stage_text(matrix, stages))))
+    return " ".join(filter(None, (worst_text(matrix, cells), stage_text(matrix, stages))))
 
 
-def worst_text(matrix: Sequence[Slowdown]) -> str:
-    """Return who suffers most, and beside whom."""
-    worst = max(matrix, key=lambda slowdown: slowdown.value)
+def worst_text(matrix: Sequence[Slowdown], cells: int) -> str:
+    """Return who suffers most, and beside whom, in the cells that are known: those with a slowdown without doubts.
+    `cells` is the number of all."""
+    worst, known = _worst(matrix), sum(not slowdown.doubts for slowdown in matrix)
+    if worst is None:
+        doubts = ", ".join(dict.fromkeys(code for slowdown in matrix for code in slowdown.doubts))
+        return f"Who suffers most is not known: no slowdown of {counted(cells, 'cell')} is free of doubt ({doubts})."
+    among = "" if known == cells else f" of the {known} of {cells} cells that are known"
     if worst.value <= 1:
-        return "No party is slower beside others than alone."
+        among = among and f" in {known} of {cells} cells; the others are not known"
+        return f"No party is slower beside others than alone{among}."
     where = f" ({levels_text(worst.fixed)})" if worst.fixed else ""
     sure = f"; {worst.verdict}" if worst.verdict else ""
     return (
-        f"{worst.party} suffers most: beside {' and '.join(worst.beside)} it is {number(worst.value)} times as slow"
-        f" ({worst.metric}{interval_text(worst)}{sure}){where}."
+        f"{worst.party} suffers most{among}: beside {' and '.join(worst.beside)} it is {number(worst.value)} times as"
+        f" slow ({worst.metric}{interval_text(worst)}{sure}){where}."
     )
 
 
 def stage_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown]) -> str:
     """Return which stage of the party that suffers most loses the most time a visit; nothing where no stage does."""
-    worst = max(matrix, key=lambda slowdown: slowdown.value)
+    worst = _worst(matrix)
     own = [
         one
         for one in stages
+        if worst is not None
         if (one.party, one.beside) == (worst.party, worst.beside) and worst.fixed.items() <= one.fixed.items()
     ]
     most = max(own, key=lambda one: one.ms, default=None)
@@ -81,6 +93,12 @@ def stage_text(matrix: Sequence[Slowdown], stages: Sequence[StageSlowdown]) -> s
         f"Its stage {most.stage} suffers most: a visit {done} {with_unit(most.ms, 'ms')} longer, "
         f"{number(most.value)} times as long{interval_text(most)}."
     )
+
+
+def _worst(matrix: Sequence[Slowdown]) -> Slowdown | None:
+    """Return the largest slowdown without doubts, None where all are doubtful."""
+    known = [slowdown for slowdown in matrix if not slowdown.doubts]
+    return max(known, key=lambda slowdown: slowdown.value, default=None)
 
 
 def interval_text(slowdown: Slowdown | StageSlowdown) -> str:
@@ -98,7 +116,8 @@ def _heat_map(matrix: Sequence[Slowdown]) -> Picture:
     for slowdown in matrix:
         row, at = rows.index(_name(slowdown)), columns.index(" + ".join(slowdown.beside))
         values[row, at] = np.log2(slowdown.value)
-        texts[row][at] = f"{number(slowdown.value)}{MARKS[slowdown.verdict]}"
+        mark = DOUBTFUL if slowdown.doubts else MARKS[slowdown.verdict]
+        texts[row][at] = f"{number(slowdown.value)}{mark}"
     most = 1.6 * max(0.5, float(np.nanmax(np.abs(values))))  # pale enough for the numbers
     longest = max(map(len, columns))
     with drawing(2.6 + 1.3 * len(columns) + 0.05 * longest, 1.5 + 0.42 * len(rows) + 0.05 * longest) as figure:
@@ -117,7 +136,8 @@ def _heat_map(matrix: Sequence[Slowdown]) -> Picture:
             "interference",
             alt="Slowdown of each party beside others",
             caption="Times as slow as alone, by the median response time, else by the throughput. "
-            "▲ slower, ▼ faster, = the same within the margin, ? not told apart; none: not in the declared family.",
+            "▲ slower, ▼ faster, = the same within the margin, ? not told apart, ! in doubt (see the table); none: "
+            "not in the declared family.",
         )
 
 
@@ -138,6 +158,7 @@ def _table(found: Sequence[Slowdown]) -> Table:
             figures("from", [slowdown.low for slowdown in shown], why=NOT_COMPARED),
             figures("to", [slowdown.high for slowdown in shown], why=NOT_COMPARED),
             column("verdict", [slowdown.verdict or NO_VERDICT for slowdown in shown]),
+            *_doubts(shown),
         ),
         caption="Each party beside others, against itself alone",
         footnotes=("Ratios and intervals are those of the comparisons; of rates the inverse.", *more),
@@ -158,6 +179,7 @@ def _sets(found: Sequence[Slowdown], results: Results) -> list[Table]:
                 figures("energy", [one.energy for one in facts], title="for the same work", why=NO_COUNTER),
                 figures("least", [one.energy_low for one in facts], why=NO_COUNTER),
                 figures("most", [one.energy_high for one in facts], why=NO_COUNTER),
+                *_doubts(facts),
             ),
             caption="Sets as a whole",
             footnotes=(
@@ -166,6 +188,11 @@ def _sets(found: Sequence[Slowdown], results: Results) -> list[Table]:
             ),
         )
     ]
+
+
+def _doubts(shown: Sequence[Slowdown | SetFacts]) -> list[Column]:
+    """Return the column with the codes for which a row does not say what parties cost each other, if any has some."""
+    return [column("doubts", [", ".join(one.doubts) for one in shown])] if any(one.doubts for one in shown) else []
 
 
 def _stages(found: Sequence[StageSlowdown]) -> list[Table]:

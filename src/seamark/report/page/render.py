@@ -113,7 +113,11 @@ def _write_interference(folder: Path, results: Results) -> None:
             path.unlink(missing_ok=True)
         return
     write_text(paths[0], json.dumps({"schema_version": 1, "scenario": results.scenario, **found}, indent=1) + "\n")
-    rows = [row | {"beside": "+".join(map(str, row["beside"]))} for row in found["slowdowns"]]  # type: ignore[call-overload]
+    joined = {"beside": "+", "doubts": " "}
+    rows = [
+        row | {name: mark.join(map(str, row[name])) for name, mark in joined.items()}  # type: ignore[call-overload]
+        for row in found["slowdowns"]
+    ]
     write_text(paths[1], pd.DataFrame(rows).to_csv(index=False))
 
 
