@@ -173,7 +173,7 @@ def energies_of(results: Results) -> dict[SetKey, list[float]]:
     draws: dict[SetKey, dict[int, dict[str, tuple[dict[str, float], float]]]] = {}
     for row in results.treatments:
         party, names, fixed = _in_set(row)
-        blocks = draws.setdefault((frozenset(names), str(sorted(fixed.items()))), {})
+        blocks = draws.setdefault((frozenset(names), _key(fixed)), {})
         for view in results.trials_of(row):
             if view.good and view.good.throughput.value and (watts := _watts(view.good)):
                 blocks.setdefault(view.trial.block, {})[party] = watts, view.good.throughput.value

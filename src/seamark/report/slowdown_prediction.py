@@ -28,7 +28,7 @@ BY = {"latency_ms.p50": "lower", "throughput.value": "higher"}
 """Figures of which the first that a party has everywhere is its slowdown, with the better direction."""
 RATE = "throughput.value"
 BEYOND = 0.05
-"""A demand so far above the largest that was measured is taken for that one: it is within the noise of short loads."""
+"""A demand so far above the largest that was measured is taken for that one: short loads have as much noise."""
 
 Levels = tuple[tuple[str, Value], ...]
 Who = tuple[str, Levels]
