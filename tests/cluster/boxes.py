@@ -105,7 +105,7 @@ class Boxed:
         study = self.study_of(service)
         failed = [step.why for step in prepare(study) if step.state == "failed"]
         assert failed == []
-        image = StudyImages(study=study).of_server(study.services[service], None)
+        image = StudyImages(study=study).of_server(study.plan.deployments[0])
         assert image is not None
         return image
 

@@ -102,7 +102,7 @@ def test_a_part_in_an_image_of_its_own_has_it_pulled_and_noted_like_the_servers(
     assert (made.state, made.digest, made.licence) == ("made", digest, "AGPL-3.0-only")
     entry = yaml.safe_load((boxes.root / "containers" / "images.lock.yaml").read_text())["tiny-store"]
     assert (entry["digest"], entry["licence"]) == (digest, "AGPL-3.0-only")
-    found = StudyImages(study=boxes.study()).of_parts(boxes.study().services["tiny"])
+    found = StudyImages(study=boxes.study()).of_parts(boxes.study().plan.deployments[0])
     assert {name: str(image.path) for name, image in found.items()} == {"store": made.path}
 
 
@@ -235,7 +235,7 @@ def test_an_image_is_built_without_a_network_from_a_folder_of_wheels_and_only_on
 def test_what_an_image_is_built_from_gives_it_its_name(boxes: Boxed):
     def name() -> str:
         study = boxes.study()
-        image = StudyImages(study=study).of_server(study.services["postgres"], None)
+        image = StudyImages(study=study).of_server(study.plan.deployments[0])
         assert image is not None
         return image.path.name
 

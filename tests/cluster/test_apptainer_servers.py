@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from boxes import ROOT, Boxed
 from processes import eventually
 from server_bench import Bench, kill, left_of, runs
@@ -17,6 +18,7 @@ from seamark.model.service import Part, PartImage
 from seamark.model.site import Site
 from seamark.platform.process_tree import descendants
 from seamark.services.images.images import Image
+from seamark.services.runtimes.containers import INSIDE, PACKAGE
 from seamark.services.supervisor import deployment as servers
 from seamark.storage.documents import read_json
 
@@ -172,6 +174,38 @@ def test_a_run_has_servers_and_workers_in_images_and_names_them(boxes: Boxed, tm
         assert meta["container_digest"] == meta["container"]["digest"]
         assert meta["container_digest"].startswith("sha256:")
         assert Path(meta["client_container"]["path"]).is_file()
+    assert left_in(boxes) == []
+
+
+@pytest.mark.sweep
+@pytest.mark.covers("E-FR05", "E-FR13")
+def test_members_run_in_images_of_their_own_and_their_digests_are_in_the_identity(boxes: Boxed):
+    """One party has the image that is built for its service, the other one a file that the scenario names."""
+    built, own = boxes.image("null"), boxes.root / "own.sif"
+    own.symlink_to(built.path)
+    recipe = yaml.safe_load((boxes.root / "config/services/null.yaml").read_text())
+    python, command = str(INSIDE / "env/bin/python"), recipe["server"]["command"]
+    recipe["name"], recipe["container"] = (
+        "foreign",
+        {
+            "image": "docker://127.0.0.1:1/never/asked:1",
+            "command": [python, f"{PACKAGE}/platform/isolated_main.py", *command[2:]],
+            "binds": [f"{PACKAGE}:{PACKAGE}:ro"],
+        },
+    )
+    (boxes.root / "config/services/foreign.yaml").write_text(yaml.safe_dump(recipe))
+    parties = {"plain": {"service": "null"}, "named": {"service": "foreign", "container": str(own)}}
+    boxes.scenario(workloads=[{"parties": parties, "sets": "all"}])
+    boxes.bench("prepare", "-c", "boxed.yaml", "--site", "boxes", code=0)
+    boxes.bench("submit", "-c", "boxed.yaml", "--site", "boxes", code=0)
+    [whole] = (boxes.root / "results" / "boxed").glob("*--*/load.json")
+    assert read_json(whole)["server_identity"]["image_digests"] == {"plain.server": None, "named.server": None}
+    paths = {}
+    for path in (boxes.root / "results" / "boxed").glob("deployments/*/members/*/deployment.json"):
+        paths[path.parent.name] = read_json(path)["image"]["path"]
+    assert paths == {"plain": str(built.path), "named": str(own)}
+    loads = [read_json(path) for path in whole.parent.glob("parties/*/load.json")]
+    assert [load["status"] for load in loads] == ["ok", "ok"]
     assert left_in(boxes) == []
 
 

@@ -100,7 +100,8 @@ def test_a_recipe_has_an_image_to_run_in(service: Service, tmp_path: Path) -> No
     scenario = {"scenario": "try", "resources": resources, "workload": {"service": service.name, **needed}}
     (tmp_path / "try.yaml").write_text(yaml.safe_dump(scenario))
     images = StudyImages(study=Study.at(tmp_path, scenario="try.yaml", site="boxes"))
-    found = [images.of_client(service), *([images.of_server(service, None)] if service.server else [])]
+    deployment = images.study.plan.deployments[0]
+    found = [images.of_client(deployment), *([images.of_server(deployment)] if service.server else [])]
     for image in found:
         assert image is not None
         assert image.path.suffix == ".sif"

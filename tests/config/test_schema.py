@@ -90,7 +90,8 @@ PARTIES = {
                 "gpus": 0,
                 "slos": ["latency_p99_s <= 0.1"],
             },
-            "ingest": {"service": "null", "concurrency": 2},
+            "ingest": {"service": "null", "external": {"address": "127.0.0.1:1", "ports": {"main": 2}}},
+            "store": {"service": "postgres", "container": "x.sif"},
         },
     },
 }
@@ -112,6 +113,8 @@ def test_a_scenario_with_parties_follows_its_schema() -> None:
         {"parties": {"search": {"service": "known"}, "2nd": {"service": "null"}}},
         {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "ttft_ms": 1}}},
         {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "gpus": -1}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "external": {}}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "container": "x.img"}}},
         {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "where": "concurrency > 1"}}},
         {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "placement": "split"}}},
         {"sets": "search"},

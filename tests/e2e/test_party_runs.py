@@ -4,16 +4,19 @@ import json
 import os
 import shutil
 import signal
+import urllib.request
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import psutil
 import pytest
+import yaml
 from processes import until
 from study_folder import StudyFolder
 
 from seamark.platform.pinning import cores_in
+from seamark.services.ephemeral_server import ephemeral_server
 
 pytestmark = pytest.mark.e2e
 
@@ -234,4 +237,41 @@ def test_a_placement_that_the_machine_cannot_have_is_a_recorded_failure_with_the
     loads = parties_of(study, "load.json")
     assert {load["category"] for load in loads.values()} == {"setup_failed"}
     assert all("one" in load["reason"] for load in loads.values())
+    assert study.processes() == []
+
+
+@pytest.mark.parametrize("runtime", ["external", pytest.param("venv", marks=pytest.mark.sweep)])
+def test_parties_load_servers_that_run_already_beside_those_that_seamark_starts(
+    study: StudyFolder, runtime: str
+) -> None:
+    site = {"name": "mine", "summary": "a site of mine", "runtime": runtime, "telemetry_interval_s": 0.1}
+    (study.root / "config/sites/mine.yaml").write_text(yaml.safe_dump(site))
+    with (
+        ephemeral_server("seamark.testservers.reference", "--ttft-ms", "5", "--host", "127.0.0.1") as first,
+        ephemeral_server("seamark.testservers.reference", "--ttft-ms", "1", "--host", "127.0.0.1") as second,
+    ):
+        ports = {"search": first, "models": second}
+        named = {name: {"external": {"address": f"127.0.0.1:{port}"}} for name, port in ports.items()}
+        parties: dict[str, Any] = {
+            "search": {"service": "known", "gen_tokens": 2, "concurrency": 2, **named["search"]},
+            "models": {"service": "http", "path": "/v1/models", "concurrency": 1, **named["models"]},
+        }
+        parties |= {"own": {"service": "null", "concurrency": 1}} if runtime == "venv" else {}
+        write(study, parties, duration_s=1, sets="all")
+        study.measure("--site", "mine", code=0)
+        for port in ports.values():
+            assert urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5).status == 200
+    loads = {name: load for (_, name, _), load in parties_of(study, "load.json").items()}
+    assert loads.keys() == parties.keys()
+    for name, load in loads.items():
+        member = json.loads(next(study.results.glob(f"deployments/*/members/{name}/deployment.json")).read_text())
+        where = load["server_identity"]
+        assert (load["status"], member["status"]) == ("ok", "ok")
+        if name in ports:
+            assert (member["server_pid"], member["ports"]) == (None, {"main": ports[name]})
+            assert (where["runtime"], where["address"]) == ("external", f"127.0.0.1:{ports[name]}")
+        else:
+            assert member["server_pid"] is not None
+            assert where["runtime"] == runtime
+    assert all("server.cpu_ratio" in metrics["telemetry"] for metrics in parties_of(study).values())
     assert study.processes() == []

@@ -1,6 +1,7 @@
 """Plans of workloads with parties: sets, names that stay, factors of each party, files and back."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_site
+from seamark.errors import UserError
+from seamark.model.service import External
 from seamark.model.trial import Plan, Trial, levels_of, party_of, whole_of
 from seamark.planning.plan import plan
 from seamark.planning.plan_file import levels_in, read_trial, write_trials
@@ -207,3 +210,42 @@ def test_a_study_knows_parties_and_members_by_their_ids(tmp_path):
     for whole in study.plan.deployments:
         assert study.deployment("co", whole.id) == whole
         assert {trial.id for trial in study.trials_of("co", whole.id)} == {trial.id for trial in study.plan.trials}
+
+
+OUTSIDE = "{service: known, external: {address: '127.0.0.1:1', ports: {main: 2}}}"
+
+
+def test_a_party_names_its_image_or_the_server_that_runs_already(planned):
+    found = planned(search=OUTSIDE, ingest="{service: 'null', container: x.sif}")
+    named = {member.id.partition("@")[2]: (member.container, member.external) for member in found.served}
+    assert named == {
+        "search": (None, External(address="127.0.0.1:1", ports={"main": 2})),
+        "ingest": ("x.sif", None),
+    }
+    assert decode(encode(found), Plan) == found
+    others = [
+        planned(search=OUTSIDE.replace("1:1", "1:3"), ingest="{service: 'null', container: x.sif}"),
+        planned(search=OUTSIDE, ingest="{service: 'null', container: y.sif}"),
+    ]
+    for other in others:
+        assert found.deployments[0].id != other.deployments[0].id
+        assert not set(alone(found, "search").values()) & set(alone(other, "search").values())
+
+
+def test_lanes_do_not_load_a_server_that_runs_already_at_the_same_time(tmp_path):
+    path = tmp_path / "co.yaml"
+    path.write_text(text_of(search=OUTSIDE), encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        plan(read_scenario(path, SERVICES, LOCAL), SERVICES, replace(LOCAL, parallel=2))
+    [mistake] = raised.value.mistakes
+    assert (mistake.code, mistake.line, mistake.path) == ("conflict", 7, "workload.parties.search")
+
+
+def test_a_wrong_address_of_a_party_is_named_at_its_line(tmp_path):
+    path = tmp_path / "config" / "scenarios" / "co.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text_of(ingest="{service: 'null', external: {address: 'https://a'}}"), encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        Study.at(tmp_path, scenario=str(path.relative_to(tmp_path)), site="local").require_drivers()
+    places = [(mistake.line, mistake.path) for mistake in raised.value.mistakes]
+    assert places == [(8, "workload.parties.ingest.external.address")]

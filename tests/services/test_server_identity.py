@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seamark.errors import SiteError
 from seamark.model.server_identity import ServerRecord, differences, same_server
 from seamark.planning.study import Study
+from seamark.services.images.study_images import StudyImages
+from seamark.services.runtimes.environments import missing_environments
 from seamark.services.server_identity import server_identities
 from seamark.storage.codec import encode
 from seamark.storage.redaction import masked_address, masked_command, masked_variables
@@ -186,3 +189,45 @@ def test_a_place_and_a_difference_are_said_in_the_words_of_site_and_recipe(tmp_p
     assert (
         identity(make_study(tmp_path / "c", site=SLURM)).brief().place == "site 'mine' (venv, on mine, partition gpu)"
     )
+
+
+def with_parties(root: Path, site: dict[str, object], **parties: dict[str, object]) -> Study:
+    """Return a study of some parties at the site `mine`, whose environments are in the study."""
+    make_study(root, site=site | {"paths": {"environments": str(root / "environments")}})
+    scenario = {"scenario": "try", "workload": {"parties": parties}}
+    (root / "config/scenarios/try.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
+    return Study.at(root, scenario="config/scenarios/try.yaml", site="mine")
+
+
+OUTSIDE: dict[str, object] = {"service": "vllm", "external": {"address": "127.0.0.1:1"}}
+
+
+@pytest.mark.covers("E-NFR01", "E-FR13")
+def test_members_have_images_and_addresses_of_their_own_and_all_of_them_are_the_server(tmp_path: Path) -> None:
+    store = {"service": "postgres", "container": str(tmp_path / "x.sif")}
+    study = with_parties(tmp_path / "a", {"runtime": "apptainer"}, chat=OUTSIDE, store=store)
+    assert [image.path.name for image in StudyImages(study=study).required()] == ["x.sif"]
+    found = identity(study)
+    assert (found.runtime, found.address) == ("apptainer", "127.0.0.1:1")
+    assert found.image_digests == {"store.server": None}
+    assert found.recipe is not None
+    assert found.recipe["chat"]["address"] == "127.0.0.1:1"
+    assert found.recipe["store"]["recipe"]["container"]["scenario"] == store["container"]
+    other = with_parties(
+        tmp_path / "b", {"runtime": "apptainer"}, chat=OUTSIDE, store=store | {"container": str(tmp_path / "y.sif")}
+    )
+    assert found.digest != identity(other).digest
+
+
+def test_a_party_beside_a_server_that_runs_already_installs_no_more_than_its_load_needs(tmp_path: Path) -> None:
+    study = with_parties(tmp_path / "a", {}, chat=OUTSIDE, store={"service": "postgres"})
+    assert missing_environments(study) == ("postgres",)
+
+
+def test_whole_jobs_of_parties_have_one_image_or_are_refused(tmp_path: Path) -> None:
+    jobs: dict[str, object] = {"images": {"jobs": True}}
+    one = with_parties(tmp_path / "a", jobs, store={"service": "postgres"}, other={"service": "null"})
+    assert {image.environment for image in StudyImages(study=one).required()} == {None, "postgres"}
+    several = with_parties(tmp_path / "b", jobs, store={"service": "postgres"}, other={"service": "s3"})
+    with pytest.raises(SiteError):
+        StudyImages(study=several).required()

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from seamark.config.extends import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from seamark.config.forms.table import schema_of_structure
 from seamark.config.parties import NAME as PARTY_NAME
-from seamark.config.parties import NOT_OF_A_PARTY, WORDS
+from seamark.config.parties import NOT_OF_A_PARTY, OF_A_SERVER, WORDS
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
 from seamark.config.workload import NAME
@@ -28,6 +28,7 @@ from seamark.model.scenario import (
     Comparing,
     Metadata,
     Notify,
+    Party,
     Prediction,
     Restarts,
     Scenario,
@@ -280,8 +281,8 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
 def _party(service: Service) -> Schema:
     schema = _workload(service)
     own = {name: part for name, part in schema["properties"].items() if name not in NOT_OF_A_PARTY}
-    gpus = {"type": "integer", "minimum": 0, "default": 0, "description": "GPUs of its server."}
-    return schema | {"properties": own | {"gpus": gpus}}
+    of_server = {key: _limited(Party, key, schema_of(hints(Party)[key]), getattr(Party, key)) for key in OF_A_SERVER}
+    return schema | {"properties": own | of_server}
 
 
 def level_schema(setting: Setting) -> Schema:

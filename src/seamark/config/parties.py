@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, product
 
-from seamark.config.decode import WRONG, decode, is_mapping
+from seamark.config.decode import WRONG, decode, decode_field, is_mapping
 from seamark.config.levels import levels, settings_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.dispatch.placement import placement_of
@@ -31,12 +31,15 @@ NOT_OF_A_PARTY = {
     **dict.fromkeys((SETS.name, PLACEMENT.name, KEEP_BUSY.name), BESIDE),
 }
 """Keys that a party cannot have, each with the remedy."""
+OF_A_SERVER = ("gpus", "container", "external")
+"""Keys of a party that say where its server is and what it has."""
 NOT_OF_THE_WHOLE = {
     **dict.fromkeys(("include", "exclude", "where"), NO_MATRIX),
     "search": NO_SEARCH,
     "slos": "Objectives are those of one party: write them there.",
     "component": "Each party has that of its service. Remove this line.",
     "gpus": "Write it in the party that needs them, and their sum as 'resources.gpus' at the top.",
+    **dict.fromkeys(("container", "external"), "Each party has its own server: write it there."),
 }
 WORDS = ("alone", "pairs", "all", "burners")
 """Words for sets: of each party, of two, of all, and of a party beside a burner."""
@@ -105,6 +108,11 @@ def _parties(
         for key in shared.keys() - used:
             mistakes.unknown_key(shared[key], (*KEYS, *known), _hint(key, known))
     _check_resources(whole, found, resources, mistakes)
+    first: dict[str, str] = {}
+    for address, name in [(party.external.address, party.name) for party in found if party.external]:
+        if (other := first.setdefault(address, name)) != name:
+            text = f"this is the server of the party '{other}' as well, which would never be alone. Name another one."
+            mistakes.add(whole.value[name].at(["external", "address"]), text, "written_twice")
     return tuple(found)
 
 
@@ -125,11 +133,8 @@ def _party(
     for key, remedy in NOT_OF_A_PARTY.items():
         if key in parts:
             mistakes.unknown_key(parts.pop(key), (), f" A party has none. {remedy}")
-    gpus = 0
-    if "gpus" in parts and (count := decode(entry := parts.pop("gpus"), int, mistakes)) is not WRONG:
-        gpus = count
-        if gpus < 0:
-            mistakes.add(entry, f"{gpus} is too small: at least 0 GPUs.")
+    of_server = {key: decode_field(parts.pop(key), Party, key, mistakes) for key in OF_A_SERVER if key in parts}
+    of_server = {key: value for key, value in of_server.items() if value is not WRONG}
     written = parts.get("service")
     service = services.get(str(written.value)) if written is not None else None
     if service is not None:
@@ -145,7 +150,24 @@ def _party(
     if AUTO in workload.levels.get("warmup_s", ()):
         text = "'auto' is not possible: parties have one measured window. Write their warm-up in seconds."
         mistakes.add(parts.get("warmup_s", item), text)  # or it stands in the scenario's defaults
-    return Party(name=name, workload=workload, gpus=gpus)
+    party = Party(name=name, workload=workload, **of_server)
+    _check_server(party, service, item, mistakes)
+    return party
+
+
+def _check_server(party: Party, service: Service, item: Item, mistakes: Mistakes) -> None:
+    """Note keys of a server that the server of a party cannot have."""
+    if service.server is None:
+        for key in [key for key in ("container", "external") if key in item.value]:
+            mistakes.add(item.value[key], f"{service.name} runs inside the load, without a server. Remove the line.")
+    elif party.external is not None:
+        for key in [key for key in ("container", "gpus") if key in item.value]:
+            text = f"the server at {party.external.address} runs already, with what it has. Remove the line."
+            mistakes.add(item.value[key], text, "conflict")
+        known = service.server.ports
+        for name in [name for name in party.external.ports if name not in known]:
+            text = f"no such port of {service.name}. Ports: {', '.join(known)}.{did_you_mean(name, known)}"
+            mistakes.add(item.at(["external", "ports", name]), text, "unknown_name")
 
 
 def _hint(key: str, known: Iterable[str]) -> str:

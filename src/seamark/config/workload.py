@@ -57,6 +57,11 @@ ELSEWHERE = (
     "extends",
 )
 """Top-level keys of a scenario: the message for one in a workload names its place."""
+SINGLE = {
+    "container": "'artifacts: {container: FILE.sif}' at the top",
+    "external": "'runtime: external' and 'address' in a site",
+}
+"""Keys of a party, each with what takes its place for one service."""
 
 
 def workloads_of(
@@ -215,6 +220,8 @@ def _hint(key: str, service: Service) -> str:
         return " Settings stand directly beside 'service', without a key of their own."
     if key in (setting.name for setting in RESOURCE_SETTINGS):
         return f" It belongs under 'resources:' at the top: 'resources.{key}'."
+    if key in SINGLE:
+        return f" It is a key of a party. For one service write {SINGLE[key]}."
     if key in (setting.name for setting in OF_THE_WHOLE):
         return " It stands beside 'parties', where several services are under load at the same time."
     if service.load != "requests" and key in (setting.name for setting in LOAD_SETTINGS):

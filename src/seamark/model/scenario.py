@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seamark.model.annotations import limited, limits_of
-from seamark.model.service import Setting, Value
+from seamark.model.service import External, Setting, Value
 
 Levels = tuple[Value, ...]
 Searched = Literal["rate_rps", "concurrency"]
@@ -108,21 +108,27 @@ class Workload:
         return (*own, *(entry[name] for entry in self.include if name in entry))
 
 
+def _image() -> Any:
+    return limited(None, pattern=r".*\.sif", wrong="does not end in .sif: name an Apptainer image.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Party:
     """One of several services that are under load at the same time, as a workload of its own. `gpus` are those of its
-    server."""
+    server, `container` is its image, and `external` is one that runs already."""
 
     name: str
     workload: Workload
-    gpus: int = 0
+    gpus: int = limited(0, minimum=0, unit="GPUs", help="GPUs of its server.")
+    container: str | None = _image()
+    external: External | None = limited(None, help="Its server, where that runs already.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
     """Files that a run needs and does not create."""
 
-    container: str | None = limited(None, pattern=r".*\.sif", wrong="does not end in .sif: name an Apptainer image.")
+    container: str | None = _image()
     dataset: str | None = None
 
 

@@ -174,6 +174,14 @@ class Server:
 
 
 @dataclass(frozen=True, kw_only=True)
+class External:
+    """A server that runs already, as a site with `runtime: external` names it."""
+
+    address: str = limited(missing=": HOST:PORT, or standing/ID")
+    ports: Mapping[str, int] = limited(default_factory=dict, minimum=1, maximum=65_535)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Container:
     """The image of a service on a site with Apptainer.
 
@@ -310,6 +318,14 @@ class Service(HasOrigin):
         """Return how many of a deployment's `count` nodes belong to its server; all of them if it runs in the
         load."""
         return count if self.server is None else len(self.server.nodes_of(count))
+
+    def load_lock(self, *, elsewhere: bool) -> str | None:
+        """Return the lock with the libraries of a load; None when it needs no more than every load.
+
+        The lock of an embedded service holds the server too; one that is `elsewhere` does not need that.
+        """
+        plain = elsewhere and self.container is not None and self.container.plain_client
+        return None if plain else self.environment
 
     def unseen(self, *, contained: bool) -> str | None:
         """Return the reason why the service was not tested, in its container or without one; None if it was."""

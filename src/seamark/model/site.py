@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from seamark.errors import did_you_mean
 from seamark.model.annotations import limited
+from seamark.model.service import External
 
 CarrierName = Literal["local", "srun", "dask", "spark"]
 CARRIERS: tuple[CarrierName, ...] = get_args(CarrierName)
@@ -208,6 +209,12 @@ class Site:
     telemetry_interval_s: float = limited(0.5, above=0, unit="s")
     idle_s: float = limited(0.0, minimum=0, unit="s")
     """Idle time of a server that is up before its first request, to measure its idle power."""
+
+    def beside(self, external: External | None) -> "Site":
+        """Return this site for the load of a server that runs already; for None, the site itself."""
+        if external is None:
+            return self
+        return replace(self, runtime="external", address=external.address, ports=external.ports)
 
     @property
     def starts_servers(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
 from seamark.model.scenario import RESOURCE_SETTINGS, Comparing, Prediction, Restarts, Search, Slo
-from seamark.model.service import Quality, Value
+from seamark.model.service import External, Quality, Value
 
 SCHEMA_VERSION: Final = 1
 PARTY = "@"
@@ -28,7 +28,8 @@ class Deployment:
     at the end of its id. Ids of trials begin with its `name`, the id without both.
 
     Trials with parties have a server for each party: the `members`, deployments of their own with the id
-    `DEPLOYMENT@PARTY`. `placement` is the policy that divides the machine among them.
+    `DEPLOYMENT@PARTY`. `placement` is the policy that divides the machine among them. A member with `external` is a
+    server that Seamark does not start. `container` is the image that the scenario names for the server.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Deployment:
     mem_gb: int
     members: "tuple[Deployment, ...]" = field(default=(), metadata=OPTIONAL)
     placement: str | None = field(default=None, metadata=OPTIONAL)
+    container: str | None = field(default=None, metadata=OPTIONAL)
+    external: External | None = field(default=None, metadata=OPTIONAL)
     block: int | None = field(default=None, metadata=OPTIONAL)
     replica: int | None = field(default=None, metadata=OPTIONAL)
 

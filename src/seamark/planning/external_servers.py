@@ -53,7 +53,7 @@ def host_and_ports(
     if missing := [name for name, port in ports.items() if not _is_port(port)]:
         raise SiteError(
             f"service '{service}' at '{address}': no port for {', '.join(missing)}. Write the address as"
-            " host:port, of IPv6 as [::1]:port, and further ports in the site as 'ports: {NAME: NUMBER}'."
+            " host:port, of IPv6 as [::1]:port, and further ports beside it as 'ports: {NAME: NUMBER}'."
         )
     return host, {name: int(str(port)) for name, port in ports.items()}
 
@@ -71,14 +71,21 @@ def require_servers(
     """
     mistakes = Mistakes()
     served = [(trial, server) for trial in plan.measured if (server := services[trial.service].server) is not None]
-    if site.starts_servers:
-        for trial, server in served:
+    at_site: dict[str, Server] = {}
+    tree = None if site.starts_servers or not served else load_merged(site_file, mistakes)
+    for trial, server in served:
+        external = plan.starts[trial.deployment].external
+        if external is not None:
+            item = _item(lines, f"parties.{trial.party}.external.address", external.address)
+            _check_external(item, site.beside(external), trial.service, server, trial.settings, mistakes)
+        elif site.starts_servers:
             for name in server.own_commands:
                 _check_command(_item(lines, name, trial.settings.get(name)), trial.service, mistakes)
-    elif served and (tree := load_merged(site_file, mistakes)) is not None:
-        _check_ports(tree, site, {trial.service: server for trial, server in served}, mistakes)
-        for trial, server in served:
-            _check_external(tree, site, trial.service, server, trial.settings, mistakes)
+        elif tree is not None:
+            at_site[trial.service] = server
+            _check_external(tree.at(["address"]), site, trial.service, server, trial.settings, mistakes)
+    if tree is not None and at_site:
+        _check_ports(tree, site, at_site, mistakes)
     if mistakes.noted:
         raise UserError(*mistakes.noted)
 
@@ -92,11 +99,11 @@ def _check_ports(tree: Item, site: Site, servers: Mapping[str, Server], mistakes
 
 
 def _check_external(
-    tree: Item, site: Site, service: str, server: Server, settings: Mapping[str, Value], mistakes: Mistakes
+    at: Item, site: Site, service: str, server: Server, settings: Mapping[str, Value], mistakes: Mistakes
 ) -> None:
+    """Note what is wrong with an address, at its place."""
     if external_address(site, settings).startswith(PERSISTENT_PREFIX):
         return
-    at = tree.at(["address"])
     try:
         host_and_ports(site, service, server, settings)
     except SiteError as error:
@@ -109,7 +116,7 @@ def _check_external(
 
 def _item(lines: Mapping[str, str], name: str, value: Value) -> Item:
     """Return a setting of a scenario with its place, that of `service` if it is not written there."""
-    places = [line for wanted in (name, "service") for key, line in lines.items() if key.split(".")[-1] == wanted]
+    places = [line for wanted in (name, "service") for key, line in lines.items() if f".{key}".endswith(f".{wanted}")]
     at = Mistake.at(places[0] if places else "", "", "invalid")
     return Item(value=value, file=at.file or "", line=at.line or 1, path=at.path or name)
 

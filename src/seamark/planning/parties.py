@@ -1,13 +1,15 @@
 """Deployments and trials of workloads with parties: members of the one, a trial of its own for each party. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 
 from seamark.config.levels import settings_of
+from seamark.errors import Mistake
 from seamark.model.parties import OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
 from seamark.model.plugin import known_as
-from seamark.model.scenario import Party, Workload
+from seamark.model.scenario import Party, Scenario, Workload
 from seamark.model.service import Service, Value
+from seamark.model.site import Site
 from seamark.model.trial import PARTY, WHOLE_LASTS, Deployment, Trial
 from seamark.planning.identity import seed_of, trial_uuid
 from seamark.planning.treatments import Values
@@ -25,18 +27,53 @@ def served_by(workload: Workload) -> str:
 
 def members_facts(workload: Workload) -> dict[str, object]:
     """Return the part of a deployment's identity that says which service it is, or which ones its members are."""
-    members = {party.name: {"service": party.workload.service, "gpus": party.gpus} for party in workload.parties}
+    members = {
+        party.name: {"service": party.workload.service, "gpus": party.gpus, **_named(party)}
+        for party in workload.parties
+    }
     return {"service": workload.service} | ({"members": members} if members else {})
+
+
+def _named(party: Party) -> dict[str, object]:
+    """Return the image and the external server that a party names, as written; nothing for neither."""
+    container = {"container": party.container} if party.container else {}
+    return container | ({"external": asdict(party.external)} if party.external else {})
 
 
 def services_facts(workload: Workload, services: Mapping[str, Service]) -> dict[str, object]:
     """Return the part of a trial's configuration that says what its parties are; nothing without any."""
-    used = {party.name: services[party.workload.service] for party in workload.parties}
-    facts = {
-        name: {"service": service.name, "version": service.version, "driver": known_as(service.driver)}
-        for name, service in used.items()
-    }
+    facts: dict[str, object] = {}
+    for party in workload.parties:
+        service = services[party.workload.service]
+        known = {"service": service.name, "version": service.version, "driver": known_as(service.driver)}
+        facts[party.name] = known | _named(party)
     return {"parties": facts} if facts else {}
+
+
+def unfit_for_parties(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Iterator[Mistake]:
+    """Yield why parties cannot have the servers, images or places that a scenario writes, at this site."""
+    lines = scenario.lines
+    for index, workload in enumerate(scenario.workloads):
+        path = "workload" if "workload" in lines else f"workloads[{index}]"
+        places = {key.removeprefix(f"{path}."): where for key, where in lines.items() if key.startswith(f"{path}.")}
+        served = [party for party in workload.parties if services[party.workload.service].server is not None]
+        outside = [party for party in served if not site.beside(party.external).starts_servers]
+        if workload.parties and scenario.artifacts.container is not None:
+            text = "each party has a server of its own. Write 'container: FILE.sif' in the party."
+            yield Mistake.at(lines["artifacts.container"], text, "conflict")
+        for party in outside:
+            if party.external is None and services[party.workload.service].setting("address") is None:
+                text = f"the key 'external' is missing, and the site '{site.name}' starts no server."
+                remedy = "Write 'external: {address: HOST:PORT}', or choose another site."
+                yield Mistake.at(places[f"parties.{party.name}"], f"{text} {remedy}", "missing")
+            if site.parallel > 1:
+                text = f"{site.parallel} lanes would load this server at the same time. Run it with one."
+                yield Mistake.at(places[f"parties.{party.name}"], text, "conflict")
+        for level in workload.levels.get(PLACEMENT.name, ()):
+            if level != PLACEMENT.default and outside:
+                why = f"the server of '{outside[0].name}' runs already, where nothing can place it"
+                text = f"'{level}' cannot be kept: {why}. Write '{PLACEMENT.default}'."
+                yield Mistake.at(places[PLACEMENT.name], text, "conflict")
 
 
 def with_members(whole: Deployment, workload: Workload, services: Mapping[str, Service]) -> Deployment:
@@ -54,6 +91,8 @@ def with_members(whole: Deployment, workload: Workload, services: Mapping[str, S
                 service=service.name,
                 settings={name: own[name] for name in sorted(own)},
                 gpus=party.gpus,
+                container=party.container,
+                external=party.external,
             )
         )
     return replace(whole, members=tuple(members), placement=str(whole.settings[PLACEMENT.name]))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from seamark.config.forms.table import directed_figures
 from seamark.config.levels import settings_of
 from seamark.config.site_limits import SiteRequest, limit_violations
-from seamark.errors import UserError
+from seamark.errors import Mistake, UserError
 from seamark.model.digest import digest
 from seamark.model.plugin import known_as
 from seamark.model.plurals import counted
@@ -20,6 +20,7 @@ from seamark.planning.parties import (
     served_by,
     service_of,
     services_facts,
+    unfit_for_parties,
     with_members,
     with_parties,
 )
@@ -53,7 +54,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     Each repetition is a block: within a deployment it contains every treatment once, in a random order seeded by the
     scenario. Deployments have such an order as well, in each block one of its own where each block starts them.
     """
-    mistakes: list[str] = []
+    mistakes: list[str | Mistake] = []
     factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
     found: dict[str, Treatment] = {}
     count = 0
@@ -78,9 +79,9 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
                 mistakes.append(_collision(at, treatment, other))
     mistakes += _alike(scenario, [treatment.deployment for treatment in found.values()])
     served = [member for treatment in found.values() for member in treatment.deployment.served]
-    if site.starts_servers:
-        mistakes += _too_few_resources(scenario, services, served)
-    mistakes += _unfit_for_parties(scenario, site)
+    started = [member for member in served if site.beside(member.external).starts_servers]
+    mistakes += _too_few_resources(scenario, services, started)
+    mistakes += unfit_for_parties(scenario, services, site)
     mistakes += _unfit_for_replicas(scenario, site, found.values())
     mistakes += _misfits(scenario, site, found.values())
     if mistakes:
@@ -202,6 +203,7 @@ def _deployment(
         gpus=int(values["gpus"] or 0),
         cpus_per_task=int(values["cpus_per_task"] or 0),
         mem_gb=int(values["mem_gb"] or 0),
+        container=scenario.artifacts.container,
     )
 
 
@@ -293,18 +295,6 @@ def _misfits(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) ->
         )
         found += limit_violations(own_resources, site, scenario.lines)
     return found
-
-
-def _unfit_for_parties(scenario: Scenario, site: Site) -> list[str]:
-    """Return why a workload with parties cannot run at this site: their servers start on a node of their own."""
-    at = next((line for path, line in scenario.lines.items() if path.endswith(".parties")), None)
-    if at is None:
-        return []
-    if not site.starts_servers:
-        return [f"{at}: site '{site.name}' has one external server, and each party needs its own. Use another site."]
-    if scenario.artifacts.container is not None:
-        return [f"{at}: 'artifacts.container' is one image, and each party has its own. Remove that line."]
-    return []
 
 
 def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) -> list[str]:

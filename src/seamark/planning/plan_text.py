@@ -375,7 +375,8 @@ def _notes(
 
 def _variables(plan: Plan) -> set[str]:
     """The environment variables in the plan's paths."""
-    paths = " ".join(path for path in (plan.container, plan.dataset, *plan.binds) if path)
+    containers = (server.container for server in plan.served)
+    paths = " ".join(path for path in (*containers, plan.dataset, *plan.binds) if path)
     return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
 
 

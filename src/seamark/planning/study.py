@@ -237,16 +237,20 @@ class Study:
         artifacts = {"container": self.plan.container, "dataset": self.plan.dataset}
         yield from ((f"artifacts.{name} of {scenario}", path) for name, path in artifacts.items() if path)
         yield from ((f"binds of {scenario}", bind) for bind in self.plan.binds)
+        named = dict.fromkeys(member.container for whole in self.plan.deployments for member in whole.members)
+        yield from ((f"container of a party of {scenario}", path) for path in named if path)
 
     def require_environments(self) -> None:
         """Raise SiteError if a service of the plan cannot be started on this site, before anything runs."""
         if self.site.in_images:
             return
         lacking = []
-        for name in sorted({deployment.service for deployment in self.plan.served}):
+        servers = {(deployment.service, deployment.external is not None) for deployment in self.plan.served}
+        for name, elsewhere in sorted(servers):
             service = self.services[name]
-            lock = self.locks / f"{service.environment}.lock"
-            if service.environment is not None and not lock.is_file():
+            environment = service.load_lock(elsewhere=elsewhere)
+            lock = self.locks / f"{environment}.lock"
+            if environment is not None and not lock.is_file():
                 why = service.not_run_here or f"there is no {lock.name} in envs/"
                 lacking.append(
                     f"{self.scenario_path}: service '{name}' cannot run on site '{self.site_name}': {why.strip()}"
@@ -298,8 +302,8 @@ class _Known(Mapping[str, Service]):
         if name == PARTIES.name and name not in self._recipes:
             return PARTIES
         service = self._recipes[name]
-        plain = self._external and service.container is not None and service.container.plain_client
-        return replace(service, environment=None) if plain else service
+        lock = service.load_lock(elsewhere=self._external)
+        return service if lock == service.environment else replace(service, environment=lock)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._recipes)

@@ -42,7 +42,8 @@ def missing_here(study: Study) -> list[Mistake]:
     if site.in_images or not site.starts_servers or site.images.jobs or leaves_this_machine(site):
         return []
     mistakes = []
-    for trial in one_of_each_kind(study.plan.measured):
+    starts = study.plan.starts
+    for trial in one_of_each_kind([trial for trial in study.plan.measured if not starts[trial.deployment].external]):
         service, lacking = study.services[trial.service], None
         with suppress(Exception):  # a library of the driver is in its own environment alone
             lacking = hooks_of(service.driver).lacking

@@ -16,7 +16,6 @@ from seamark.model.site import Pinning, Site
 from seamark.model.trial import PARTY, Deployment
 from seamark.planning.external_servers import PERSISTENT_PREFIX, external_address
 from seamark.planning.study import Study
-from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.storage.redaction import masked_address, masked_command, masked_variables, redacted_text
 
@@ -26,11 +25,13 @@ SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")
 
 def server_identities(study: Study, scenario: str) -> Mapping[str, ServerRecord]:
     """Return the identity of the server of each deployment of a scenario, by the deployment's id."""
-    by_server: dict[tuple[str, str | None], ServerRecord] = {}
+    by_server: dict[tuple[object, ...], ServerRecord] = {}
     identities = {}
     for deployment in study.plan_of(scenario).deployments:
-        members = "+".join(f"{member.id.partition(PARTY)[2]}:{member.service}" for member in deployment.members)
-        key = (members or deployment.service, _address(study, deployment))
+        key = tuple(
+            (member.id.partition(PARTY)[2], member.service, member.container, _address(study, member))
+            for member in deployment.served
+        )
         if key not in by_server:
             by_server[key] = server_identity(study, scenario, deployment)
         identities[deployment.id] = by_server[key]
@@ -43,10 +44,10 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
     if deployment.members:
         return _of_members(study, scenario, deployment)
     service, site, plan = study.services[deployment.service], study.site, study.plan_of(scenario)
+    site = site.beside(deployment.external)
     address = _address(study, deployment)
     images = StudyImages(study=study)
-    image = images.of_server(service, plan.container)
-    lock = client_lock(service, image)
+    lock = images.client_lock(deployment)
     return ServerRecord.of(
         runtime=site.runtime,
         site=study.site_name,
@@ -57,10 +58,10 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
         service=service.name,
         version=service.version,
         driver=known_as(service.driver),
-        recipe=_recipe(service, site, plan.container),
+        recipe=_recipe(service, site, deployment.container),
         site_settings=_site_settings(site),
         lock_sha256=None if lock is None else _sha256(study.locks / f"{lock}.lock"),
-        image_digests=_image_digests(images, service, image),
+        image_digests=_image_digests(images, deployment),
     )
 
 
@@ -70,13 +71,20 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerRe
     }
     recipes = {
         name: _without_empty(
-            {field: getattr(member, field) for field in ("service", "version", "driver", "recipe", "lock_sha256")}
+            {
+                field: getattr(member, field)
+                for field in ("service", "version", "driver", "address", "standing", "recipe", "lock_sha256")
+            }
         )
         for name, member in members.items()
     }
     first = next(iter(members.values()))
     service = study.services[deployment.service]
+    addresses = dict.fromkeys(member.address for member in members.values() if member.address)
     return first.changed(
+        runtime=study.site.runtime,
+        address=", ".join(addresses) or None,
+        standing=None,
         service=service.name,
         version=service.version,
         driver="",
@@ -92,9 +100,10 @@ def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerRe
 
 def _address(study: Study, deployment: Deployment) -> str | None:
     """Return the address of an external server, of the deployment's settings, else of the site; None for others."""
-    if study.site.starts_servers or study.services[deployment.service].server is None:
+    site = study.site.beside(deployment.external)
+    if site.starts_servers or study.services[deployment.service].server is None:
         return None
-    return external_address(study.site, deployment.settings)
+    return external_address(site, deployment.settings)
 
 
 def _machine(study: Study) -> str:
@@ -118,9 +127,13 @@ def _sha256(path: Path) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
-def _image_digests(images: StudyImages, service: Service, image: Image | None) -> dict[str, str | None]:
+def _image_digests(images: StudyImages, deployment: Deployment) -> dict[str, str | None]:
     """Return the digests of images by role. One built on a base file of this machine has None."""
-    by_role = {"server": image, **images.of_parts(service), "client": images.of_client(service)}
+    by_role = {
+        "server": images.of_server(deployment),
+        **images.of_parts(deployment),
+        "client": images.of_client(deployment),
+    }
     based_on_file = images.base() is None
     return {
         role: None if image.origin == "definition" and based_on_file else image.digest

@@ -20,7 +20,6 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.study import Study
-from seamark.services.images.images import client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE
 from seamark.services.server_identity import server_identity
@@ -55,7 +54,7 @@ class DeploymentContext:
             scenario=scenario,
             deployment=deployment,
             service=study.services[deployment.service],
-            site=study.site,
+            site=study.site.beside(deployment.external),
             results=study.folder(scenario),
         )
 
@@ -77,8 +76,7 @@ class DeploymentContext:
     @property
     def lock(self) -> Path | None:
         """The lock file of the service's environment; None for the base environment."""
-        image = StudyImages(study=self.study).of_server(self.service, self.study.plan_of(self.scenario).container)
-        name = client_lock(self.service, image)
+        name = StudyImages(study=self.study).client_lock(self.deployment)
         return None if name is None else self.study.locks / f"{name}.lock"
 
     def endpoint(self) -> Endpoint:

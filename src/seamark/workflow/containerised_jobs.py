@@ -52,8 +52,7 @@ exec {engine} "$@"
 
 def image_of(study: Study, scenario: str, deployment: str) -> str:
     """Return the image in which the loads of a deployment run as a whole."""
-    service = study.services[study.deployment(scenario, deployment).service]
-    image = StudyImages(study=study).of_job(service)
+    image = StudyImages(study=study).of_job(study.deployment(scenario, deployment))
     assert image is not None
     return str(image.path)
 
@@ -72,7 +71,7 @@ def require_jobs_images(study: Study) -> None:
             " a load with 'images: {jobs: true}' runs in. Write 'images: {client: true}' instead."
         )
     images = StudyImages(study=study)
-    found = [images.of_job(study.services[deployment.service]) for deployment in study.plan.deployments]
+    found = map(images.of_job, study.plan.deployments)
     if missing := dict.fromkeys(str(image.path) for image in found if image is not None and not image.exists()):
         raise SiteError(
             f"{', '.join(missing)}: the image that loads run in is not there. Make it:"

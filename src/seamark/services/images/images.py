@@ -14,7 +14,7 @@ from seamark.errors import SiteError, UserError
 from seamark.model.digest import sha256_of
 from seamark.model.results.deployment_record import ImageFacts, ImageRecord
 from seamark.model.results.values import OPTIONAL
-from seamark.model.service import Service
+from seamark.model.service import External, Service
 from seamark.storage.codec import decode, encode
 from seamark.storage.documents import read, read_or_none, write_text
 
@@ -92,14 +92,10 @@ def facts_of_file(path: Path) -> ImageFacts:
     return (read(record, ImageRecord) if record.is_file() else ImageRecord()).facts(str(path))
 
 
-def client_lock(service: Service, image: Image | None) -> str | None:
-    """Return the lock with the libraries of a load on the service; None when it needs no more than every load.
-
-    The lock of an embedded service holds the server too; a server in a foreign image does not need that.
-    """
-    elsewhere = image is not None and image.origin != "definition"
-    plain = elsewhere and service.container is not None and service.container.plain_client
-    return None if plain else service.environment
+def client_lock(service: Service, image: Image | None, external: External | None = None) -> str | None:
+    """Return the lock with the libraries of a load on a server in an image, or on one that runs already."""
+    foreign = image is not None and image.origin != "definition"
+    return service.load_lock(elsewhere=foreign or external is not None)
 
 
 def image_file(folder: Path, name: str, digest: str | None) -> Path:

@@ -12,9 +12,10 @@ from seamark.model.digest import sha256_of
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import ImageRecord
 from seamark.model.service import Service
+from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.services.images.engine_flags import unknown_flags
-from seamark.services.images.images import Image, LockEntry, client_lock, read_lock, write_lock
+from seamark.services.images.images import Image, LockEntry, read_lock, write_lock
 from seamark.services.images.make_image import build, pull
 from seamark.services.images.registry import resolve_address
 from seamark.services.images.study_images import StudyImages
@@ -161,7 +162,8 @@ def _update_lock(images: StudyImages, image: Image) -> None:
 
 def _check_flags(images: StudyImages, image: Image) -> str | None:
     """Check the flags of every recipe served from the image against its engine, once for each recipe and image."""
-    services = [service for service in images.services if _serves_from(images, service, image)]
+    served = [deployment for deployment in images.servers if _serves_from(images, deployment, image)]
+    services = [images.study.services[deployment.service] for deployment in served]
     for service in services:
         assert service.container is not None
         made = image.read_record()
@@ -185,9 +187,9 @@ def _recipe(service: Service) -> tuple[str, ...]:
     return (*container.flags, *(container.command or ()), *service.server.command)
 
 
-def _serves_from(images: StudyImages, service: Service, image: Image) -> bool:
-    server = images.of_server(service, images.study.plan.container)
-    return bool(server and server.path == image.path and service.container and service.container.flags)
+def _serves_from(images: StudyImages, deployment: Deployment, image: Image) -> bool:
+    server, container = images.of_server(deployment), images.study.services[deployment.service].container
+    return bool(server and server.path == image.path and container and container.flags)
 
 
 def _environments(
@@ -198,10 +200,10 @@ def _environments(
         return
     images = StudyImages(study=study)
     licences: dict[str, str] = {}
-    for service in images.services:
-        lock = client_lock(service, images.of_server(service, study.plan.container))
+    for deployment in images.servers:
+        lock = images.client_lock(deployment)
         if lock is not None and (study.locks / f"{lock}.lock").is_file():
-            licences.setdefault(lock, service.licence)
+            licences.setdefault(lock, study.services[deployment.service].licence)
     unmade = [lock for lock in licences if not is_built(lock, study.locks, study.environments)]
     for lock, licence in licences.items():
         folder = environment_folder(lock, study.locks, study.environments)

@@ -7,7 +7,9 @@ from functools import cached_property
 from os.path import expandvars
 from pathlib import Path
 
+from seamark.errors import SiteError
 from seamark.model.service import PartImage, Service
+from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.services.images.images import (
     Image,
@@ -53,20 +55,20 @@ class StudyImages:
         """Entries of the lock, read once."""
         return read_lock(self.lock_file)
 
-    @property
-    def services(self) -> list[Service]:
-        """The services of the plan."""
-        names = dict.fromkeys(deployment.service for deployment in self.study.plan.deployments)
-        return [self.study.services[name] for name in names]
+    @cached_property
+    def servers(self) -> list[Deployment]:
+        """The deployments and members of the plan that differ in what their images depend on, each once."""
+        return list({_depends_on(deployment): deployment for deployment in self.study.plan.served}.values())
 
-    def of_server(self, service: Service, named: str | None) -> Image | None:
-        """Return the image of a service's server; None outside of containers, or when it has none.
+    def of_server(self, deployment: Deployment) -> Image | None:
+        """Return the image of a deployment's server; None outside of containers, or when it has none.
 
-        The scenario's image `named` comes first: a file of the user, or the path for the recipe's image. Then the
-        recipe's image when it is a file, then the definition if the site builds this service or the recipe names no
-        image, else the registry.
+        The scenario's image comes first: a file of the user, or the path for the recipe's image. Then the recipe's
+        image when it is a file, then the definition if the site builds this service or the recipe names no image,
+        else the registry.
         """
-        if not self.study.site.in_images or service.server is None:
+        service, named = self.study.services[deployment.service], deployment.container
+        if not self.study.site.beside(deployment.external).in_images or service.server is None:
             return None
         container = service.container
         if named is None and container is not None and container.image.endswith(".sif"):
@@ -77,9 +79,10 @@ class StudyImages:
             return self._from_definition(service.environment or CLIENT)
         return self._from_registry(service.name, full_address(container.image), container.digest, service.licence)
 
-    def of_parts(self, service: Service) -> dict[str, Image]:
-        """Return the images of parts of a service's server that have one of their own, by part."""
-        if not self.study.site.in_images or service.server is None:
+    def of_parts(self, deployment: Deployment) -> dict[str, Image]:
+        """Return the images of parts of a deployment's server that have one of their own, by part."""
+        service = self.study.services[deployment.service]
+        if not self.study.site.beside(deployment.external).in_images or service.server is None:
             return {}
         return {
             part.name: self._of_part(f"{service.name}-{part.name}", part.container)
@@ -87,20 +90,31 @@ class StudyImages:
             if part.container is not None
         }
 
-    def of_client(self, service: Service) -> Image | None:
+    def client_lock(self, deployment: Deployment) -> str | None:
+        """Return the lock with the libraries of a deployment's loads; None when they need no more than every load."""
+        service = self.study.services[deployment.service]
+        return client_lock(service, self.of_server(deployment), deployment.external)
+
+    def of_client(self, deployment: Deployment) -> Image | None:
         """Return the image of a load's workers; None where they run in an environment of the machine."""
         if not self.study.site.in_images or not self.study.site.images.client:
             return None
-        return self._from_definition(
-            client_lock(service, self.of_server(service, self.study.plan.container)) or CLIENT
-        )
+        return self._from_definition(self.client_lock(deployment) or CLIENT)
 
-    def of_job(self, service: Service) -> Image | None:
-        """Return the image for whole jobs of loads on a service; None where the site runs them without one."""
+    def of_job(self, deployment: Deployment) -> Image | None:
+        """Return the image for whole jobs of loads on a deployment; None where the site runs them without one.
+
+        Raises SiteError for parties whose loads need the libraries of several services: a job has one image.
+        """
         if not self.study.site.images.jobs:
             return None
-        lock = client_lock(service, self.of_server(service, self.study.plan.container))
-        return self._from_definition(lock or CLIENT, JOBS)
+        locks = list(dict.fromkeys(lock for member in deployment.served if (lock := self.client_lock(member))))
+        if len(locks) > 1:
+            raise SiteError(
+                f"site '{self.study.site_name}': with 'images.jobs' all loads of a job run in one image, and these"
+                f" parties need several ({', '.join(locks)}). Write 'images: {{client: true}}' instead."
+            )
+        return self._from_definition(locks[0] if locks else CLIENT, JOBS)
 
     def base(self) -> Image | None:
         """Return the base image of definitions; None when it is a file or a folder of the site."""
@@ -132,12 +146,11 @@ class StudyImages:
         return {name: self.study.file(name) for name in (definition, *SHELL, f"envs/{environment}.lock", *more)}
 
     def _of_plan(self) -> Iterator[Image]:
-        plan = self.study.plan
-        for service in self.services:
-            server, parts = self.of_server(service, plan.container), self.of_parts(service).values()
-            for image in (server, *parts, self.of_client(service), self.of_job(service)):
-                if image is not None:
-                    yield image
+        for deployment in self.servers:
+            server, parts = self.of_server(deployment), self.of_parts(deployment).values()
+            yield from filter(None, (server, *parts, self.of_client(deployment)))
+        jobs = {_depends_on(deployment): deployment for deployment in self.study.plan.deployments}
+        yield from filter(None, map(self.of_job, jobs.values()))
 
     def _of_part(self, name: str, own: PartImage) -> Image:
         if own.image.endswith(".sif"):
@@ -183,6 +196,11 @@ class StudyImages:
             path=image_file(self.folder, name, digest),
             environment=environment,
         )
+
+
+def _depends_on(deployment: Deployment) -> tuple[object, ...]:
+    """Return what the images of a deployment, or of its members together, depend on."""
+    return tuple((one.service, one.container, one.external is None) for one in deployment.served)
 
 
 def _base_identity(base: str) -> str:

@@ -51,7 +51,10 @@ def missing_environments(study: Study) -> tuple[str, ...]:
     """Return the names of the environments of a study's plan that a run here must build first."""
     if study.site.in_images:
         return ()
-    names = {study.services[deployment.service].environment for deployment in study.plan.deployments}
+    names = {
+        study.services[deployment.service].load_lock(elsewhere=deployment.external is not None)
+        for deployment in study.plan.served
+    }
     locked = {name for name in names if name and (study.locks / f"{name}.lock").is_file()}
     return tuple(name for name in sorted(locked) if not is_built(name, study.locks, study.environments))
 

@@ -115,9 +115,9 @@ def serve_planned(
         folder=folder,
         scenario=scenario,
         seed=plan.seed,
-        image=images.of_server(service, plan.container),
-        part_images=images.of_parts(service),
-        client=images.of_client(service),
+        image=images.of_server(deployment),
+        part_images=images.of_parts(deployment),
+        client=images.of_client(deployment),
         binds=plan.binds,
         shards=shards,
         place=place,
@@ -139,7 +139,7 @@ def _environment(spec: LaunchSpec, locks: Path) -> Path | None:
     if spec.client is not None:
         folder = control_files_of(spec.folder).root.resolve() / "client"
         return client_environment(spec.client, spec.site, spec.binds, spec.folder.results, folder)
-    lock = client_lock(spec.service, spec.image)
+    lock = client_lock(spec.service, spec.image, spec.deployment.external)
     return None if lock is None else prepare_environment(lock, locks, expanded(spec.site.paths.environments))
 
 

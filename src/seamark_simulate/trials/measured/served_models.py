@@ -7,7 +7,6 @@ from seamark.dispatch.dispatcher import is_batch
 from seamark.dispatch.identity import allocation
 from seamark.errors import UserError
 from seamark.planning.study import site_of
-from seamark.services.images.images import client_lock
 from seamark.services.images.prepare import require_images
 from seamark.services.images.study_images import StudyImages
 from seamark.services.persistent.instance import ServerRequest
@@ -58,7 +57,7 @@ def _validated(root: Path, folder: Path, server: ModelServer, site: str) -> Vali
 
 def make_environment(wanted: ValidatedRequest) -> None:
     """Make the environment of a server, if it has one that is missing. Raises UserError and SiteError."""
-    study, service = wanted.study, wanted.service
-    lock = client_lock(service, StudyImages(study=study).of_server(service, study.plan.container))
+    study = wanted.study
+    lock = StudyImages(study=study).client_lock(wanted.deployment)
     if lock is not None:
         prepare_environment(lock, study.locks, expanded(study.site.paths.environments))
