@@ -1,5 +1,6 @@
 """Servers on other nodes than their loads, and over several nodes, on a real Slurm of two."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from processes import eventually
 from server_bench import HERE, Bench, kill, left_of, runs
 from shipped import SERVICES
@@ -316,3 +318,23 @@ def test_a_whole_run_over_two_nodes_has_its_server_on_one_and_its_loads_on_the_o
     load = on_slurm.json(f"{trial.name}/load.json")
     assert load["status"] == "ok"
     assert [worker["host"] for worker in load["workers"]] == ["n1", "n1"]
+
+
+@pytest.mark.sweep
+def test_parties_have_their_servers_on_the_second_node_and_their_loads_on_the_first(on_slurm: SlurmStudy) -> None:
+    parties = {"one": {"service": "null", "concurrency": 2}, "two": {"service": "known", "ttft_ms": 1}}
+    workload = {"parties": parties, "sets": "all", "duration_s": 1.0, "warmup_s": 0.2}
+    on_slurm.write(partition="cpu", resources={"nodes": 2, "gpus": 0}, repetitions=1)
+    path = on_slurm.root / "config/scenarios/try.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"workload": workload}))
+    on_slurm.measure(code=0)
+    (job,) = on_slurm.jobs()
+    assert (job["JobState"], job["NumNodes"]) == ("COMPLETED", "2")
+    members = sorted(on_slurm.results.glob("deployments/*/members/*/deployment.json"))
+    assert [path.parent.name for path in members] == ["one", "two"]
+    for path in members:
+        served = json.loads(path.read_text())
+        assert (served["load_nodes"], served["server_nodes"], served["node"]) == (["n1"], ["n2"], "n1")
+    loads = [json.loads(path.read_text()) for path in on_slurm.results.glob("*--*/parties/*/load.json")]
+    assert [load["status"] for load in loads] == ["ok", "ok"]
+    assert on_slurm.processes() == []

@@ -232,6 +232,13 @@ def test_a_party_names_its_image_or_the_server_that_runs_already(planned):
         assert not set(alone(found, "search").values()) & set(alone(other, "search").values())
 
 
+def test_parties_on_several_nodes_have_them_all_and_a_load_of_their_own(tmp_path):
+    path = tmp_path / "co.yaml"
+    path.write_text(text_of() + "resources: {nodes: 2}\n", encoding="utf-8")
+    found = plan(read_scenario(path, SERVICES, LOCAL), SERVICES, LOCAL)
+    assert [member.nodes for member in found.served] == [2, 2]
+
+
 def test_lanes_do_not_load_a_server_that_runs_already_at_the_same_time(tmp_path):
     path = tmp_path / "co.yaml"
     path.write_text(text_of(search=OUTSIDE), encoding="utf-8")

@@ -113,7 +113,7 @@ def test_a_core_that_is_not_there_fails_the_set_up(bench: Bench, place: Place, p
 
 
 def test_a_place_on_several_nodes_is_refused(bench: Bench):
-    answer = bench.serve(place=Place(), nodes=2)
+    answer = bench.serve(place=Place(niceness=1), nodes=2)
     assert (answer["status"], answer["category"]) == ("failed", "setup_failed")
     assert "a placement is for one machine, and the deployment has 2 nodes" in answer["reason"]
 

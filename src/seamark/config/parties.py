@@ -185,8 +185,9 @@ def _check_resources(item: Item, parties: Iterable[Party], resources: Resources,
         there = min(resources.gpus)
         text = f"the parties need {wanted} GPUs, and 'resources.gpus' is {there}. Raise it, or lower theirs."
         mistakes.add(item, text)
-    if max(resources.nodes) > 1:
-        mistakes.add(item, "parties share one node. Set 'resources: {nodes: 1}'.")
+    if wanted and max(resources.nodes) > 1:
+        text = "GPUs of parties are divided by their numbers on one node. Set 'resources: {nodes: 1}'."
+        mistakes.add(item, text)
 
 
 def _meant(word: str, names: Sequence[str], burners: Sequence[str]) -> Iterable[Sequence[str]]:

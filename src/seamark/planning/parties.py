@@ -52,7 +52,7 @@ def services_facts(workload: Workload, services: Mapping[str, Service]) -> dict[
 
 def unfit_for_parties(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Iterator[Mistake]:
     """Yield why parties cannot have the servers, images or places that a scenario writes, at this site."""
-    lines = scenario.lines
+    lines, nodes = scenario.lines, max(scenario.resources.nodes)
     for index, workload in enumerate(scenario.workloads):
         path = "workload" if "workload" in lines else f"workloads[{index}]"
         places = {key.removeprefix(f"{path}."): where for key, where in lines.items() if key.startswith(f"{path}.")}
@@ -70,8 +70,10 @@ def unfit_for_parties(scenario: Scenario, services: Mapping[str, Service], site:
                 text = f"{site.parallel} lanes would load this server at the same time. Run it with one."
                 yield Mistake.at(places[f"parties.{party.name}"], text, "conflict")
         for level in workload.levels.get(PLACEMENT.name, ()):
-            if level != PLACEMENT.default and outside:
-                why = f"the server of '{outside[0].name}' runs already, where nothing can place it"
+            if level != PLACEMENT.default and (outside or (workload.parties and nodes > 1)):
+                why = f"it divides one node, and there are {nodes}"
+                if outside:
+                    why = f"the server of '{outside[0].name}' runs already, where nothing can place it"
                 text = f"'{level}' cannot be kept: {why}. Write '{PLACEMENT.default}'."
                 yield Mistake.at(places[PLACEMENT.name], text, "conflict")
 

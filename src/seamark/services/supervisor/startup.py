@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import allocation, node
+from seamark.dispatch.placement import Place
 from seamark.errors import UserError
 from seamark.load.driver import Target
 from seamark.load.engine.http import in_url
@@ -89,7 +90,7 @@ class Startup:
 
     def _place(self, server: Server | None) -> None:
         """Choose nodes and ports and resolve the commands; of an external server only the address."""
-        if self.spec.place and self.spec.deployment.nodes > 1:
+        if self.spec.place not in (None, Place()) and self.spec.deployment.nodes > 1:
             nodes = self.spec.deployment.nodes
             raise UserError(
                 f"a placement is for one machine, and the deployment has {nodes} nodes. Write 'nodes: 1'."
