@@ -10,7 +10,7 @@ them does not win.
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,25 +143,6 @@ def cores_here(root: Path = TOPOLOGY, allowed: Collection[int] | None = None) ->
             place = ("", str(cpu))
         cores.setdefault(place, []).append(cpu)
     return tuple(sorted(map(tuple, cores.values())))
-
-
-def pin(pid: int, cpus: Collection[int]) -> None:
-    """Restrict all threads of a process, and those it starts later, to `cpus`. Does nothing for an empty set."""
-    if not cpus:
-        return
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(int(task.name), cpus)
-
-
-def cpus_of(pid: int) -> set[int]:
-    """Return the CPUs that some thread of a process may use, Cpus_allowed of /proc; empty once it is gone."""
-    cpus: set[int] = set()
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(ProcessLookupError):
-                cpus |= os.sched_getaffinity(int(task.name))
-    return cpus
 
 
 @contextmanager

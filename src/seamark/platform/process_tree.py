@@ -317,3 +317,22 @@ def _end_with(process: int) -> None:
     look.register(process, select.POLLIN)
     look.poll()
     os._exit(1)
+
+
+def pin(pid: int, cpus: Collection[int]) -> None:
+    """Restrict all threads of a process, and those it starts later, to `cpus`. Does nothing for an empty set."""
+    if not cpus:
+        return
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), cpus)
+
+
+def cpus_of(pid: int) -> set[int]:
+    """Return the CPUs that some thread of a process may use, Cpus_allowed of /proc; empty once it is gone."""
+    cpus: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                cpus |= os.sched_getaffinity(int(task.name))
+    return cpus

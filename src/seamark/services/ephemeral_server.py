@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seamark.platform.fork_server.client import ISOLATED_MAIN
-from seamark.platform.pinning import pin
+from seamark.platform.process_tree import pin
 
 
 class ServerStartError(Exception):

@@ -8,8 +8,8 @@ from seamark.dispatch.identity import node
 from seamark.dispatch.placement import Place
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import Departure, PlaceRecord
-from seamark.platform.pinning import CUDA, THREADS, cpus_of, shown_cores
-from seamark.platform.process_tree import descendants, status, variable_of
+from seamark.platform.pinning import CUDA, THREADS, shown_cores
+from seamark.platform.process_tree import cpus_of, descendants, status, variable_of
 
 LOOK_S = 1.0
 """Time between two looks, each of which reads some files of /proc for every process."""

@@ -36,8 +36,7 @@ from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.load.workers.work_list import Passes, WorkList, work_list
 from seamark.model.digest import seed_for
 from seamark.model.service import Value
-from seamark.platform.pinning import pin
-from seamark.platform.process_tree import die_with_parent, lower_own_priority
+from seamark.platform.process_tree import die_with_parent, lower_own_priority, pin
 from seamark.platform.rendezvous import connect
 
 OF_A_TASK = ("fault", "category", "quality")

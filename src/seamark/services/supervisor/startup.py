@@ -17,7 +17,8 @@ from seamark.load.workers.hooks import PreparationError, hooks_here, run_prepara
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
-from seamark.platform.pinning import Split, cores_here, pin, placed_split, split_cores
+from seamark.platform.pinning import Split, cores_here, placed_split, split_cores
+from seamark.platform.process_tree import pin
 from seamark.services.runtimes.runtimes import copy_secrets, external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_control_file
 from seamark.services.supervisor.events import EndedError, FailedError, log_event, timestamp
