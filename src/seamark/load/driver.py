@@ -103,6 +103,18 @@ class Reply:
     began_ns: int | None = None
 
 
+class Clock(Protocol):
+    """A clock that a driver slows down at times, never below the rate `slowest`. Times are in ns, and those of
+    CLOCK_MONOTONIC until it is slowed down first."""
+
+    slowest: float
+
+    def now_ns(self) -> int: ...
+
+    def wait_until(self, at_ns: int, stop: Event) -> None:
+        """Return at `at_ns`, or soon after `stop` is set."""
+
+
 class NoMoreRequests(Exception):  # noqa: N818
     """Raised by a call of a driver that has nothing left to send: the load ends as at its limit of requests."""
 
@@ -141,6 +153,9 @@ class Driver(ABC):
     row_body: "Callable[[int, TraceRow, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""
+
+    clock: Clock | None = None
+    """The clock by which the requests of a Call are due, sent and timed. None: CLOCK_MONOTONIC."""
 
     ended: "Callable[[], object] | None" = None
     """`ended()` is called once in each worker, when the last reply of the load is there. None: nothing."""

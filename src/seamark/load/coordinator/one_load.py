@@ -137,7 +137,9 @@ class Coordinator:
             worker.start_load(epoch_ns)
         load = self.job.load
         self._saturation = saturation_of(load, self.job.latency_limit_s)
-        self._limit_ns = epoch_ns + int((load.length_s + load.late_s + load.timeout_s + GRACE_S) * 1e9)
+        slowest = min((worker.ready or {}).get("slowest", 1.0) for worker in self.workers)  # of a driver's clock
+        length_s = (load.length_s + load.late_s + load.timeout_s) / slowest
+        self._limit_ns = epoch_ns + int((length_s + GRACE_S) * 1e9)
 
     def observe(self) -> None:
         """Record the start of a finite load, and open the telemetry of the workers. After `begin`, which has little

@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Sequence
-from time import monotonic_ns
 
 import numpy as np
 
@@ -54,11 +53,11 @@ class Supervisor:
         overdue_ns = load.deadline_ns + load.late_ns + load.timeout_ns + int(LEAVING_S * 1e9)
         wait_s = max(0.001, min(CHECK_S if load.dispenser.open else CLOSED_CHECK_S, load.timeout_ns / 1e10))
         while load.fault is None and (alive := next((user for user in self._users if user.is_alive()), None)):
-            began_ns = monotonic_ns()
+            began_ns = load.now_ns()
             to_deadline_s = (load.deadline_ns - began_ns) / 1e9
             pause_s = min(wait_s, to_deadline_s) if to_deadline_s > 0 else wait_s
             alive.join(pause_s)
-            now_ns = monotonic_ns()
+            now_ns = load.now_ns()
             self._stalls.add(began_ns + int(pause_s * 1e9) - load.epoch_ns, now_ns - load.epoch_ns)
             self._check(now_ns)
             if load.stop.is_set():
@@ -66,7 +65,7 @@ class Supervisor:
                 overdue_ns = min(overdue_ns, now_ns + int(LEAVING_S * 1e9))
             if now_ns > overdue_ns and not any(user.claims for user in self._users):
                 self._abandon_threads()
-        end_ns = monotonic_ns()
+        end_ns = load.now_ns()
         if load.dispenser.open and load.fault is None:
             try:
                 self._record_unsent(end_ns - load.epoch_ns)
@@ -121,7 +120,7 @@ class Supervisor:
             self._survivors = sum(len(user.claims) for user in self._users)
         for user in self._users:
             user.join(0.2 / len(self._users))
-        now_ns = monotonic_ns()
+        now_ns = self._load.now_ns()
         for user in list(self._users):
             for claim in list(user.claims):
                 self._write_off(user, claim, now_ns, Failure.CANCELLED)

@@ -31,7 +31,7 @@ MOST = 512
 """Replies buffered before they are written: some tens of microseconds of work, so that no request waits."""
 
 Claim = tuple[int, int, int]
-"""A request in flight: its index, due time and send time, in ns of CLOCK_MONOTONIC."""
+"""A request in flight: its index, due time and send time, in ns of the load's clock."""
 
 
 class FinishedRequests:
@@ -150,6 +150,9 @@ class Load:
         self.segment, self.kept, self.report_progress = run.segment, run.replies, run.report_progress
         self.traced = assignment.load.keep_events
         self.driver = driver
+        clock = driver.clock
+        self.now_ns = monotonic_ns if clock is None else clock.now_ns
+        self.wait_until = wait_until if clock is None else clock.wait_until
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
         self.worker = assignment.worker
@@ -245,7 +248,7 @@ class User(threading.Thread):
         try:
             load.go.wait()
             if not load.dispenser.open:
-                wait_until(load.epoch_ns, load.stop)
+                load.wait_until(load.epoch_ns, load.stop)
             if self._run():
                 self.replies.flush(load.epoch_ns)
                 if self._session is not None:
@@ -267,7 +270,7 @@ class User(threading.Thread):
         claims, ends_ns, seen = replies.claims, replies.ends_ns, replies.seen
         bodies, many, indices = load.bodies, len(load.bodies), load.dispenser.indices
         is_open, timeout_ns, think_time_s = load.dispenser.open, load.timeout_ns, load.think_time_s
-        call = self._call_of(self._session)
+        call, now_ns = self._call_of(self._session), load.now_ns
         usual: Reply | None = None
         flush_ns = 0
         while True:
@@ -276,9 +279,9 @@ class User(threading.Thread):
                 if turn is None:
                     return True
                 index, due_ns = turn
-                sent_ns = monotonic_ns()
+                sent_ns = now_ns()
             else:
-                due_ns = sent_ns = monotonic_ns()
+                due_ns = sent_ns = now_ns()
                 if sent_ns >= load.end_ns:
                     return True
                 following = next(indices, None)
@@ -291,7 +294,7 @@ class User(threading.Thread):
             in_flight.append(claim)
             try:
                 reply = call(body)
-                end_ns = monotonic_ns()
+                end_ns = now_ns()
             except TaskFailure:
                 raise  # the whole load has failed
             except NoMoreRequests:
@@ -299,7 +302,7 @@ class User(threading.Thread):
                 load.ran_out_ns = load.ran_out_ns or sent_ns
                 return True
             except Exception as error:
-                end_ns = monotonic_ns()
+                end_ns = now_ns()
                 reply = load.failed(error)
             try:
                 in_flight.pop()
@@ -322,7 +325,7 @@ class User(threading.Thread):
                     self._renew()
                 call = self._call_of(self._session)
             if think_time_s:
-                wait_until(monotonic_ns() + int(think_time_s * 1e9), load.stop)
+                load.wait_until(now_ns() + int(think_time_s * 1e9), load.stop)
 
     def _next_due(self) -> tuple[int, int] | None:
         """Wait for the next request of an open loop; return its index and due time, None at the end."""
@@ -332,8 +335,8 @@ class User(threading.Thread):
             return None
         index, due_ns = turn
         due_ns += load.epoch_ns
-        wait_until(due_ns, load.stop)
-        if monotonic_ns() >= load.end_ns:
+        load.wait_until(due_ns, load.stop)
+        if load.now_ns() >= load.end_ns:
             self.unsent = turn
             return None
         return index, due_ns

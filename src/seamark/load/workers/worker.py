@@ -212,6 +212,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             "kinds": list(driver.kinds),
             "items": driver.work_count,
             "stages": [] if events is None else list(driver.stages),
+            "slowest": 1.0 if driver.clock is None else driver.clock.slowest,
         }
         channel.send("ready", json.dumps(about))
         epoch_ns = int(channel.read().removeprefix("go "))
