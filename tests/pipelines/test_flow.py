@@ -62,14 +62,16 @@ def model_of(
     )
 
 
-def flow_of(*stages: Mapping[str, Any], timeout_s: float = 5.0, tracks: Tracks | None = None, **more: Any) -> Flow:
+def flow_of(
+    *stages: Mapping[str, Any], timeout_s: float = 5.0, tracks: Tracks | None = None, clock: Any = None, **more: Any
+) -> Flow:
     model = model_of(*stages, **more)
     made: dict[int, Stage] = {}
     for spec, stage in zip(model.stages, stages, strict=True):
         made[spec.id] = stage.get("of", Made)(spec, model)
         if "work" in stage:
             made[spec.id].work = stage["work"]  # type: ignore[attr-defined]
-    flow = Flow(model, made, tracks, timeout_s=timeout_s)
+    flow = Flow(model, made, tracks, timeout_s=timeout_s, clock=clock)
     flow.start()
     return flow
 

@@ -1,6 +1,6 @@
 """A pipeline as a workload of a scenario: the load that its file states, and settings of its stages as factors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from seamark.config.workload import Derived
@@ -11,7 +11,7 @@ from seamark.model.service import Setting, SettingType, Value
 from seamark_pipelines.config.libraries import library_of
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.flow.schedulers import OWN, load_of
-from seamark_pipelines.model.graph import STAGES, PipelineFile, PipelineModel
+from seamark_pipelines.model.graph import FASTER, FASTER_STAGE, STAGES, PipelineFile, PipelineModel
 
 OF_STAGES: dict[str, SettingType] = {
     "max_in_flight": "int",
@@ -30,6 +30,7 @@ ALWAYS: dict[str, Value] = {"until_last_reply": True, "keep_events": True, "warm
 def derive(item: Item, mistakes: Mistakes) -> Derived:
     """Return the settings of the load that the file of a workload states, and those of stages that it varies."""
     loads: list[dict[str, Value]] = []
+    models: list[PipelineModel] = []
     settings: dict[str, Setting] = {}
     service = None
     serialized = {key: entry.value for key, entry in item.items() if key == "serialize_queries"}
@@ -43,8 +44,10 @@ def derive(item: Item, mistakes: Mistakes) -> Derived:
             except ValueError as error:
                 mistakes.add(graph, f"{error}.")
             settings |= _stage_settings(item, model, mistakes)
+            models.append(model)
             if library_of(model, Path.cwd()) is not None:
                 service = WITH_LIBRARIES
+    _check_faster(item, models, loads, mistakes)
     if not loads:
         return Derived(settings=settings, service=service)
     levels: dict[str, Levels] = {}
@@ -96,6 +99,30 @@ def _models(item: Item, graph: Item, file: PipelineFile, mistakes: Mistakes) -> 
         else:
             found.append(model)
     return found
+
+
+def _check_faster(
+    item: Item, models: Iterable[PipelineModel], loads: Iterable[Mapping[str, Value]], mistakes: Mistakes
+) -> None:
+    """Note a stage to be faster that is not there, and why a workload cannot go by a clock that its pauses stop."""
+    written = [key for key in (FASTER, FASTER_STAGE) if key in item.value]
+    at = item.value[written[0]] if written else item
+    for entry in _entries(item, FASTER_STAGE):
+        for model in models:
+            if model.named(str(entry.value)) is None:
+                names = [stage.name for stage in model.stages]
+                text = f"{entry.shown} is no stage of '{model.name}': {', '.join(names)}."
+                mistakes.add(entry, f"{text}{did_you_mean(str(entry.value), names)}", "unknown_name")
+    if len(written) == 1:
+        mistakes.add(at, f"'{FASTER}' and '{FASTER_STAGE}' go together. Write both, or none.", "missing")
+    if written and "parties" in item.path.split("."):
+        text = "the pauses of one party cannot be taken off the times of others. Measure the pipeline alone."
+        mistakes.add(at, text, "conflict")
+    if written and any(load["pattern"] == "closed" and "scheduler" in load for load in loads):
+        text = "a scheduler with `generate` goes by its own clock, which does not pause. Write one with `arrivals`."
+        mistakes.add(at, text, "conflict")
+    if written and any(entry.value != 1 for entry in _entries(item, "shards")):
+        mistakes.add(item.value["shards"], f"several shards have no common pauses: '{FASTER}' needs one.", "conflict")
 
 
 def _stage_settings(item: Item, model: PipelineModel, mistakes: Mistakes) -> dict[str, Setting]:

@@ -20,7 +20,8 @@ from seamark_pipelines.flow.flow import Flow
 from seamark_pipelines.flow.schedulers import Generated
 from seamark_pipelines.flow.source_names import BEFORE, MODULES, SLOW_TO_IMPORT, get_component, open_names
 from seamark_pipelines.flow.stage import Stage
-from seamark_pipelines.model.graph import PipelineModel
+from seamark_pipelines.flow.virtual_clock import INSERTED, LATE, VirtualClock
+from seamark_pipelines.model.graph import FASTER, FASTER_STAGE, PipelineModel
 from seamark_pipelines.model.query import Query
 from seamark_pipelines.stages.capture import match_of
 
@@ -55,6 +56,8 @@ class Pipeline(Call):
     """One pipeline of a file. In a load it is built and prepared when the driver is made; elsewhere, as in a plan, no
     stage is imported. Kinds are the splits of its data."""
 
+    clock: VirtualClock | None = None
+
     def __init__(self, target: Target) -> None:
         model = model_of(target.settings)
         self.stages = tuple(spec.slug if spec.timed else f"{spec.slug}{UNTIMED}" for spec in model.stages)
@@ -80,11 +83,12 @@ class Pipeline(Call):
             self.unit, self._counts = "token" if "token" in named else named[0], True
         for stage in self._stages.values():
             stage.stages, stage.folder, stage.counting = self._stages, files, stage.counts == self.unit
+        self.clock = clock_of(model, target)
         for stage in self._stages.values():
             self.log.add("stage preparing", stage=stage.name)
             with_failure(stage.name, stage.prepare)
             self.log.add("stage prepared", stage=stage.name)
-        self._flow = Flow(model, self._stages, target.events, timeout_s=target.load.timeout_s)
+        self._flow = Flow(model, self._stages, target.events, timeout_s=target.load.timeout_s, clock=self.clock)
         self._flow.start()
         dataset = model.stage(model.dataset_stage_id)
         self._splits = with_failure(dataset.name, lambda: self._splits_of(dataset.id))
@@ -113,7 +117,8 @@ class Pipeline(Call):
     def ended(self) -> None:
         """End all stages after the load."""
         self._flow.stop()
-        self.log.add("test ended")
+        pauses = {} if self.clock is None else self.clock.pauses
+        self.log.add("test ended", **pauses)
         self.log.write()
 
     def send(self, body: Body, index: int) -> Reply:
@@ -210,6 +215,19 @@ def model_of(settings: Mapping[str, object]) -> PipelineModel:
     return model.with_settings(settings).expanded  # type: ignore[arg-type]
 
 
+def clock_of(model: PipelineModel, target: Target) -> VirtualClock | None:
+    """Return the clock by which the stage `faster_stage` is faster, None without. Raises TaskFailure for a stage that
+    is not there, and for a load that does not go by one clock."""
+    percent, name = target.settings.get(FASTER), target.settings.get(FASTER_STAGE)
+    if not percent:
+        return None
+    stage = model.named(str(name))
+    generates = target.settings.get("scheduler") is not None and target.load.closed
+    if stage is None or target.workers > 1 or generates:
+        raise TaskFailure("setup_failed", f"{FASTER}: there is no stage '{name}', or the load has other clocks")
+    return VirtualClock(model.copies(stage), float(percent) / 100)
+
+
 def lacking(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what the stages of a trial name and this machine does not have."""
     for text in lacking_of(model_of(settings)):
@@ -217,8 +235,13 @@ def lacking(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
-    """Return which share of the answers is right, where a stage has kept them and right ones are known."""
-    return {} if target.files is None else match_of(target.files)
+    """Return which share of the answers is right, where a stage has kept them and right ones are known; and how long
+    a stage's virtual speed-up paused the others."""
+    if target.files is None:
+        return {}
+    ended = (target.files / LOG).read_text(encoding="utf-8").splitlines()[-1] if target.settings.get(FASTER) else "{}"
+    pauses = {name: value for name, value in json.loads(ended).items() if name in (INSERTED, LATE)}
+    return match_of(target.files) | pauses
 
 
 def preload(settings: Mapping[str, object]) -> Iterator[str]:

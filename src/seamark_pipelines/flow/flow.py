@@ -17,6 +17,7 @@ from typing import Any
 from seamark.load.driver import EventTracks, TaskFailure, Track
 from seamark.model.sample import EventKind
 from seamark_pipelines.flow.stage import RUNNING, Stage
+from seamark_pipelines.flow.virtual_clock import VirtualClock
 from seamark_pipelines.model.graph import ENTRY, FIRST_SUBMITTED, MERGE, PipelineModel, StageModel
 from seamark_pipelines.model.query import Query, Ticket
 
@@ -27,7 +28,7 @@ END_S = 0.2
 """Time in which the threads of stages end."""
 
 Waiting = tuple[Query, int, int]
-"""A query in a queue: itself, the id of the stage that it comes from, and since when, in ns of CLOCK_MONOTONIC."""
+"""A query in a queue: itself, the id of the stage that it comes from, and since when, in ns of the flow's clock."""
 
 
 class Edge:
@@ -36,6 +37,7 @@ class Edge:
     def __init__(self, source: int, node: "Node") -> None:
         self._source = source
         self._inbox = node.inbox
+        self._now_ns = node.now_ns
         depth = node.model.max_input_queue_depth
         self._free = Semaphore(depth) if depth else None
         node.edges[source] = self
@@ -44,7 +46,7 @@ class Edge:
         """Put a query into the queue, after waiting for room where the queue has a depth."""
         if self._free is not None:
             self._free.acquire()
-        self._inbox.put((query, self._source, monotonic_ns()))
+        self._inbox.put((query, self._source, self._now_ns()))
 
     @property
     def full(self) -> bool:
@@ -75,7 +77,8 @@ class End:
 class Node:
     """A stage at work: its queue, its policy, and what its threads run."""
 
-    def __init__(self, model: StageModel, stage: Stage, number: int) -> None:
+    def __init__(self, model: StageModel, stage: Stage, number: int, clock: VirtualClock | None = None) -> None:
+        self.now_ns = monotonic_ns if clock is None else clock.now_ns
         self.model = model
         self.stage = stage
         self.number = number
@@ -114,17 +117,27 @@ class Node:
 class Flow:
     """A pipeline at work. `stages` are its stages by id, in the order of the model; `tracks` take their events.
 
-    `timeout_s` is the time-out of a query. `fault` is why the pipeline has ended before its load.
+    `timeout_s` is the time-out of a query. With a `clock`, all times are of that clock, and each run lasts as long by
+    it as it should. `fault` is why the pipeline has ended before its load.
     """
 
     def __init__(
-        self, model: PipelineModel, stages: Mapping[int, Stage], tracks: EventTracks | None, *, timeout_s: float
+        self,
+        model: PipelineModel,
+        stages: Mapping[int, Stage],
+        tracks: EventTracks | None,
+        *,
+        timeout_s: float,
+        clock: VirtualClock | None = None,
     ) -> None:
         self._model = model
         self._tracks = tracks
         self._timeout_s = timeout_s
+        self._clock = clock
         self._enough_failures = min(IN_A_ROW, model.loadgen.max_queries)
-        self._nodes = {stage.id: Node(stage, stages[stage.id], number) for number, stage in enumerate(model.stages)}
+        self._nodes = {
+            stage.id: Node(stage, stages[stage.id], number, clock) for number, stage in enumerate(model.stages)
+        }
         self._branches = model.branches
         self._cyclic = bool(model.cycles())
         self._free: SimpleQueue[None] | None = None
@@ -171,12 +184,23 @@ class Flow:
         self._live.add(ticket)
         for number, entry in enumerate(self._entries):
             entry.put(copy.copy(query) if number else query)
-        if self.fault is not None or not ticket.done.acquire(timeout=self._timeout_s):
+        if self.fault is not None or not self._has_ended(ticket):
             self._finish(ticket, "timeout")
             self._watch()
         if self.fault is not None:
             raise self.fault
         return ticket
+
+    def _has_ended(self, ticket: Ticket) -> bool:
+        """Wait for the end of a query; return whether it ended within its time-out."""
+        if self._clock is None:
+            return ticket.done.acquire(timeout=self._timeout_s)
+        limit_ns = ticket.submitted_ns = self._clock.now_ns()
+        limit_ns += int(self._timeout_s * 1e9)
+        while (left_ns := limit_ns - self._clock.now_ns()) > 0:
+            if ticket.done.acquire(timeout=left_ns / 1e9):
+                return True
+        return False
 
     def stop(self) -> None:
         """End all stages, within END_S unless one hangs."""
@@ -253,10 +277,13 @@ class Flow:
         if self._cyclic:
             visit = ticket.visits.get(node.number, 0)
             ticket.visits[node.number] = visit + 1
-        begin_ns = monotonic_ns()
         try:
-            outputs = node.stage.run(query)
-            end_ns = monotonic_ns()
+            if self._clock is None:
+                begin_ns = monotonic_ns()
+                outputs = node.stage.run(query)
+                end_ns = monotonic_ns()
+            else:
+                outputs, begin_ns, end_ns = self._clock.timed(node.model.id, node.stage.run, query)
             if track is not None:
                 track.add(ticket.index, node.number, EventKind.WAIT, since_ns, begin_ns, visit)
                 track.add(ticket.index, node.number, EventKind.RUN, begin_ns, end_ns, visit)
@@ -297,9 +324,9 @@ class Flow:
         for id, own in sent:
             edge = queues[id]
             if track is not None and isinstance(edge, Edge) and edge.full:
-                blocked_ns = monotonic_ns()
+                blocked_ns = node.now_ns()
                 edge.put(own)
-                track.add(ticket.index, node.number, EventKind.BLOCKED, blocked_ns, monotonic_ns(), visit)
+                track.add(ticket.index, node.number, EventKind.BLOCKED, blocked_ns, node.now_ns(), visit)
             else:
                 edge.put(own)
         if not moving:
@@ -358,8 +385,8 @@ class Flow:
 
     def _watch_stages(self) -> None:
         while self.fault is None and not self._ended:
-            limit_ns = monotonic_ns() - int(2e9 * self._timeout_s)
             for node in self._nodes.values():
+                limit_ns = node.now_ns() - int(2e9 * self._timeout_s)
                 for ticket in list(node.running.values()):
                     if ticket.ended and ticket.submitted_ns < limit_ns:
                         late = f"has not returned {self._timeout_s:g} s after its query timed out"

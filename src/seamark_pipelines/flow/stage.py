@@ -24,11 +24,12 @@ class Output(Protocol):
 
 
 class Running(local):
-    """What this thread works on: the query's ticket, and the track and number of its stage."""
+    """What this thread works on: the query's ticket, the track and number of its stage, and the clock of its run."""
 
     ticket: Ticket | None = None
     track: Track | None = None
     number: int = 0
+    now_ns: Callable[[], int] = monotonic_ns
 
 
 RUNNING = Running()
@@ -84,7 +85,7 @@ class Stage:
 
     def first_token(self) -> None:
         """Note that the first token of the query's answer is there now."""
-        ticket, now_ns = RUNNING.ticket, monotonic_ns()
+        ticket, now_ns = RUNNING.ticket, RUNNING.now_ns()
         if ticket is not None:
             ticket.first_ns = ticket.first_ns or now_ns
             if RUNNING.track is not None:

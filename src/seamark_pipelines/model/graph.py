@@ -18,6 +18,8 @@ SERVED = "stages.llm_server."
 """Stages whose `concurrency` is how many queries they work on at a time."""
 STAGES = "stages"
 """Settings of stages in a scenario begin with this: `stages.1.config.batch_size`."""
+FASTER, FASTER_STAGE = "faster", "faster_stage"
+"""Settings of a virtual speed-up: by how many percent, and of which stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,14 @@ class PipelineModel:
     def stage(self, id: int) -> StageModel:
         """Return the stage with this id. Raises StopIteration without one."""
         return next(stage for stage in self.stages if stage.id == id)
+
+    def named(self, name: str) -> StageModel | None:
+        """Return the stage with this name, slug or id; None without one."""
+        return next((stage for stage in self.stages if name in (stage.name, stage.slug, str(stage.id))), None)
+
+    def copies(self, stage: StageModel) -> frozenset[int]:
+        """Return the ids of a stage and of its copies in an `expanded` pipeline."""
+        return frozenset(other.id for other in self.stages if other.slug.partition("-")[0] == stage.slug)
 
     @property
     def limit(self) -> int | None:
