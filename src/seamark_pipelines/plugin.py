@@ -8,7 +8,12 @@ PLUGIN = Plugin(
         "colocate": Verb(
             summary="Measure the pipelines of a file, side by side.",
             command="seamark_pipelines.cli.colocate:command",
-        )
+        ),
+        "whatif": Verb(
+            summary="Tell what a faster stage of a pipeline would bring.",
+            command="seamark_pipelines.cli.whatif:command",
+            derives_figures=True,
+        ),
     },
     exports={"colocation": "seamark_pipelines.cli.export:command"},
     study="seamark_pipelines/study",

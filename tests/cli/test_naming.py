@@ -28,6 +28,7 @@ OF_ONE_SCENARIO = (
     ("compare",),
     ("fit", "-o", "out.json"),
     ("logs", "get"),
+    ("whatif", "--stage", "none", "-n"),
 )
 
 

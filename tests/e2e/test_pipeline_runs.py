@@ -326,3 +326,34 @@ def test_answers_of_a_real_pipeline_have_documents_tokens_and_a_score(study: Stu
     assert metrics["ttft_ms"]["mean"] > 0
     assert metrics["stages"]["by_stage"]["generator"]["first_ms"]["mean"] > 0
     assert list(metrics["stages"]["by_stage"]) == ["questions", "retriever", "prompt", "generator", "end"]
+
+
+@pytest.mark.covers("A4", "A7")
+def test_a_faster_stage_is_tried_at_each_level_once_and_told_in_a_table(study: StudyFolder) -> None:
+    write(study, first="{pause_s: 0.05}")
+    (study.root / "slow.yaml").write_text(
+        "scenario: slow\nrepetitions: 2\nworkload: {service: pipeline, graph: own.yml, requests: 20}\n"
+    )
+    words = ("whatif", "-c", "slow.yaml", "--stage", "Data loader", "--faster", "40,80")
+    done = study.bench(*words, code=0)
+    words_of = [line.split() for line in done.stdout.splitlines() if " %" in line and "pipeline" in line]
+    assert [(row[1], row[3]) for row in words_of] == [("40", "0"), ("80", "0")]
+    assert [float(row[5]) for row in words_of] == pytest.approx([-40, -80], rel=0.1)
+    folders = sorted((study.root / "results/slow_faster_data_loader").glob("*/metrics.json"))
+    assert len(folders) == 6
+    p50_ms: dict[float, list[float]] = {}
+    for path in folders:
+        metrics = json.loads(path.read_text())
+        faster = json.loads((path.parent / "trial.json").read_text())["trials"][0]["settings"]["faster"]
+        p50_ms.setdefault(faster, []).append(metrics["latency_ms"]["p50"])
+        assert metrics["verdict"] != "INVALID"
+        if faster:
+            assert metrics["quality"]["late_pause_ratio"] < 0.05
+            assert metrics["quality"]["inserted_ms"] == pytest.approx(20 * 50 * faster / 100, rel=0.2)
+    for faster, times_ms in p50_ms.items():
+        assert times_ms == pytest.approx([50 * (1 - faster / 100)] * 2, rel=0.2)
+    measured = {path: path.stat().st_mtime_ns for path in study.root.glob("results/slow_faster_*/*/samples.parquet")}
+    assert len(measured) == 6
+    again = study.bench(*words, code=0)
+    assert set(done.stdout.splitlines()[-3:]) <= {*again.stdout.splitlines()}
+    assert measured == {path: path.stat().st_mtime_ns for path in measured}

@@ -83,8 +83,7 @@ def command(
         name=slug_of(label) if label else found.slug,
         repetitions=repetitions,
     )
-    path = GENERATED / f"{scenario['scenario']}.yaml"
-    text = yaml.safe_dump(scenario, sort_keys=False, allow_unicode=True, width=118)
+    path, text = GENERATED / f"{scenario['scenario']}.yaml", yaml_of(scenario)
     for note in notes_of(found, experiment):
         click.echo(f"{shown(file)}: {note}", err=True)
     if dry_run:
@@ -95,6 +94,16 @@ def command(
             for line in lacking_of(model):
                 click.echo(f"{shown(file)}: {line}", err=True)
         return 0
+    return measured(path, text, site)
+
+
+def yaml_of(scenario: dict[str, Any]) -> str:
+    """Return a scenario as the text of its file."""
+    return yaml.safe_dump(scenario, sort_keys=False, allow_unicode=True, width=118)
+
+
+def measured(path: Path, text: str, site: str | None) -> Any:
+    """Write the file of a scenario and measure it; return the exit code. Raises SiteError for what is not here."""
     write_text(path, text)
     if missing := missing_here(StudyOptions(scenario=str(path), site=site, lanes={}).open()):
         raise SiteError(*missing)
