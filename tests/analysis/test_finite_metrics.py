@@ -46,6 +46,19 @@ def test_replies_of_warm_up_items_that_arrive_in_the_window_are_in_no_rate(folde
     assert document["achieved_rps"] == pytest.approx(320)
 
 
+@pytest.mark.parametrize("pattern", ["closed", "constant"])
+def test_figures_of_a_load_that_is_its_requests_are_of_all_after_the_warm_up_items(folder, pattern):
+    rows = items(50)
+    rows["last_ns"][:2] -= 50_000_000
+    rows["sent_ns"][2] += 1_000  # sent after it was due
+    write_samples(folder.samples, rows)
+    settings = {"pattern": pattern, "until_last_reply": True, "requests": 50, "warmup_items": 2, "duration_s": 600.0}
+    document = metrics_of(a_trial(settings | {"rate_rps": 10.0}), a_load(), folder, scenario="s")
+    assert (document["counts"]["requests"], document["counts"]["warmup"]) == (48, 2)
+    assert document["latency_ms"]["min"] == pytest.approx(1e3 * ITEM_S)
+    assert document["window"]["start_s"] == pytest.approx(2 * ITEM_S)
+
+
 def test_the_whole_of_a_finite_load_counts_from_its_first_item_to_its_last_reply(folder):
     document = measured(folder, items(50))
     assert (document["counts"]["requests"], document["counts"]["ok"]) == (50, 50)

@@ -34,6 +34,16 @@ def test_the_file_states_the_load_unless_the_workload_does(tmp_path: Path) -> No
 
 
 @pytest.mark.covers("A9")
+def test_the_first_queries_may_be_left_out_but_not_all(tmp_path: Path) -> None:
+    [trial] = planned(tmp_path, pipeline="Training", requests=7, warmup_items=1).trials
+    assert (trial.load.requests, trial.load.warmup_items) == (7, 1)
+    with pytest.raises(UserError) as refused:
+        planned(tmp_path, pipeline="Training", requests=[9, 7], warmup_items=7)
+    [mistake] = refused.value.mistakes
+    assert (mistake.path, mistake.code) == ("workload.warmup_items", "out_of_limits")
+
+
+@pytest.mark.covers("A9")
 def test_a_setting_of_a_stage_is_a_factor_and_one_that_is_not_there_a_mistake(tmp_path: Path) -> None:
     varied: dict[str, object] = {"stages.2.config.cpu_ms": [10, 20.5], "stages.1.max_in_flight": 2}
     trials = planned(tmp_path, pipeline="Training", **varied).trials

@@ -8,6 +8,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
 from seamark.model.scenario import Levels
 from seamark.model.service import Setting, SettingType, Value
+from seamark.patterns.table import FINITE_SETTINGS
 from seamark_pipelines.config.libraries import library_of
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.flow.schedulers import OWN, load_of
@@ -24,6 +25,8 @@ OF_STAGES: dict[str, SettingType] = {
 WITH_LIBRARIES = "pipeline_models"
 """The recipe of pipelines whose stages need libraries that the base environment does not have."""
 SERVICES = ("pipeline", WITH_LIBRARIES)
+WARM_UP = {setting.name: setting for setting in FINITE_SETTINGS if setting.name == "warmup_items"}
+"""Queries at the start that no metric counts: a pipeline's load ends with its queries, as one of items does."""
 ALWAYS: dict[str, Value] = {"until_last_reply": True, "keep_events": True, "warmup_s": 0.0}
 
 
@@ -31,7 +34,7 @@ def derive(item: Item, mistakes: Mistakes) -> Derived:
     """Return the settings of the load that the file of a workload states, and those of stages that it varies."""
     loads: list[dict[str, Value]] = []
     models: list[PipelineModel] = []
-    settings: dict[str, Setting] = {}
+    settings: dict[str, Setting] = dict(WARM_UP)
     service = None
     serialized = {key: entry.value for key, entry in item.items() if key == "serialize_queries"}
     for graph in _entries(item, "graph"):
@@ -50,6 +53,11 @@ def derive(item: Item, mistakes: Mistakes) -> Derived:
     _check_faster(item, models, loads, mistakes)
     if not loads:
         return Derived(settings=settings, service=service)
+    asked = [entry.value for entry in _entries(item, "requests")] or [load["requests"] for load in loads]
+    fewest = min((number for number in asked if isinstance(number, int)), default=1)
+    for entry in _entries(item, "warmup_items"):
+        if isinstance(entry.value, int) and entry.value >= fewest:
+            mistakes.add(entry, f"{entry.value} leaves none of {fewest} queries. Lower it.", "out_of_limits")
     levels: dict[str, Levels] = {}
     for name in dict.fromkeys(name for load in loads for name in load):
         values = dict.fromkeys(load.get(name) for load in loads)

@@ -74,8 +74,9 @@ def metric_inputs(
     changing = has_rate(profile.pattern, "changing")
     if load.window_s is not None:
         start_ns, end_ns = (round(at_s * 1e9) for at_s in load.window_s)
-        if profile.finite and profile.warmup_items:
-            own_ns = window_of_items(samples, profile.warmup_items).start_ns
+        if profile.warmup_items:
+            window_of = window_of_items if profile.finite else window_of_arrivals
+            own_ns = window_of(samples, warmup_items=profile.warmup_items).start_ns
             start_ns = min(max(start_ns, own_ns), end_ns)
         window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
     elif load.virtual_clock:
@@ -83,7 +84,9 @@ def metric_inputs(
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
     elif profile.until_last_reply:
-        window = window_of_arrivals(samples, has_rate=not profile.closed, rule=RULE_OF_REQUESTS)
+        window = window_of_arrivals(
+            samples, has_rate=not profile.closed, rule=RULE_OF_REQUESTS, warmup_items=profile.warmup_items
+        )
     else:
         window = find_window(
             warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(profile, load, samples)

@@ -50,11 +50,16 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS, own=True)
 
 
-def window_of_arrivals(samples: Samples, *, has_rate: bool = False, rule: str = RULE_OF_ARRIVALS) -> Window:
-    """Return the measured window of a load that is its requests: from the first time at which one was due, to the
-    last end. `has_rate`: they arrive at a rate, not at once."""
+def window_of_arrivals(
+    samples: Samples, *, has_rate: bool = False, rule: str = RULE_OF_ARRIVALS, warmup_items: int = 0
+) -> Window:
+    """Return the measured window of a load that is its requests: from the first time at which one was due after the
+    `warmup_items` that were due first, to the last end. `has_rate`: they arrive at a rate, not at once."""
     batches = [(int(batch.due.min()), int(batch.last.max())) for batch in samples.batches() if batch.due.size]
     start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
+    if warmup_items:
+        due_ns = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(batch.due for batch in samples.batches())]))
+        start_ns = int(due_ns[warmup_items]) if warmup_items < due_ns.size else end_ns
     latest_ns = max((int(batch.due.max()) for batch in samples.batches() if batch.due.size), default=0)
     until_ns = latest_ns if has_rate and latest_ns > start_ns else None
     return Window(start_ns=start_ns, end_ns=end_ns, rule=rule, own=True, offered_until_ns=until_ns)
