@@ -32,6 +32,7 @@ SIZES: dict[str, tuple[str, ...]] = {
     "load_memory.py": ("--requests", "1000"),
     "metrics_scale.py": ("--requests", "1000", "--trials", "10"),
     "orchestration.py": ("dry", "10"),
+    "pipelines/__main__.py": ("--rounds", "1", "--only", "chain,events,payload"),
     "postgres_pgbench.py": ("--rounds", "1", "--seconds", "1", "--clients", "1", "--scale", "1"),
     "reference_server.py": ("--rounds", "1", "--seconds", "1"),
     "s3_boto3.py": ("--rounds", "1", "--seconds", "1", "--sizes", "1024"),

@@ -26,17 +26,18 @@ QUIET = {
 }
 
 
-def peer(name: str) -> Path:
-    """Return the folder of a client's programs. Creates its environment if missing."""
+def peer(name: str, pins: tuple[str, ...] = ()) -> Path:
+    """Return the folder of programs of an environment with `pins`, by default those of a client. Creates it if
+    missing."""
+    pins = pins or PINS[name]
     folder = CACHE / name
     complete = folder / ".complete"
-    pins = "\n".join(PINS[name])
-    if not complete.exists() or complete.read_text() != pins:
-        print(f"installing {', '.join(PINS[name])}", file=sys.stderr)
+    if not complete.exists() or complete.read_text() != "\n".join(pins):
+        print(f"installing {', '.join(pins)}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *PINS[name]], check=True)
-        complete.write_text(pins)
+        subprocess.run([*pip, *pins], check=True)
+        complete.write_text("\n".join(pins))
     return folder / "bin"
 
 
