@@ -16,8 +16,8 @@ from seamark_pipelines.flow.stage import RUNNING
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 INSERTED, LATE = "inserted_ms", "late_pause_ratio"
-NEAR_NS = 100_000_000
-"""Waits that are shorter are exact, and do not look for a stop."""
+NEAR_NS = 20_000_000
+"""Waits that are shorter follow the clock's rate; longer ones do not wake up whenever that changes."""
 
 
 class VirtualClock:
@@ -55,8 +55,8 @@ class VirtualClock:
 
     def wait_until(self, at_ns: int, stop: Event | None = None) -> None:
         """Return at `at_ns`, or soon after `stop` is set."""
-        while (left_ns := at_ns - self.now_ns()) > NEAR_NS and stop is not None:
-            if stop.wait((left_ns - NEAR_NS / 2) / 1e9):
+        while (left_ns := at_ns - self.now_ns()) > NEAR_NS:
+            if (stop or Event()).wait((left_ns - NEAR_NS / 2) / 1e9):
                 return
         with self._rises:
             while (left_ns := at_ns - self._advanced()) > 0:
