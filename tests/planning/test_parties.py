@@ -54,6 +54,20 @@ def sets_of(found: Plan) -> list[str]:
     return sorted({str(trial.settings["sets"]) for trial in found.trials})
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("all, [cpu], [disk]", ["cpu", "disk", "search+ingest"]),
+        ("pairs, burners", ["ingest+cpu", "ingest+disk", "search+cpu", "search+disk", "search+ingest"]),
+        ("alone, all", ["cpu", "disk", "ingest", "search", "search+ingest"]),
+    ],
+)
+def test_words_for_sets_leave_burners_out_unless_they_ask_for_them(planned, words, expected):
+    burners = "    cpu: {service: burner}\n    disk: {service: burner, resource: disk}\n"
+    found = planned(search=INGEST, ingest=f"{INGEST}\n{burners}", more=f"  sets: [{words}]\n")
+    assert sets_of(found) == expected
+
+
 def alone(found: Plan, party: str) -> Mapping[str, str]:
     """Return the config hashes of the trials in which one party alone is under load, by their ids."""
     return {trial.id: trial.config_hash for trial in found.trials if trial.settings["sets"] == party}
