@@ -357,3 +357,42 @@ def test_a_faster_stage_is_tried_at_each_level_once_and_told_in_a_table(study: S
     again = study.bench(*words, code=0)
     assert set(done.stdout.splitlines()[-3:]) <= {*again.stdout.splitlines()}
     assert measured == {path: path.stat().st_mtime_ns for path in measured}
+
+
+ASKING = """\
+name: asking
+pipelines:
+  - name: Asking
+    inputs: [0]
+    outputs: [2]
+    dataset_stage_id: 0
+    loadgen: {component: loadgen.OfflineLoadScheduler, max_queries: 12, timeout: 60}
+    stages:
+      - {name: Question, id: 0, outputs: [1], component: stages.scripted.Scripted, config: {answers: [[who is it]]}}
+      - {name: Model, id: 1, outputs: [2], component: stages.llm_server.Inference, config: {server: {model: m}}}
+      - {name: End, id: 2, component: stages.TerminalCapture}
+"""
+
+
+@pytest.mark.covers("A10")
+def test_a_stage_asks_the_server_of_another_party_which_has_telemetry_of_its_own(study: StudyFolder) -> None:
+    (study.root / "asking.yml").write_text(ASKING)
+    asking = {"service": "pipeline", "graph": "asking.yml"}
+    asking["stages.1.config.server.api_base"] = "http://{server[model]}/v1"
+    model = {"service": "known", "ttft_ms": 30, "gap_ms": 1, "concurrency": 1, "duration_s": 0.5, "warmup_s": 0}
+    workload = {"sets": [["asking"], ["model"]], "parties": {"asking": asking, "model": model}}
+    path = study.root / "config/scenarios/try.yaml"
+    path.write_text(json.dumps({"scenario": "try", "repetitions": 1, "workload": workload}))
+    study.submit(code=0)
+    [folder] = study.results.glob("*/parties/asking")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["counts"]["ok"] == 12
+    assert metrics["stages"]["by_stage"]["model"]["run_ms"]["mean"] > 30
+    assert metrics["throughput"]["unit"] == "tokens_per_s"
+    assert "model.server.cpu_ratio" in metrics["telemetry"]
+    assert "idle_member_busy" not in [reason["code"] for reason in metrics["reasons"]]
+    assert json.loads((folder / "load.json").read_text())["used"] == ["model"]
+    asking["stages.1.config.server.api_base"] = "http://{server[modell]}/v1"
+    path.write_text(json.dumps({"scenario": "try", "repetitions": 1, "workload": workload}))
+    wrong = study.bench("plan", "-c", "config/scenarios/try.yaml", code=2)
+    assert "modell" in wrong.stderr

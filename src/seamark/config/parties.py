@@ -11,7 +11,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean
 from seamark.model.load_profile import AUTO
-from seamark.model.parties import BURNER, KEEP_BUSY, PARTIES, PLACEMENT, SETS, names_in, set_of
+from seamark.model.parties import BURNER, KEEP_BUSY, PARTIES, PLACEMENT, SETS, names_in, servers_named, set_of
 from seamark.model.scenario import Levels, Party, Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of
@@ -108,6 +108,15 @@ def _parties(
         for key in shared.keys() - used:
             mistakes.unknown_key(shared[key], (*KEYS, *known), _hint(key, known))
     _check_resources(whole, found, resources, mistakes)
+    served = [party.name for party in found if services[party.workload.service].server is not None]
+    for party in found:
+        named = {
+            key: servers_named({key: value}) for key, values in party.workload.levels.items() for value in values
+        }
+        for key, name in [(key, name) for key, names in named.items() for name in names if name not in served]:
+            text = f"'{name}' is no party with a server: {', '.join(served) or 'there is none'}."
+            at = whole.value[party.name].at([key])
+            mistakes.add(at, f"{text}{did_you_mean(name, served)}", "unknown_name")
     first: dict[str, str] = {}
     for address, name in [(party.external.address, party.name) for party in found if party.external]:
         if (other := first.setdefault(address, name)) != name:

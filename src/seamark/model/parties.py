@@ -1,8 +1,9 @@
 """Trials of several parties: the service that stands for all of them, and the settings of the whole."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
-from seamark.model.service import Service, Setting
+from seamark.model.service import Service, Setting, Value
 
 BURNER = "burner"
 """The component of services that only keep a resource busy: `pairs` and `all` leave them out."""
@@ -55,3 +56,20 @@ def set_of(names: Sequence[str]) -> str:
 def names_in(level: str) -> tuple[str, ...]:
     """Return the parties of a level of `sets`."""
     return tuple(level.split(SEPARATOR))
+
+
+SERVER = re.compile(r"\{server\[(\w+)\]\}")
+"""In a text setting of a party: the address, HOST:PORT, of the server of another one, which its load uses as well."""
+
+
+def servers_named(settings: Mapping[str, Value]) -> set[str]:
+    """Return the parties whose servers the settings of another one name."""
+    return {name for value in settings.values() if isinstance(value, str) for name in SERVER.findall(value)}
+
+
+def with_servers(settings: Mapping[str, Value], addresses: Mapping[str, str]) -> dict[str, Value]:
+    """Return settings with the addresses of the servers that they name."""
+    return {
+        name: SERVER.sub(lambda match: addresses[match[1]], value) if isinstance(value, str) else value
+        for name, value in settings.items()
+    }

@@ -115,7 +115,9 @@ def idle_member_busy(view: CheckedTrial) -> str | None:
     busy = {
         name: cores
         for path, used in telemetry.items()
-        if path.endswith(ending) and (name := path.removesuffix(ending)) not in view.load.beside
+        if path.endswith(ending)
+        and (name := path.removesuffix(ending)) not in view.load.beside
+        and name not in view.load.used
         if (cores := used.mean * processors.mean) > BUSY_IDLE
     }
     if not busy:

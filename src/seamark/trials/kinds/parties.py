@@ -12,9 +12,11 @@ from pathlib import Path
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, NamedLoad, run_loads
+from seamark.model.parties import servers_named, with_servers
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord, NodeEnergy, PackageCounters
-from seamark.model.trial import Trial
+from seamark.model.trial import PARTY, Trial
+from seamark.storage.documents import read
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kept_place import KeptPlace
@@ -74,7 +76,7 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
     try:
         _bring_up(context, parties, parent_pid)
         if not any(party.ended for party in parties):
-            _run(trial, parties, folder.own_parts, parent_pid)
+            _run(context, trial, parties, folder.own_parts, parent_pid)
     except (LoadError, OSError, ValueError, UserError) as error:
         _note_failure(parties, error)
     _blame(parties)
@@ -106,10 +108,23 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
     for member in context.members:
         trials = context.study.whole.trials_of(context.scenario, member.deployment.id)
         if member.deployment.id not in loaded and trials:
-            living_endpoint(member, trials[0], parent_pid)
+            endpoint, _ = living_endpoint(member, trials[0], parent_pid)
+            for party in parties if not endpoint.ok else ():
+                if str(trials[0].party) in servers_named(party.trial.settings):
+                    party.ended = party.ended or LoadFailure.of(endpoint)
 
 
-def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) -> None:
+def _addresses(context: DeploymentContext) -> dict[str, str]:
+    """Return the address of each server of the members by the name of its party."""
+    endpoints = {member.deployment.id: read(member.folder.endpoint, Endpoint) for member in context.members}
+    return {
+        id.partition(PARTY)[2]: f"{endpoint.host}:{next(iter(endpoint.ports.values()))}"
+        for id, endpoint in endpoints.items()
+        if endpoint.ok and endpoint.ports
+    }
+
+
+def _run(context: DeploymentContext, trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) -> None:
     loads, others = [], others_before([(party.context, party.trial, party.endpoint) for party in parties])
     threads = given_threads(parties[0].context, {party.name for party in parties})
     for party in parties:
@@ -117,7 +132,8 @@ def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) 
         assert place is not None
         party.others, party.place = others, KeptPlace(place, party.endpoint, threads)
         job = placed(party.context.load_job(party.trial, party.endpoint), place)
-        party.job = replace(job, keep_busy=trial.keep_busy)
+        settings = with_servers(job.settings, _addresses(context)) if servers_named(job.settings) else job.settings
+        party.job = replace(job, keep_busy=trial.keep_busy, settings=settings)
         loads.append(
             NamedLoad(
                 name=party.name,
@@ -203,6 +219,7 @@ def _kept(
         others_before=party.others,
         energy=EnergyRecord(package=PackageCounters(reason=SHARED), node=NodeEnergy(reason=SHARED)),
         beside=tuple(other.name for other in parties if other is not party),
+        used=tuple(sorted({name for other in parties for name in servers_named(other.trial.settings)})),
         window_s=window_s,
         ended_early=early,
         silent=silent,
