@@ -98,6 +98,7 @@ FAULTS = [
     ("party_ended_early", "suspect", CLOSED, {"load.ended_early": "ingest"} | settings(duration_s=12.6)),
     ("party_silent", "suspect", CLOSED, {"load.silent": ["ingest"]}),
     ("placement_not_kept", "suspect", CLOSED, {"load.place": {"departures": [DEPARTURE]}}),
+    ("placement_not_kept", "suspect", CLOSED, {"load.moved": ["other"]}),
     ("threads_over_cores", "suspect", CLOSED, {"load.place": {"all_threads": 5, "all_cores": 4}}),
     ("idle_member_busy", "suspect", CLOSED, IDLE),
     ("littles_law", "suspect", CLOSED, {"counts.ended": 4000}),

@@ -58,3 +58,24 @@ def test_other_questions_are_compared_only_where_the_scenario_names_them(tmp_pat
         made = plan(read_scenario(path, services, site), services, site)
         found.append({contrast.factor for contrast in contrasts_of(made, {})})
     assert found == [{"policy"}, {"policy", "generated_requests"}]
+
+
+@pytest.mark.covers("A1")
+def test_a_party_alone_is_the_baseline_of_its_sets_at_every_level_of_the_others(tmp_path):
+    text = """\
+scenario: co
+workload:
+  duration_s: 1
+  warmup_s: 0
+  parties:
+    search: {service: known, pattern: poisson, rate_rps: [20, 40]}
+    ingest: {service: 'null', concurrency: 2}
+"""
+    (tmp_path / "co.yaml").write_text(text)
+    site = read_site(ROOT / "config" / "sites" / "local.yaml")
+    made = plan(read_scenario(tmp_path / "co.yaml", SERVICES, site), SERVICES, site)
+    found = [one for one in contrasts_of(made, {}) if one.factor == "sets"]
+    assert sorted((one.workload, str(one.base_level), str(one.new_level)) for one in found) == [
+        *[("parties.ingest", "ingest", "search+ingest")] * 2,
+        *[("parties.search", "search", "search+ingest")] * 2,
+    ]

@@ -186,6 +186,7 @@ def test_a_party_that_is_moved_and_one_that_never_answers_make_the_cells_of_thei
     assert loads["one+two", "two", 1]["place"]["departures"] == []
     codes = [reason["code"] for reason in parties_of(study)["one+two", "one", 1]["reasons"]]
     assert {"party_silent", "placement_not_kept"} <= set(codes)
+    assert loads["one+two", "two", 1]["moved"] == ["one"]
 
 
 @pytest.mark.sweep

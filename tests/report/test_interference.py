@@ -160,10 +160,11 @@ def test_energy_of_a_set_is_that_of_the_same_work_one_party_after_another() -> N
             trials_of=lambda row: [
                 SimpleNamespace(
                     trial=SimpleNamespace(block=block),
+                    verdict="VALID",
                     good=SimpleNamespace(
                         throughput=SimpleNamespace(value=figures[row.workload[2:], row.treatment][0]),
                         telemetry={
-                            f"{source}.energy_j": SimpleNamespace(mean=watts)
+                            f"{source}.energy_j": SimpleNamespace(mean=watts, n=9)
                             for source, watts in (
                                 figures[row.workload[2:], row.treatment][1] | more.get(row.treatment, {})
                             ).items()
@@ -179,5 +180,7 @@ def test_energy_of_a_set_is_that_of_the_same_work_one_party_after_another() -> N
     found = slowdowns_of(Comparisons(comparisons=(rate("a", 0.5), rate("b", 0.8))))
     [facts] = sets_of(found, energies_of(results()))
     assert (facts.energy, facts.energy_low, facts.energy_high) == pytest.approx((24 / 21,) * 3)
-    assert energies_of(results(b={"gpu0": 50.0})) == {}, "a counter that is not read in all of them"
+    assert energies_of(results(b={"dram0": 5.0})) == {}, "a counter that is not read in all of them"
+    assert energies_of(results(b={"gpu0": 50.0})) == {}, "a GPU is read by its party alone"
+    assert energies_of(results(a={"package0": 0.0})) == {}, "a counter that stands still"
     assert sets_of(found)[0].energy is None

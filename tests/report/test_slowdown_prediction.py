@@ -1,11 +1,12 @@
 """Slowdowns of pairs that were not measured, from each party beside burners, and how sure they are."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from seamark.model.results.summary import SummaryRow
+from seamark.model.results.summary import CountedReason, SummaryRow
 from seamark.report.slowdown_prediction import (
     PairPrediction,
     between,
@@ -17,6 +18,8 @@ from seamark.stats.conformal import half_width
 
 ALONE = {"a": 10.0, "b": 20.0, "c": 30.0}
 """Throughput of three parties alone."""
+P50_MS = {("open", "open"): 20.0, ("open", "open+cpu"): 40.0}
+"""Median times of a party whose requests arrive at a rate; those of the others are withheld."""
 
 
 def result(party: str, level: str, rate: float, burner: int = 1) -> tuple[SummaryRow, float]:
@@ -25,7 +28,13 @@ def result(party: str, level: str, rate: float, burner: int = 1) -> tuple[Summar
         workload=f"parties.{party}",
         service="x",
         component="burner" if party == "cpu" else "x",
-        factors={"sets": level, "cpu.concurrency": burner, "placement": "shared"},
+        deployment=f"all@{party}",
+        config={"resource": "cpu", "bytes": 4096},
+        factors={
+            "sets": level,
+            ("concurrency" if party == "cpu" else "cpu.concurrency"): burner if "cpu" in level else None,
+            "placement": "shared",
+        },
     )
     return row, rate
 
@@ -34,10 +43,9 @@ def results(*found: tuple[SummaryRow, float]) -> Any:
     by_treatment = {row.treatment: rate for row, rate in found}
 
     def trials(row: SummaryRow) -> list[Any]:
-        good = SimpleNamespace(
-            figure=lambda name: by_treatment[row.treatment] if name == "throughput.value" else None
-        )
-        return [SimpleNamespace(trial=SimpleNamespace(block=block), good=good) for block in range(2)]
+        p50_ms = P50_MS.get((row.workload.partition(".")[2], str(row.factors["sets"])))
+        good = SimpleNamespace(figure={"throughput.value": by_treatment[row.treatment], "latency_ms.p50": p50_ms}.get)
+        return [SimpleNamespace(trial=SimpleNamespace(block=block), good=good, verdict="VALID") for block in range(2)]
 
     return SimpleNamespace(treatments=[row for row, _ in found], trials_of=trials)
 
@@ -76,6 +84,29 @@ def test_what_needs_more_than_the_burner_took_is_not_predicted() -> None:
     assert found["a", "c"].value is None, "it takes 0.6 of it where it is three times as slow"
     assert "c uses more" in str(found["a", "c"].reason)
     assert found["c", "a"].value == pytest.approx(3.0)
+
+
+@pytest.mark.covers("A3")
+def test_a_party_at_a_rate_demands_what_the_burner_loses_and_is_slower_by_its_median() -> None:
+    at_a_rate = [
+        result("open", "open", 5.0),
+        *(result("open", "open+cpu", 5.0, threads) for threads in (1, 2)),
+        *(result("cpu", "open+cpu", kept, threads) for threads, kept in ((1, 45.0), (2, 90.0))),
+    ]
+    found = {(pair.party, pair.beside): pair for pair in predictions_of(measured(*at_a_rate)).pairs}
+    assert found["a", "open"].value == pytest.approx(1 + 0.25 * 0.1 / 0.5), "a tenth, of 1.25 at a half"
+    assert (found["open", "a"].value, found["open", "a"].by) == (pytest.approx(2.0), "latency_ms.p50")
+
+
+def test_what_rests_on_a_doubtful_trial_says_so_and_calibrates_nothing() -> None:
+    pairs = [result("a", "a+b", 8.0), result("b", "a+b", 20 / 1.5)]
+    doubtful = [
+        (replace(row, reasons=(CountedReason(code="party_silent", severity="suspect", text=""),)), rate)
+        for row, rate in pairs[:1]
+    ]
+    found = predictions_of(measured(*doubtful, *pairs[1:]))
+    assert {pair.party: pair.doubts for pair in found.pairs if pair.measured} == {"a": ("party_silent",), "b": ()}
+    assert found.off == pytest.approx((1.5 / 1.25,))
 
 
 def test_measured_pairs_say_how_far_predictions_are_off() -> None:

@@ -213,7 +213,8 @@ def _meant(word: str, names: Sequence[str], burners: Sequence[str]) -> Iterable[
 def _sets(item: Item, names: list[str], burners: list[str], mistakes: Mistakes) -> tuple[Value, ...]:
     """Return the levels of `sets`; by default each party alone, then all together."""
     if SETS.name not in item.value:
-        return (*names, *map(set_of, _meant("all", names, burners)))
+        usual = [chosen for word in ("alone", "burners", "all") for chosen in _meant(word, names, burners)]
+        return tuple(dict.fromkeys(set_of([name for name in names if name in chosen]) for chosen in usual))
     entry = item.value[SETS.name]
     groups = entry.value if isinstance(entry.value, list) else [entry] if entry.value in WORDS else []
     if not groups:
@@ -228,7 +229,9 @@ def _sets(item: Item, names: list[str], burners: list[str], mistakes: Mistakes) 
                 set_of([name for name in names if name in chosen]) for chosen in _meant(group.value, names, burners)
             ]
             if not meant:
-                which = "a party of the service burner and another one" if group.value == "burners" else "two parties"
+                which = (
+                    "a burner and another party" if group.value == "burners" else "two parties that are no burners"
+                )
                 mistakes.add(group, f"'{group.value}' names no set here: it needs {which}.")
             found |= {level: found.get(level, group.line) for level in meant}
             continue

@@ -52,14 +52,16 @@ class Burner(Call):
 
 class _Hashing:
     def __init__(self, size: int) -> None:
-        self._block = bytes(range(256)) * (min(size, BLOCK_BYTES) // 256)
-        self._rounds = max(1, size // len(self._block))
+        self._block = bytes(BLOCK_BYTES)
+        self._rounds, rest = divmod(size, BLOCK_BYTES)
+        self._rest = self._block[:rest]
         self._reply = Reply(bytes_sent=size)
 
     def call(self, body: Body) -> Reply:
         digest = hashlib.sha256()
         for _ in range(self._rounds):
             digest.update(self._block)  # releases the interpreter lock
+        digest.update(self._rest)
         return self._reply
 
     def close(self) -> None:

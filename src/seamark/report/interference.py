@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from seamark.analysis.checks.host import OF_PARTIES
+from seamark.analysis.metrics.energy import LEAST_STEPS, is_gpu
 from seamark.model.parties import SETS, names_in
 from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons
 from seamark.model.results.stages import StageFigures
@@ -17,6 +18,8 @@ from seamark.stats.compare import compare_family
 
 SetKey = tuple[frozenset[str], str]
 """The names of a set's parties, and its further factors as text."""
+Draw = tuple[dict[str, float], float]
+"""The mean power of each counter in W, and the throughput of a party."""
 EMPTY: Mapping[SetKey, Sequence[float]] = {}
 ENOUGH = 0.95
 """Level of an interval that is shown."""
@@ -89,6 +92,13 @@ def _cell(compared: Compared) -> tuple[str, tuple[str, ...]] | None:
 
 def _key(fixed: Mapping[str, Value]) -> str:
     return str(sorted(fixed.items()))
+
+
+def _key_alone(party: str, names: Iterable[str], fixed: Mapping[str, Value]) -> str:
+    """Return the further factors as text as they are where the party is alone: without the levels of the others."""
+    others = {name for name in names if name != party}
+    own = {name: level for name, level in fixed.items() if level is not None and name.partition(".")[0] not in others}
+    return _key(own)
 
 
 def _slowdown(compared: Compared) -> Slowdown | None:
@@ -167,41 +177,41 @@ def energies_of(results: Results) -> dict[SetKey, list[float]]:
     """Return by block what the machine uses in each set for the same work, together over one party after another.
 
     Together it draws the power P; alone each party has the power P_i, and together it does the share s_i of its
-    throughput alone: the ratio is P / sum(s_i P_i). Power is that of the processors, their memory and the GPUs whose
-    counters are read; a block in which these are not the same ones everywhere has no ratio.
+    throughput alone: the ratio is P / sum(s_i P_i). Power is that of processors and their memory (RAPL), so there is
+    no ratio where a party has a GPU, which it alone reads; nor where several trials of a block have the same parties.
     """
-    draws: dict[SetKey, dict[int, dict[str, tuple[dict[str, float], float]]]] = {}
+    draws: dict[SetKey, dict[int, dict[str, Draw | None]]] = {}
+    levels_of: dict[str, Mapping[str, Value]] = {}
     for row in results.treatments:
         party, names, fixed = _in_set(row)
-        blocks = draws.setdefault((frozenset(names), _key(fixed)), {})
+        levels_of[_key(fixed)] = fixed
+        key = _key(fixed) if len(names) > 1 else _key_alone(party, names, fixed)
+        blocks = draws.setdefault((frozenset(names), key), {})
         for view in results.trials_of(row):
-            if view.good and view.good.throughput.value and (watts := _watts(view.good)):
-                blocks.setdefault(view.trial.block, {})[party] = watts, view.good.throughput.value
+            if view.good and view.verdict != "INVALID" and view.good.throughput.value:
+                draw = _watts(view.good), view.good.throughput.value
+                parties = blocks.setdefault(view.trial.block, {})
+                parties[party] = None if party in parties else draw
     ratios: dict[SetKey, list[float]] = {}
     for (members, levels), blocks in draws.items():
         for block, together in blocks.items() if len(members) > 1 else ():
-            alone = {name: draws.get((frozenset((name,)), levels), {}).get(block, {}).get(name) for name in members}
-            watched = {source: power for watts, _ in together.values() for source, power in watts.items()}
-            in_turns = 0.0
-            for name, draw in alone.items():
-                if draw is None or name not in together or draw[0].keys() != watched.keys():
-                    break
-                in_turns += together[name][1] / draw[1] * sum(draw[0].values())
-            else:
-                ratios.setdefault((members, levels), []).append(sum(watched.values()) / in_turns)
+            keys = [(frozenset((name,)), _key_alone(name, members, levels_of[levels])) for name in members]
+            alone = [draws.get(key, {}).get(block, {}).get(next(iter(key[0]))) for key in keys]
+            beside = [together.get(name) for name in members]
+            pairs = [(one, other) for one, other in zip(alone, beside, strict=True) if one and other]
+            watched = {tuple(watts) for pair in pairs for watts, _ in pair}
+            if len(pairs) == len(members) and len(watched) == 1 and all(watched):
+                in_turns = sum(now[1] / before[1] * sum(before[0].values()) for before, now in pairs)
+                ratios.setdefault((members, levels), []).append(sum(pairs[0][1][0].values()) / in_turns)
     return ratios
 
 
 def _watts(metrics: TrialMetrics) -> dict[str, float]:
-    """Return the mean power of each counter of energy, and of each GPU without one."""
-    found = {}
-    for name, series in metrics.telemetry.items():
-        source, _, what = name.rpartition(".")
-        if "." not in source and (
-            what == "energy_j" or (what == "power_w" and f"{source}.energy_j" not in metrics.telemetry)
-        ):
-            found[source] = series.mean
-    return found
+    """Return the mean power of each counter of energy; nothing where one does not move, or a GPU is read."""
+    series = {name: found for name, found in metrics.telemetry.items() if name.endswith(".energy_j")}
+    gpus = any(is_gpu(name.partition(".")[0]) for name in metrics.telemetry)
+    still = any(found.mean <= 0 or found.n < LEAST_STEPS for found in series.values())
+    return {} if gpus or still else {name: series[name].mean for name in sorted(series)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,11 +238,11 @@ def stage_slowdowns_of(results: Results) -> tuple[StageSlowdown, ...]:
     for row in results.treatments:
         party, names, fixed = _in_set(row)
         if names == (party,):
-            alone[row.workload, _key(fixed)] = row
+            alone[row.workload, _key_alone(party, names, fixed)] = row
     found = []
     for row in results.treatments:
         party, names, fixed = _in_set(row)
-        base = alone.get((row.workload, _key(fixed)))
+        base = alone.get((row.workload, _key_alone(party, names, fixed)))
         if base is None or base is row or party not in names:
             continue
         for stage, what, before, after in _times(results, base, row):

@@ -29,6 +29,7 @@ class KeptPlace:
     ) -> None:
         self._place = place
         self._threads = threads
+        self._contained = endpoint.image is not None
         parts = [part.pid for part in endpoint.parts if part.node in (None, node())]
         main = endpoint.server_pid if node() in (endpoint.server_nodes or (node(),))[:1] else None
         self._servers = [pid for pid in (main, *parts) if pid is not None]
@@ -63,7 +64,7 @@ class KeptPlace:
         niceness = wanted if process is None or process.state in ("Z", "X") else process.niceness
         if niceness < wanted or (is_root and niceness != wanted):
             yield "niceness", str(wanted), str(niceness)
-        if role == "server" and is_root:
+        if role == "server" and is_root and not self._contained:  # there the process below has the variables
             limit, threads = self._place.threads, variable_of(pid, THREADS) or ""
             if limit is not None and threads.isdigit() and int(threads) > limit:
                 yield "threads", str(limit), threads

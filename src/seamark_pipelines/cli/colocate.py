@@ -67,6 +67,20 @@ def command(
     """
     if (predict is None) == (file is None):
         raise UserError("Name a pipeline file, or with --predict a scenario or a folder of results.")
+    given = {
+        "-n": dry_run,
+        "-p": number is not None,
+        "--alone": alone,
+        "--pairs": pairs,
+        "--label": label is not None,
+    }
+    given |= {"--serialize": serialize is not None, "--repetitions": repetitions > 1}
+    if predict is None:
+        given = {"--json": as_json}
+    if unused := [name for name, is_given in given.items() if is_given]:
+        raise UserError(
+            f"{unused[0]} has no meaning {'without' if predict is None else 'with'} --predict. Leave it out."
+        )
     if predict is not None:
         return _predict(predict, site, as_json=as_json)
     assert file is not None

@@ -35,9 +35,9 @@ MOST_PERCENT = 99
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show the scenario, and measure nothing.")
 def command(where: StudyOptions, stage: str, faster: str, dry_run: bool) -> Any:
-    """Tell what p99 and throughput of pipelines would be if one stage were faster.
+    """Tell what times and throughput of pipelines would be if one stage were faster.
 
-    While the stage runs, all else is paused for a part of the time, and the pauses are taken off all times. The
+    While the stage runs, the clock of the trial goes slower, and all other runs take their whole time by it. The
     scenario that this makes lies in .seamark/whatif; `bench report -c` and other verbs take it.
 
     \b

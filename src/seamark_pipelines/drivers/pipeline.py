@@ -218,9 +218,9 @@ def model_of(settings: Mapping[str, object]) -> PipelineModel:
 def clock_of(model: PipelineModel, target: Target) -> VirtualClock | None:
     """Return the clock by which the stage `faster_stage` is faster, None without. Raises TaskFailure for a stage that
     is not there, and for a load that does not go by one clock."""
-    percent, name = target.settings.get(FASTER), target.settings.get(FASTER_STAGE)
-    if not percent:
-        return None
+    percent, name = target.settings.get(FASTER) or 0, target.settings.get(FASTER_STAGE)
+    if name is None:
+        return None  # a baseline of 0 % goes by such a clock too
     stage = model.named(str(name))
     generates = target.settings.get("scheduler") is not None and target.load.closed
     if stage is None or target.workers > 1 or generates:

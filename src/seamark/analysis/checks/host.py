@@ -139,13 +139,14 @@ def party_silent(view: CheckedTrial) -> str | None:
 @check("suspect", "See what moved them: a cgroup, taskset, renice, or the recipe's own variables and commands.")
 def placement_not_kept(view: CheckedTrial) -> str | None:
     """Processes that run elsewhere than their place says have other neighbours than the placement gives them."""
-    if view.load.place is None or not view.load.place.departures:
-        return None
-    return "; ".join(
+    departures = view.load.place.departures if view.load.place is not None else ()
+    others = ", ".join(f"'{name}'" for name in view.load.moved if name != view.trial.party)
+    seen = [
         f"process {departure.pid} of the {departure.role} has {departure.what} {departure.seen}, its place gives"
         f" {departure.asked}"
-        for departure in view.load.place.departures
-    )
+        for departure in departures
+    ]
+    return "; ".join([*seen, *([f"{others} did not keep to the place beside it"] if others else [])]) or None
 
 
 @check("suspect", "Lower `threads` in the placement, or give the parties more cores.")

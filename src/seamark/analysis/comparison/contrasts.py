@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.model.objectives import primary_metric
+from seamark.model.parties import SETS, names_in
 from seamark.model.scenario import Comparing
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
@@ -28,6 +29,14 @@ class Contrast:
     new_level: Value = None
     tied: tuple[str, ...] = ()
     fixed: Levels = field(default_factory=dict)
+
+
+def _idle(factor: str, level: Value, first: Value, names: Collection[str]) -> Levels:
+    """Return the levels, None, of parties that are under load at one level of `sets` and idle in its baseline."""
+    if factor != SETS.name:
+        return {}
+    idle = {*names_in(str(level))} - {*names_in(str(first))}
+    return {name: None for name in names if name.partition(".")[0] in idle}
 
 
 def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
@@ -61,7 +70,9 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
                 treatments, key=lambda treatment: [ranks[n][key(of_workload[treatment][n])] for n in by]
             ):
                 level = of_workload[treatment][name]
-                other = at.get(key_of({**of_workload[treatment], name: first}, names))
+                other = at.get(
+                    key_of({**of_workload[treatment], name: first, **_idle(name, level, first, names)}, names)
+                )
                 if key(level) != key(first) and other is not None:
                     fixed = {factor: of_workload[treatment][factor] for factor in names if factor != name}
                     contrasts.append(

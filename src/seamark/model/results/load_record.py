@@ -230,14 +230,15 @@ class LoadRecord(HasOrigin):
     ended because the server fell behind for good. `kind` is that of the load, `origin` is `simulated` for one on a
     virtual clock. A finite one has a number of `items` and `sessions`: more than one if it was resumed. `device` is
     that of the lane, None of a load that had the node to itself. A trial with `parties` has the load.json of each in
-    a folder of its own. There `beside` names the other parties under load, `used` those whose servers the loads use,
-    `window_s` is the time in seconds from which and until which all of them were sending, after their warm-ups, and
-    `ended_early` names the one that ended before its time, and so ended the window; `silent` are those of the trial
-    without a good reply in it, and `place` says where a placement puts the party. `server_start` is the start of
-    the server that it was on, text that two loads share if they had the same; None where it was not recorded, and
-    of a server that runs already. `others_before` is the ratio of this machine's processors that others used just
-    before it; None where telemetry tells what they used during it. `errors` are those of all workers by the
-    service's own code, warm-up included; `failures` have their categories."""
+    a folder of its own. There `beside` names the other parties under load, `used` those whose servers the loads
+    use, `moved` those that did not keep to their places, `window_s` is the time in seconds from which and until
+    which all of them were sending, after their warm-ups, and `ended_early` names the one that ended before its
+    time, and so ended the window; `silent` are those of the trial without a good reply in it, and `place` says
+    where a placement puts the party. `server_start` is the start of the server that it was on, text that two
+    loads share if they had the same; None where it was not recorded, and of a server that runs already.
+    `others_before` is the ratio of this machine's processors that others used just before it; None where
+    telemetry tells what they used during it. `errors` are those of all workers by the service's own code, warm-up
+    included; `failures` have their categories."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -287,6 +288,7 @@ class LoadRecord(HasOrigin):
     parties: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     used: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    moved: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     window_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     ended_early: Word = field(default=None, metadata=OPTIONAL)
     silent: tuple[str, ...] = field(default=(), metadata=OPTIONAL)

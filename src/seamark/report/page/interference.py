@@ -28,7 +28,7 @@ MARKS = {"worse": " ▲", "better": " ▼", "equivalent": " =", "inconclusive": 
 """Verdict -> its mark in the heat map."""
 DOUBTFUL = " !"
 NOT_COMPARED = "no trial of it was compared"
-NO_COUNTER = "no counter of energy is read in all blocks, alone and together"
+NO_COUNTER = "no counter of energy moves in a block, alone and together, or a party has a GPU"
 
 
 def interference_blocks(results: Results) -> list[Block]:

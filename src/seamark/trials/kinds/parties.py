@@ -223,6 +223,7 @@ def _kept(
         window_s=window_s,
         ended_early=early,
         silent=silent,
+        moved=tuple(other.name for other in parties if other.place and other.place.record().departures),
         place=party.place.record() if party.place else None,
     )
     end_strays(context, party.endpoint)
