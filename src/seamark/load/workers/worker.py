@@ -212,8 +212,9 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             "kinds": list(driver.kinds),
             "items": driver.work_count,
             "stages": [] if events is None else list(driver.stages),
-            "slowest": 1.0 if driver.clock is None else driver.clock.slowest,
         }
+        if driver.clock is not None:
+            about["slowest"] = driver.clock.slowest
         channel.send("ready", json.dumps(about))
         epoch_ns = int(channel.read().removeprefix("go "))
         began["epoch_ns"], began["cpu_s"] = epoch_ns, time.process_time()
