@@ -207,7 +207,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)  # collects only where a library leaks cycles
-        about = {
+        about: dict[str, Any] = {
             "unit": driver.unit,
             "kinds": list(driver.kinds),
             "items": driver.work_count,
