@@ -110,13 +110,11 @@ def _parties(
     _check_resources(whole, found, resources, mistakes)
     served = [party.name for party in found if services[party.workload.service].server is not None]
     for party in found:
-        named = {
-            key: servers_named({key: value}) for key, values in party.workload.levels.items() for value in values
-        }
-        for key, name in [(key, name) for key, names in named.items() for name in names if name not in served]:
-            text = f"'{name}' is no party with a server: {', '.join(served) or 'there is none'}."
-            at = whole.value[party.name].at([key])
-            mistakes.add(at, f"{text}{did_you_mean(name, served)}", "unknown_name")
+        for key, values in party.workload.levels.items():
+            for name in sorted(set().union(*(servers_named({key: value}) for value in values)) - {*served}):
+                text = f"'{name}' is no party with a server: {', '.join(served) or 'there is none'}."
+                at = whole.value[party.name].at([key])
+                mistakes.add(at, f"{text}{did_you_mean(name, served)}", "unknown_name")
     first: dict[str, str] = {}
     for address, name in [(party.external.address, party.name) for party in found if party.external]:
         if (other := first.setdefault(address, name)) != name:
@@ -199,22 +197,25 @@ def _check_resources(item: Item, parties: Iterable[Party], resources: Resources,
         mistakes.add(item, text)
 
 
-def _meant(word: str, names: Sequence[str], burners: Sequence[str]) -> Iterable[Sequence[str]]:
-    """Yield the sets that a word of WORDS stands for."""
+def _meant(word: str, names: Sequence[str], burners: Sequence[str]) -> list[str]:
+    """Return the sets that a word of WORDS stands for."""
     others = [name for name in names if name not in burners] or names
-    if word == "burners":
-        yield from product(others, burners) if others is not names else ()
+    chosen: Iterable[Sequence[str]] = combinations(others, 2)
+    if word == "alone":
+        chosen = combinations(names, 1)
     elif word == "all":
-        yield others
-    else:
-        yield from combinations(names, 1) if word == "alone" else combinations(others, 2)
+        chosen = [others]
+    elif word == "burners":
+        chosen = product(others, burners) if others is not names else ()
+    return [set_of([name for name in names if name in some]) for some in chosen]
 
 
 def _sets(item: Item, names: list[str], burners: list[str], mistakes: Mistakes) -> tuple[Value, ...]:
-    """Return the levels of `sets`; by default each party alone, then all together."""
+    """Return the levels of `sets`; by default each party alone, beside each burner, and then all together."""
     if SETS.name not in item.value:
-        usual = [chosen for word in ("alone", "burners", "all") for chosen in _meant(word, names, burners)]
-        return tuple(dict.fromkeys(set_of([name for name in names if name in chosen]) for chosen in usual))
+        return tuple(
+            dict.fromkeys(level for word in ("alone", "burners", "all") for level in _meant(word, names, burners))
+        )
     entry = item.value[SETS.name]
     groups = entry.value if isinstance(entry.value, list) else [entry] if entry.value in WORDS else []
     if not groups:
@@ -225,9 +226,7 @@ def _sets(item: Item, names: list[str], burners: list[str], mistakes: Mistakes) 
     before = mistakes.count
     for group in groups:
         if isinstance(group.value, str) and group.value in WORDS and group.value not in names:
-            meant = [
-                set_of([name for name in names if name in chosen]) for chosen in _meant(group.value, names, burners)
-            ]
+            meant = _meant(group.value, names, burners)
             if not meant:
                 which = (
                     "a burner and another party" if group.value == "burners" else "two parties that are no burners"
