@@ -59,8 +59,8 @@ def test_wrong_lanes_on_the_command_line_are_refused_before_anything_is_written(
 
 def test_a_site_with_right_lanes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    lines = "parallel: 4\ndevices: {gpu: [0, 1], per_device: 2}\nclaim: unroll(model)\n"
+    lines = "parallel: 4\ndevices: {gpu: [0, 1], per_device: 2}\norder: unroll(model)\n"
     path.write_text(SITE + lines, encoding="utf-8")
     site = read_site(path)
     assert site.devices is not None
-    assert (site.parallel, site.devices.gpu, site.devices.per_device, site.claim) == (4, (0, 1), 2, "unroll(model)")
+    assert (site.parallel, site.devices.gpu, site.devices.per_device, site.order) == (4, (0, 1), 2, "unroll(model)")

@@ -78,6 +78,30 @@ def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study:
         assert ("device_shared" in codes) == each["shared"]
     assert any(each["shared"] for each in used.values())
     assert not (study.results / ".lanes").exists()
+    beside = {name: study.json(f"{name}/meta.json")["beside"] for name in used}
+    assert all(name.split("--")[0] not in others for name, others in beside.items())
+    assert any(beside.values()), "no deployment ran beside another one"
+    assert {other for others in beside.values() for other in others} <= {name.split("--")[0] for name in used}
+
+
+@pytest.mark.covers("D1", "D2", "D5")
+def test_a_factor_of_the_load_is_unrolled_where_each_treatment_has_a_fresh_server(study: StudyFolder) -> None:
+    workload = {"concurrency": [1, 2], "delay_ms": [1, 2], "fresh_server": True}
+    study.write(repetitions=1, workload=workload, order={"unroll": ["concurrency"]})
+    done = study.measure(code=0)
+    assert "4 of 4 trials to measure on local, 4 deployments." in done.stdout
+    assert "runs one deployment at a time" in done.stderr
+    began = {path.name: study.json(f"{path.name}/load.json")["epoch_unix_ns"] for path in study.trials()}
+    levels = {
+        trial.id: trial.settings["concurrency"]
+        for trial in Study.at(study.root, scenario="config/scenarios/try.yaml").plan.trials
+    }
+    assert {name.split("--")[0] for name in began} == {path.name for path in study.results.glob("deployments/*")}
+    assert [levels[name] for name in sorted(began, key=lambda name: began[name])] in ([1, 1, 2, 2], [2, 2, 1, 1])
+    first = study.measurements()
+    study.write(repetitions=1, workload=workload, order="sequential")
+    study.measure(code=0)
+    assert study.measurements() == first, "an order is no part of a trial's identity"
     for options in (LANES, ()):
         again = study.measure(*options, code=0)
         assert "only derived files are updated" in again.stdout

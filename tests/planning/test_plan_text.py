@@ -16,7 +16,8 @@ from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, duration, plan_facts
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
-from seamark.trials.lane import require_plan_fits_lanes, units_of
+from seamark.trials.lane import pending_units
+from seamark.workflow.lanes import require_order
 
 ROOT = Path(__file__).parents[2]
 HERE = Site(name="here", summary="no batch system")
@@ -222,7 +223,7 @@ def test_a_setting_that_differs_between_workloads_has_the_role_that_its_recipe_g
     assert line.split()[1:] == ["deployment", "1,", "5"]
 
 
-def test_a_claim_function_gets_every_setting_and_is_tried_before_the_run(
+def test_an_order_of_ones_own_gets_every_setting_and_is_tried_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config/scenarios").mkdir(parents=True)
@@ -234,12 +235,12 @@ def test_a_claim_function_gets_every_setting_and_is_tried_before_the_run(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
 
-    def at(claim: str) -> Study:
-        return Study.at(tmp_path, scenario="two", lanes=json.dumps({"cpus": "0", "parallel": 2, "claim": claim}))
+    def at(order: str) -> Study:
+        return Study.at(tmp_path, scenario="two", lanes=json.dumps({"order": order}))
 
     study = at("own_order:slow_first")
-    require_plan_fits_lanes(study)
-    assert [unit.levels["delay_ms"] for unit in units_of(study, "two")] == [5.0, 1.0]
-    require_plan_fits_lanes(at("unroll(delay_ms)"))
+    require_order(study)
+    assert [unit.levels["delay_ms"] for unit in pending_units(study, "two")] == [5.0, 1.0]
+    require_order(at("unroll(delay_ms)"))
     with pytest.raises(UserError, match="dilay_ms"):
-        require_plan_fits_lanes(at("own_order:mistyped"))
+        require_order(at("own_order:mistyped"))

@@ -101,7 +101,7 @@ def test_the_table_of_the_page_and_interference_json_have_the_doubts() -> None:
     assert [row["doubts"] for row in documents_of(results)["slowdowns"]] == [(), ("party_silent",)]
 
 
-@pytest.mark.parametrize(("units", "doubts"), [(1, ("not_in_turns",)), (5, ())])
+@pytest.mark.parametrize(("units", "doubts"), [(1, ("confounded_with_time",)), (5, ())])
 def test_a_slowdown_of_trials_that_were_not_measured_in_turns_is_doubtful_unless_pairs_are_left(
     units: int, doubts: tuple[str, ...]
 ) -> None:

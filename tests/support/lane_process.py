@@ -1,4 +1,4 @@
-"""A lane whose units sleep for a known time: `python lane_process.py LIST POLICY CPUS PER_DEVICE RUN`.
+"""A lane whose units sleep for a known time: `python lane_process.py LIST ORDER CPUS PER_DEVICE RUN`.
 
 It begins with the first line of its standard input, and prints a line of JSON for each unit: when it begins, with
 what a child of it sees, and at the end with the times of all.
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from seamark.dispatch.claim_list import Claim, ClaimList
-from seamark.dispatch.claim_policies import ClaimPolicy, Unit, claim_policy
+from seamark.dispatch.order import Order, Unit, order_of
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot, SlotHolder
 from seamark.storage.paths import ScenarioFolder
 from seamark.trials.lane import work_off
@@ -30,13 +30,13 @@ class TimedClaims(ClaimList):
 
     asked_unix_s = 0.0
 
-    def claim(self, policy: ClaimPolicy) -> Claim | None:
+    def claim(self, order: Order) -> Claim | None:
         self.asked_unix_s = time.time()
-        return super().claim(policy)
+        return super().claim(order)
 
 
 def main() -> None:
-    root, policy, words, per_device, run = sys.argv[1:]
+    root, order, words, per_device, run = sys.argv[1:]
     kind, _, ids = words.partition("=")
     devices = [Device(kind="gpu" if kind == "gpu" else "cpu", id=each) for each in ids.split(",")]
     pool = DevicePool(devices, int(per_device))
@@ -57,7 +57,7 @@ def main() -> None:
 
     work_off(
         claims,
-        claim_policy(policy),
+        order_of(order),
         pool,
         SlotHolder(pid=os.getpid(), run=run),
         ScenarioFolder(root=Path(root).parent),

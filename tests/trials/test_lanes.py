@@ -14,7 +14,7 @@ import lane_process
 import pytest
 
 from seamark.dispatch.claim_list import ClaimList
-from seamark.dispatch.claim_policies import Unit
+from seamark.dispatch.order import Unit
 
 LENGTHS_S = (1.5, 0.7, 2.3, 1.0, 1.9, 0.8, 1.3, 2.1, 0.9, 1.7, 0.7, 1.4)
 CPUS = "cpu=0,1"
@@ -51,10 +51,10 @@ def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def lanes(
-    units: Path, count: int, policy: str = "in_order", *, devices: str = CPUS, per_device: int = 2, run: str = "run"
+    units: Path, count: int, order: str = "all", *, devices: str = CPUS, per_device: int = 2, run: str = "run"
 ) -> Iterator[list["subprocess.Popen[str]"]]:
     """Start lanes, and let them begin together."""
-    command = [sys.executable, lane_process.__file__, str(units), policy, devices, str(per_device), run]
+    command = [sys.executable, lane_process.__file__, str(units), order, devices, str(per_device), run]
     with ExitStack() as stack:
         started = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
@@ -102,17 +102,17 @@ def list_scheduled_s(lengths_s: Sequence[float], places: int) -> float:
     return max(free_s)
 
 
-def by_hand(policy: str, length_s: dict[str, float]) -> float:
-    """Return the time of twelve units on four places by a policy."""
+def by_hand(order: str, length_s: dict[str, float]) -> float:
+    """Return the time of twelve units on four places by an order."""
     in_order = [length_s[f"u{at}"] for at in range(12)]
-    if policy == "longest_first":
+    if order == "longest_first":
         planned = sorted(range(12), key=lambda at: -LENGTHS_S[at])
         return list_scheduled_s([length_s[f"u{at}"] for at in planned], 4)
-    if policy == "barrier(3)":
+    if order == "barrier: 3":
         return sum(max(in_order[at : at + 3]) for at in range(0, 12, 3))
-    if policy == "sliding(3)":
+    if order == "window: 3":
         return list_scheduled_s(in_order, 3)
-    if policy == "unroll(model)":
+    if order == "unroll: [model]":
         return sum(list_scheduled_s(in_order[at::3], 4) for at in range(3))
     return list_scheduled_s(in_order, 4)
 
@@ -121,24 +121,24 @@ def by_hand(policy: str, length_s: dict[str, float]) -> float:
 @pytest.mark.serial
 @pytest.mark.covers("B1", "B7", "D5")
 @pytest.mark.parametrize(
-    "policy",
+    "order",
     [
         "longest_first",
         *(
             pytest.param(name, marks=pytest.mark.sweep)
-            for name in ("unroll(model)", "in_order", "barrier(3)", "sliding(3)")
+            for name in ("unroll: [model]", "all", "barrier: 3", "window: 3")
         ),
     ],
 )
-def test_twelve_units_on_two_devices_take_the_time_of_list_scheduling(policy: str, tmp_path: Path) -> None:
-    with lanes(listed(tmp_path), 4, policy) as started:
+def test_twelve_units_on_two_devices_take_the_time_of_list_scheduling(order: str, tmp_path: Path) -> None:
+    with lanes(listed(tmp_path), 4, order) as started:
         made = ran([lane.communicate(timeout=120)[0] for lane in started])
     assert sorted(each.unit for each in made) == sorted(f"u{at}" for at in range(12))
     assert [lane.returncode for lane in started] == [0] * 4
     for _, on_one in groupby(sorted(made, key=lambda each: each.device), key=lambda each: each.device):
         assert most_at_once(list(on_one)) <= 2
     took_s = max(each.ended_s for each in made) - min(each.claimed_s for each in made)
-    planned_s = by_hand(policy, {each.unit: each.ended_s - each.claimed_s for each in made})
+    planned_s = by_hand(order, {each.unit: each.ended_s - each.claimed_s for each in made})
     assert took_s == pytest.approx(planned_s, rel=0.05)
 
 

@@ -19,6 +19,7 @@ rule together:
 rule serve:
     input:
         together=dag.together,
+        before=lambda w: [ancient(record) for record in dag.waits_for(w)],
         plan=ancient(f"{SCENARIO}/plan.json"),
         environment=lambda w: [ancient(record) for record in dag.environment_for(w)],
     output:

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 from click.core import ParameterSource
 
-from seamark.dispatch.claim_policies import FORMS
+from seamark.dispatch.order import FORMS
 from seamark.errors import Mistake, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study, scenarios_named
@@ -196,7 +196,9 @@ LANES = {
     "per_device": click.option(
         "--per-device", "--per-gpu", type=int, metavar="N", help="Most lanes on one device. Default: 1."
     ),
-    "claim": click.option("--claim", metavar="POLICY", help=f"Order of deployments: {', '.join(FORMS)}."),
+    "order": click.option(
+        "--order", "--claim", metavar="ORDER", help=f"Which deployment begins next: {', '.join(FORMS)}."
+    ),
 }
 
 

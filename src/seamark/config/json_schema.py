@@ -17,6 +17,7 @@ from seamark.config.parties import NOT_OF_A_PARTY, OF_A_SERVER, WORDS
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
 from seamark.config.workload import NAME
+from seamark.dispatch.order import COUNTED, FORMS, UNROLL, Groups
 from seamark.dispatch.placement import PLACEMENTS
 from seamark.model.annotations import hints, is_required, keys_of, limits_of, shape_of
 from seamark.model.dotted import DOTTED
@@ -33,6 +34,7 @@ from seamark.model.scenario import (
     Restarts,
     Scenario,
     Search,
+    Workload,
 )
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
@@ -149,6 +151,7 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "default": "stop",
                 "description": "Whether a server that exceeds the memory of its GPUs stops a run or is noted.",
             },
+            "order": _order(),
             "notify": _object(Notify, limits=True)
             | {"description": "A command that runs at the end of a run, or at its first failed trial."},
             "resources": {"type": "object", "additionalProperties": False, "properties": resources},
@@ -199,6 +202,27 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
     }
 
 
+def _order() -> Schema:
+    """Return the schema of an order: a word or a call such as barrier(4), or a mapping."""
+    count = {"type": "integer", "minimum": 1}
+    counted: list[Schema] = [
+        {"type": "object", "additionalProperties": False, "required": [name], "properties": {name: count}}
+        for name in COUNTED
+    ]
+    unroll: Schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": [UNROLL],
+        "properties": {
+            UNROLL: {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
+            "then": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+            "groups": {"enum": list(get_args(Groups))},
+        },
+    }
+    about = f"Which deployment begins next: {', '.join(FORMS)}."
+    return {"anyOf": [{"type": "string"}, *counted, unroll], "description": about}
+
+
 def _workload(service: Service) -> Schema:
     load = "load" if service.load == "requests" else service.name
     settings = [
@@ -223,6 +247,7 @@ def _workload(service: Service) -> Schema:
             "exclude": {"type": "array", "items": partial, "description": "Treatments to drop: all that match."},
             "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
             "search": _search(),
+            "fresh_server": _limited(Workload, "fresh_server", PLAIN[bool]),
             "slos": texts | {"description": "Objectives in the metric's own unit: latency_p99_s <= 0.2"},
         },
     }
@@ -273,6 +298,7 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
             },
             SETS.name: {"anyOf": [{"enum": list(WORDS)}, sets], "description": SETS.help},
             **{setting.name: _ref("parties", setting) for setting in (PLACEMENT, KEEP_BUSY)},
+            "fresh_server": _limited(Workload, "fresh_server", PLAIN[bool]),
             **shared,
         },
     }

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seamark.dispatch.claim_policies import claim_policy
 from seamark.dispatch.dispatcher import leaves_this_machine
+from seamark.dispatch.order import order_of
 from seamark.errors import UserError, did_you_mean
 from seamark.model.site import DeviceIds, Devices, Pinning, Site
 
@@ -15,7 +15,7 @@ OPTIONS = {
     "devices.per_device": "--per-device",
     "devices": "--gpus",
     "parallel": "--parallel",
-    "claim": "--claim",
+    "order": "--order",
 }
 """Option of `bench submit` for each setting of a site."""
 
@@ -25,9 +25,9 @@ def lane_mistakes(site: Site) -> Iterator[tuple[str, str]]:
     if not 1 <= site.parallel <= MOST_LANES:
         yield "parallel", f"{site.parallel} is none of 1 to {MOST_LANES} lanes. Write 1 for one deployment at a time."
     try:
-        claim_policy(site.claim)
+        order_of(site.order)
     except ValueError as mistake:
-        yield "claim", str(mistake)
+        yield "order", str(mistake)
     if site.devices is not None:
         yield from _device_mistakes(site.devices)
     if site.parallel > 1:
@@ -87,11 +87,12 @@ def with_lanes(
     cpus: str | None = None,
     per_device: int | None = None,
     parallel: int | None = None,
-    claim: str | None = None,
+    order: str | None = None,
 ) -> Site:
-    """Return a site with the lanes that options of a command ask for. Raises UserError with every mistake."""
+    """Return a site with the lanes and the order that options of a command ask for. Raises UserError with every
+    mistake."""
     given = {"--gpus": gpus, "--cpus": cpus}
-    if not any(choice is not None for choice in (gpus, cpus, per_device, parallel, claim)):
+    if not any(choice is not None for choice in (gpus, cpus, per_device, parallel, order)):
         return site
     if gpus is not None and cpus is not None:
         raise UserError("--gpus and --cpus: a run has devices of one kind. Give one of them.")
@@ -109,13 +110,12 @@ def with_lanes(
         site,
         devices=devices,
         parallel=site.parallel if parallel is None else parallel,
-        claim=site.claim if claim is None else claim,
+        order=site.order if order is None else order,
     )
     if mistakes := [f"{OPTIONS[path]}: {text}" for path, text in lane_mistakes(found)]:
         raise UserError(*mistakes)
-    if found.parallel == 1 and any(choice is not None for choice in (gpus, cpus, per_device, claim)):
-        last = "--claim" if per_device is None else "--per-device"
-        option = next((name for name, value in given.items() if value is not None), last)
+    if found.parallel == 1 and any(choice is not None for choice in (gpus, cpus, per_device)):
+        option = next((name for name, value in given.items() if value is not None), "--per-device")
         raise UserError(
             f"{option}: devices are shared out to lanes, and there is one. Give their number: --parallel 2."
         )

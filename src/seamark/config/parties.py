@@ -17,7 +17,7 @@ from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-KEYS = ("name", "parties", SETS.name, PLACEMENT.name, KEEP_BUSY.name)
+KEYS = ("name", "parties", "fresh_server", SETS.name, PLACEMENT.name, KEEP_BUSY.name)
 BESIDE = "It stands beside 'parties', for all of them."
 NO_MATRIX = "With parties all levels are combined. Write lists of levels, or several workloads."
 NO_SEARCH = "A search has one load at a time. Write the rates as levels of the party."
@@ -28,7 +28,7 @@ NOT_OF_A_PARTY = {
     "where": NO_MATRIX,
     "search": NO_SEARCH,
     "parties": "A party has none of its own. Write all of them in one list.",
-    **dict.fromkeys((SETS.name, PLACEMENT.name, KEEP_BUSY.name), BESIDE),
+    **dict.fromkeys(("fresh_server", SETS.name, PLACEMENT.name, KEEP_BUSY.name), BESIDE),
 }
 """Keys that a party cannot have, each with the remedy."""
 OF_A_SERVER = ("gpus", "container", "external")
@@ -82,7 +82,14 @@ def parties_of(
         leaves=tuple(leaves),
         contents={path: sha for party in parties for path, sha in party.workload.contents.items()},
         parties=parties,
+        fresh_server=fresh_server(item, mistakes),
     )
+
+
+def fresh_server(item: Item, mistakes: Mistakes) -> bool:
+    """Return whether each treatment of a workload has a server of its own."""
+    entry = item.value.get("fresh_server")
+    return entry is not None and decode_field(entry, Workload, "fresh_server", mistakes) is True
 
 
 def _parties(

@@ -12,6 +12,7 @@ from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
 from seamark.config.workload import NAME, WORKLOAD_KEYS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.dispatch.order import order_of
 from seamark.model.dotted import Form, is_dotted, resolved
 from seamark.model.scenario import (
     NO_COMMAND,
@@ -32,7 +33,7 @@ TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "replicas", "max_retries"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
-    *("resources", "capacity_check", "prediction", "notify"),
+    *("resources", "capacity_check", "order", "prediction", "notify"),
 )
 COUNTS = ("repetitions", "max_retries", "replicas")
 
@@ -57,6 +58,7 @@ def scenario_of(
     readers: dict[str, Callable[[Item, Mistakes], Any]] = {
         "restarts": lambda item, mistakes: decode(item, Restarts, mistakes),
         "capacity_check": _capacity_check,
+        "order": _order,
         "resources": _resources,
         "artifacts": _artifacts,
         "binds": _binds,
@@ -130,6 +132,14 @@ def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
     if item.value is False and (item.text or "").lower() == "off":  # YAML 1.1 reads `off` as false
         return "off"
     return decode_field(item, Scenario, "capacity_check", mistakes)
+
+
+def _order(item: Item, mistakes: Mistakes) -> str:
+    try:
+        return order_of(item.plain).text
+    except ValueError as mistake:
+        mistakes.add(item, str(mistake), "wrong_form")
+        return ""
 
 
 def _notify(item: Item, mistakes: Mistakes) -> Notify | None:

@@ -11,7 +11,7 @@ from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import LevelReader, PresetFolder, form_names, form_of, qualities_of
 from seamark.config.load_profile_checks import check_excluded, check_load_profile, texts_of
-from seamark.config.parties import parties_of
+from seamark.config.parties import fresh_server, parties_of
 from seamark.config.search import levels_with, search_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
@@ -40,7 +40,10 @@ class Derived:
 
 Derive = Callable[[Item, Mistakes], Derived]
 """Returns what follows from the files that a workload names, after noting what is wrong with them."""
-WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties")
+WORKLOAD_KEYS = (
+    *("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties"),
+    "fresh_server",
+)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ELSEWHERE = (
     "site",
@@ -50,6 +53,7 @@ ELSEWHERE = (
     "repetitions",
     "restarts",
     "replicas",
+    "order",
     "max_retries",
     "artifacts",
     "binds",
@@ -174,6 +178,7 @@ def _workload(
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes, (*metrics, *service.qualities, *qualities_of(found))),
         leaves=(*reader.leaves.settings.values(), *derived.settings.values()),
+        fresh_server=fresh_server(item, mistakes),
     )
     search = None
     if service.load == "requests":

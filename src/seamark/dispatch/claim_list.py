@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from seamark.dispatch.claim_policies import ClaimPolicy, Unit, UnitState
+from seamark.dispatch.order import Order, Unit, UnitState
 from seamark.storage.documents import read, write
 
 STATES: tuple[UnitState, ...] = get_args(UnitState)
@@ -21,6 +21,8 @@ KILLED = "killed"
 """Folder of units whose lanes were killed, each a file with a byte for every such lane."""
 LIST = "units.json"
 CHOOSING = ".choosing.lock"
+CLAIMS = "SEAMARK_CLAIMS"
+"""Environment variable of what runs in a lane: the folder of the list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +65,14 @@ class ClaimList:
         """Read the list in a folder. Raises FileNotFoundError without one."""
         return cls(root, read(root / LIST, UnitList).units)
 
-    def claim(self, policy: ClaimPolicy) -> Claim | None:
-        """Claim the next unit by a policy, None while none may begin.
+    def claim(self, order: Order) -> Claim | None:
+        """Claim the next unit by an order, None while none may begin.
 
-        One lane chooses at a time, so that a policy which counts running units (sliding) counts all of them.
+        One lane chooses at a time, so that an order which counts running units (window) counts all of them.
         """
         with _locked(self.root / CHOOSING):
             self._return_dead()
-            chosen = policy(self.units())
+            chosen = order.next_of(self.units())
             if chosen is None:
                 return None
             file = os.open(self._path(chosen.id, "waiting"), os.O_RDWR | os.O_CLOEXEC)
@@ -81,7 +83,9 @@ class ClaimList:
     def finish(self, claim: Claim) -> None:
         """Mark a claimed unit as done."""
         with _locked(self.root / CHOOSING):
-            self._path(claim.unit.id, "running").rename(self._path(claim.unit.id, "done"))
+            running = self._path(claim.unit.id, "running")
+            os.utime(running)  # when it ended, for `ran_beside`
+            running.rename(self._path(claim.unit.id, "done"))
         os.close(claim.file)
 
     def units(self) -> tuple[Unit, ...]:
@@ -117,6 +121,18 @@ class ClaimList:
 
     def _path(self, unit: str, state: str) -> Path:
         return self.root / state / unit
+
+
+def ran_beside(own: str, since_unix_s: float) -> tuple[str, ...]:
+    """Return the units of other lanes of this run that have run since a time; none outside of a lane."""
+    folder = os.environ.get(CLAIMS)
+    if not folder:
+        return ()
+    root = Path(folder)
+    with _locked(root / CHOOSING), os.scandir(root / "running") as running, os.scandir(root / "done") as done:
+        found = [entry.name for entry in running]
+        found += [entry.name for entry in done if entry.stat().st_mtime >= since_unix_s]
+    return tuple(sorted({*found} - {own}))
 
 
 def _lock(file: int, operation: int) -> bool:

@@ -81,7 +81,8 @@ class Workload:
     `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement. With
     a `search` each treatment searches the level of one setting, whose only level here is the first one. `leaves` are
     the settings that leaves of its structures are (`filled`). With `parties` several services are under load
-    at the same time: `leaves` are then the settings of all of them, as `PARTY.SETTING`.
+    at the same time: `leaves` are then the settings of all of them, as `PARTY.SETTING`. With `fresh_server` each
+    treatment has a server that no other one was measured on.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Workload:
     contents: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[Setting, ...] = ()
     parties: "tuple[Party, ...]" = ()
+    fresh_server: bool = limited(False, help="Whether each treatment has a server of its own.")
 
     @property
     def loads(self) -> "Mapping[str, Workload]":
@@ -227,7 +229,8 @@ class Scenario:
     `lines` has the place of each part ("workload.batch" -> "file.yaml:12: workload.batch"), for messages about site
     limits. `metrics` and `checks` are dotted paths of the user's own. `restarts` None: `each` where a deployment
     factor varies and starts are cheap against the load. `replicas` is the number of servers with equal settings that
-    divide the tasks of an evaluation, for lanes to run side by side.
+    divide the tasks of an evaluation, for lanes to run side by side. `order` is the one that deployments begin in, in
+    one line (dispatch/order.py); no trial's identity has it.
     """
 
     name: str
@@ -237,6 +240,7 @@ class Scenario:
     max_retries: int = limited(0, minimum=0, maximum=100)
     restarts: Restarts | None = None
     replicas: int = limited(1, minimum=1, maximum=1000)
+    order: str | None = None
     capacity_check: CapacityCheck = "stop"
     site: str | None = _word()
     partition: str | None = _word()

@@ -161,8 +161,8 @@ class Site:
     A job takes `deployments_per_job`: one after another (`isolate`), or at the same time on one node (`share`), each
     with GPUs of its own from those of the job.
 
-    With `parallel` above 1 deployments run side by side in that many lanes, each on one of the `devices`; `claim` is
-    the policy that chooses the next one (dispatch/claim_policies.py).
+    With `parallel` above 1 deployments run side by side in that many lanes, each on one of the `devices`; `order`
+    says which begins next (dispatch/order.py), where neither the scenario nor an option does.
 
     `gpu_memory_gb` is the memory of each GPU on a site without partitions; None: not known.
 
@@ -203,7 +203,7 @@ class Site:
     carrier_python: str | None = None
     parallel: int = 1
     devices: Devices | None = None
-    claim: str = "in_order"
+    order: str = "all"
     gpu_memory_gb: float | None = _gpu_memory()
     lease_s: float = limited(30.0, above=0, unit="s")
     telemetry_interval_s: float = limited(0.5, above=0, unit="s")

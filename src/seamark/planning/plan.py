@@ -139,18 +139,18 @@ def _treatment(
     order = own + [name for name in inside if not service.setting(name)]
     defaults = {setting.name: setting.default for setting in settings_of(service, workload)}
     changed = {name: values[name] for name in (*serves, *order) if values[name] != defaults[name]}
-    deployment = with_members(_deployment(scenario, workload, values, serves, changed), workload, services)
     load = {name: changed[name] for name in order if name in changed}
     spoken = {name: value for name, value in load.items() if not workload.search or name != workload.search.setting}
     words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
     workload_id = part(words or ["defaults"], {"settings": load} | _searched(workload) | _seed(scenario))
+    deployment = _deployment(scenario, workload, values, serves, changed, workload_id)
     settings = {name: values[name] for name in defaults}
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
         workload=workload,
         service=service,
         workload_id=workload_id,
-        deployment=deployment,
+        deployment=with_members(deployment, workload, services),
         settings=settings,
         changed=changed,
         facts={
@@ -164,6 +164,7 @@ def _treatment(
             **_artifacts(scenario),
             **_searched(workload),
             **_contents(workload, service, values),
+            **_fresh(workload),
         },
         varied=varied,
     )
@@ -185,8 +186,13 @@ def _searched(workload: Workload) -> dict[str, object]:
     return {"search": asdict(workload.search), "slos": slos}
 
 
+def _fresh(workload: Workload, workload_id: str | bool = True) -> dict[str, object]:
+    """With `fresh_server` the treatment is part of its deployment's identity: no other one has that server."""
+    return {"fresh_server": workload_id} if workload.fresh_server else {}
+
+
 def _deployment(
-    scenario: Scenario, workload: Workload, values: Values, names: list[str], changed: Values
+    scenario: Scenario, workload: Workload, values: Values, names: list[str], changed: Values, workload_id: str
 ) -> Deployment:
     ours = {name: changed[name] for name in names if name in changed}
     given = {setting.name: (values[setting.name], setting.default) for setting in RESOURCE_SETTINGS}
@@ -195,7 +201,7 @@ def _deployment(
     return Deployment(
         id=part(
             [word(served_by(workload)), *words_of(ours), *words_of(own_resources)],
-            identity | _seed(scenario) | _artifacts(scenario),
+            identity | _seed(scenario) | _artifacts(scenario) | _fresh(workload, workload_id),
         ),
         service=workload.service,
         settings={name: values[name] for name in names},
@@ -272,7 +278,7 @@ def _add_factors(
         RESOURCES, "deployment"
     )
     for name, levels in factors_of(combinations).items():
-        of_role = factors.setdefault(roles[name], {})
+        of_role = factors.setdefault("deployment" if workload.fresh_server else roles[name], {})
         of_role[name] = tuple(dict.fromkeys((*of_role.get(name, ()), *levels)))
 
 

@@ -11,6 +11,8 @@ from typing import get_args
 from seamark.analysis.comparison.contrasts import contrasts_of, family_of
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
+from seamark.dispatch.dispatcher import is_batch
+from seamark.dispatch.order import runs_several
 from seamark.model.items import ItemCount, item_counts
 from seamark.model.plurals import counted, in_percent
 from seamark.model.scenario import Comparing, Restarts, why_no_p
@@ -364,6 +366,8 @@ def _notes(
         )
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
+    if site is not None and site.parallel == 1 and not is_batch(site) and runs_several(site.order):
+        notes.append(f"order '{site.order}': this site runs one deployment at a time; --parallel N lets N run.")
     limit = site.qos.get(plan.qos or "") if site is not None else None
     if limit is not None and facts.longest_deployment_s > limit:
         notes.append(

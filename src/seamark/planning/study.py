@@ -12,6 +12,7 @@ from typing import TypeVar
 from seamark.config.lanes import with_lanes
 from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.dispatch.identity import allocation
+from seamark.dispatch.order import ALL
 from seamark.errors import Mistake, SiteError, UserError, did_you_mean
 from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario
@@ -42,7 +43,8 @@ class Study:
     part: Plan | None = None
     """The plan of one trial, see `of_trial`; None: everything is planned."""
     lanes: str = ""
-    """Options of this run for the lanes of its site: a JSON object of the arguments of `with_lanes`; empty: none."""
+    """Options of this run for the lanes and the order of its site: a JSON object of the arguments of `with_lanes`;
+    empty: none."""
 
     @classmethod
     def at(
@@ -79,8 +81,16 @@ class Study:
 
     @cached_property
     def site(self) -> Site:
-        """The site of this run. Raises UserError for wrong options of its lanes."""
-        return with_lanes(site_of(self.root, self.site_name), **(json.loads(self.lanes) if self.lanes else {}))
+        """The site of this run, with the order of its scenario. Raises UserError for wrong options of its lanes."""
+        given = json.loads(self.lanes) if self.lanes else {}
+        if self.scenario.order is not None:
+            given.setdefault("order", self.scenario.order)
+        return with_lanes(site_of(self.root, self.site_name), **given)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether this run keeps an order on a batch system too: `bench submit` names it, a target alone has none."""
+        return "order" in json.loads(self.lanes or "{}") and self.site.order != ALL.name
 
     @cached_property
     def plan(self) -> Plan:

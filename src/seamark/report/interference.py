@@ -26,7 +26,7 @@ ENOUGH = 0.95
 THROUGHPUT = "throughput"
 PREFERRED = ("latency_ms.p50", THROUGHPUT)
 """Metrics of which the first that a party has is its slowdown in a matrix."""
-NOT_IN_TURNS = "not_in_turns"
+CONFOUNDED = "confounded_with_time"
 """Doubt in a slowdown whose two sides were not measured in turns, as after a retry."""
 
 
@@ -34,7 +34,7 @@ NOT_IN_TURNS = "not_in_turns"
 class Slowdown:
     """What one metric of a party becomes beside others, as a ratio to the party alone under the same placement: above
     1 it is slower, for a rate as much as for a time. `low` and `high` are its interval. `doubts` are codes for which
-    it does not say what the others cost: NOT_IN_TURNS, and those of OF_PARTIES that make a trial of it SUSPECT."""
+    it does not say what the others cost: CONFOUNDED, and those of OF_PARTIES that make a trial of it SUSPECT."""
 
     party: str
     beside: tuple[str, ...]
@@ -131,7 +131,7 @@ def _doubts(compared: Compared) -> tuple[str, ...]:
     sides = (compared.base, compared.new)
     seen = {code for side in sides for code in side.suspect_reasons}
     apart = any(side.apart and side.units < 2 for side in sides)  # as Units.are_apart; further pairs are left out
-    return (*(code for code in OF_PARTIES if code in seen), *((NOT_IN_TURNS,) if apart else ()))
+    return (*(code for code in OF_PARTIES if code in seen), *((CONFOUNDED,) if apart else ()))
 
 
 def in_matrix(found: Iterable[Slowdown]) -> list[Slowdown]:

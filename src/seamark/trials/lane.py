@@ -15,13 +15,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from seamark.dispatch.claim_list import ClaimList
-from seamark.dispatch.claim_policies import ClaimPolicy, Unit, claim_policy
+from seamark.dispatch.claim_list import CLAIMS, ClaimList
+from seamark.dispatch.order import Order, Unit, order_of
 from seamark.errors import UserError
-from seamark.model.dotted import is_dotted
-from seamark.model.service import Value
-from seamark.model.trial import RESOURCES, Deployment, Plan
-from seamark.planning.plan_time import time_of
+from seamark.planning.plan_order import units_of
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import LEADER
 from seamark.platform.process_tree import exit_on_signals
@@ -47,47 +44,19 @@ LANE_DIED = LoadFailure(
 )
 
 
-def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
+def pending_units(study: Study, scenario: str) -> tuple[Unit, ...]:
     """Return a unit for each deployment with pending trials, in the order of the plan."""
     plan, pending = study.plan_of(scenario), pending_trials_of(study, scenario, CommitMarks(study, scenario))
     deployments = tuple(deployment for deployment in plan.deployments if deployment.id in pending)
     trials = tuple(trial for deployment in deployments for trial in pending[deployment.id])
     measured_s = finite_lengths_s(plan, study.folder(scenario))
-    times = time_of(replace(plan, deployments=deployments, trials=trials), study.services, measured_s=measured_s)
-    names = dict.fromkeys((*RESOURCES, *(name for deployment in plan.deployments for name in deployment.settings)))
-    return tuple(
-        Unit(
-            id=deployment.id,
-            estimated_s=times.deployments[deployment.id].typical,
-            levels={name: _level(deployment, name) for name in names},
-        )
-        for deployment in deployments
-    )
-
-
-def _factors(plan: Plan) -> tuple[str, ...]:
-    """Return the settings in which deployments of a plan differ, between workloads too."""
-    names = dict.fromkeys((*plan.factors.get("deployment", {}), *RESOURCES))
-    names |= dict.fromkeys(name for deployment in plan.deployments for name in deployment.settings)
-    return tuple(name for name in names if len({_level(deployment, name) for deployment in plan.deployments}) > 1)
-
-
-def _level(deployment: Deployment, name: str) -> Value:
-    value: Value = getattr(deployment, name) if name in RESOURCES else deployment.settings.get(name)
-    return value
+    return units_of(replace(plan, deployments=deployments, trials=trials), study.services, measured_s)
 
 
 def require_plan_fits_lanes(study: Study) -> None:
-    """Raise UserError where lanes of the site cannot run the plan: a device is missing, the claim policy names an
-    unknown factor, a deployment needs more than one device, or lanes have GPUs that no deployment asks for."""
-    site, plan = study.site, study.plan
-    try:
-        policy = claim_policy(site.claim, _factors(plan))
-    except ValueError as mistake:
-        raise UserError(f"{study.scenario_path}: claim: {mistake}") from None
-    if is_dotted(site.claim) and (units := units_of(study, study.scenario.name)):
-        policy(units)  # a function of the user's own fails here, not in the middle of the run
-    mistakes = []
+    """Raise UserError where lanes of the site cannot run the plan: a device is missing, a deployment needs more than
+    one, or lanes have GPUs that no deployment asks for."""
+    site, plan, mistakes = study.site, study.plan, []
     most = 1 if site.devices is not None and site.devices.gpu is not None else 0
     for key, wanted, limit in (
         ("nodes", max(deployment.nodes for deployment in plan.deployments), 1),
@@ -119,9 +88,10 @@ def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequ
     results, parent_pid = study.folder(scenario), os.getppid()
     folder = results.lane(run)
     _remove_others(folder.root)
-    claims = ClaimList.make(folder.claims, lambda: units_of(study, scenario))
+    claims = ClaimList.make(folder.claims, lambda: pending_units(study, scenario))
     pool = pool_here(study.site)
     os.environ[LEADER] = str(os.getpid())  # the phases of a unit belong to this lane
+    os.environ[CLAIMS] = str(folder.claims)
     holder = SlotHolder(pid=os.getpid(), user=user_named(os.getuid()), study=str(study.root), run=run)
 
     def on_wait() -> None:
@@ -139,13 +109,13 @@ def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequ
         _keep_records(study, scenario, unit.id, folder)
 
     with exit_on_signals(signal.SIGTERM):
-        work_off(claims, claim_policy(study.site.claim), pool, holder, results, run_unit, on_wait)
+        work_off(claims, order_of(study.site.order), pool, holder, results, run_unit, on_wait)
     write_text(folder.outcome(number), "{}\n")
 
 
 def work_off(
     claims: ClaimList,
-    policy: ClaimPolicy,
+    order: Order,
     pool: DevicePool,
     holder: SlotHolder,
     results: ScenarioFolder,
@@ -155,7 +125,7 @@ def work_off(
     """Claim units and run each on a device until all units of the list are done, those of other lanes too: a lane may
     be killed, and its unit returns."""
     while not claims.ended():
-        claim = claims.claim(policy)
+        claim = claims.claim(order)
         if claim is None:
             on_wait()
             time.sleep(POLL_S)

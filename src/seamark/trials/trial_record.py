@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from seamark.dispatch.claim_list import ran_beside
 from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
 from seamark.model.results.answers import AskedRecord
@@ -217,6 +219,7 @@ def write_meta(
     slurm, around = batch_job(), container_around_us()
     software = provenance.software(context.study.root, context.lock)
     planned = context.study.plan_of(context.scenario)
+    took_ns = time.monotonic_ns() - (before.here.moment.monotonic_ns or 0)
     meta = TrialMeta(
         schema_version=SCHEMA_VERSION,
         trial_id=trial.trial_id,
@@ -247,6 +250,7 @@ def write_meta(
         nodes=provenance.after(before, seen),
         nodes_unknown=seen.reason,
         scenario_commit=planned.git_commit,
+        beside=ran_beside(context.deployment.whole, time.time() - took_ns / 1e9),
     )
     write(folder.meta, meta)
 

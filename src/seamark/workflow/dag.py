@@ -13,10 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 from seamark.dispatch.dispatcher import batch_dispatcher, dispatcher_of, is_batch, leaves_this_machine
 from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
+from seamark.dispatch.order import ALL, Steps, order_of
 from seamark.model.dotted import mark_of
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.judges import scored_trials, scoring_functions
+from seamark.planning.plan_order import begun_in, units_of
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.platform.fork_server.client import LEADER, RUN
@@ -287,12 +289,36 @@ class Dag:
 
     def _places(self, scenario: str) -> dict[str, tuple[int, int, int]]:
         """Return for each deployment the number of deployments from it on, and its first and last position."""
-        ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
+        ids = self._once(self._begun_in, scenario)
         trials = {name: self.study.trials_of(scenario, name) for name in ids}
         return {
             name: (len(ids) - at, group[0].position, group[-1].position)
             for at, (name, group) in enumerate(trials.items())
         }
+
+    def _begun_in(self, scenario: str) -> list[str]:
+        """Return the deployments of a scenario in the order of the run; without one in that of the plan."""
+        plan = self.study.plan_of(scenario)
+        if self.study.site.order == ALL.name:
+            return [deployment.id for deployment in plan.deployments]
+        return begun_in(order_of(self.study.site.order), units_of(plan, self.study.services))
+
+    def waits_for(self, w: Wildcards) -> list[str]:
+        """Return the records of the deployments whose end a deployment waits for by the order of this run. On one
+        machine none: there deployments run one at a time by their priorities, or in lanes."""
+        if not self.study.ordered or not leaves_this_machine(self.study.site):
+            return []
+        plan, folder = self.study.plan_of(w.scenario), self.study.folder(w.scenario)
+        steps = self._once(self._steps, w.scenario)
+        at = self._once(self._numbers, w.scenario)[w.deployment]
+        after = (plan.deployments[index].id for index in steps.waits(at).after)
+        return [self._relative(folder.deployment(name).record) for name in after]
+
+    def _steps(self, scenario: str) -> Steps:
+        return order_of(self.study.site.order).arranged(units_of(self.study.plan_of(scenario), self.study.services))
+
+    def _numbers(self, scenario: str) -> dict[str, int]:
+        return {deployment.id: at for at, deployment in enumerate(self.study.plan_of(scenario).deployments)}
 
     def runtime_min(self, phase: str) -> Callable[..., int]:
         """Return the minutes of a phase's job; they grow with the attempt."""

@@ -23,6 +23,7 @@ from seamark.dispatch.job import (
     resources_of,
     submit_limits,
 )
+from seamark.dispatch.order import ALL
 from seamark.dispatch.slurm.commands import clock, sbatch_options
 from seamark.errors import UserError
 from seamark.model.plurals import counted
@@ -273,6 +274,8 @@ def _notes(study: Study, jobs: Sequence[ExportedJob]) -> list[str]:
             f"A user may have {most} jobs here, and these are {tasks + 1}: {SUBMIT} submits them part by part and"
             " waits until there is room. Leave it running (tmux, nohup); called again, it goes on."
         )
+    if study.site.order != ALL.name:
+        notes.append(f"`bench submit` keeps the order '{study.site.order}', and these scripts do not.")
     if study.site.in_images:
         notes.append(f"Images come first: bench prepare -c {study.scenario_path} --site {study.site_name}")
     if _python(study.root) == "python3" and "SEAMARK_PYTHON" not in os.environ:

@@ -1,17 +1,27 @@
-"""Lanes of a run for the DAG: their number and outputs, and which trials wait for them. None with `parallel: 1`."""
+"""Lanes of a run for the DAG: their number and outputs, and which trials wait for them, none with `parallel: 1`; and
+its order."""
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from seamark.dispatch.dispatcher import is_batch
+from seamark.dispatch.job import most_jobs
+from seamark.dispatch.order import ALL, Order, order_of
+from seamark.errors import UserError
+from seamark.model.dotted import is_dotted
 from seamark.model.site import Site
 from seamark.planning.study import Study
 from seamark.storage.paths import ScenarioFolder
 from seamark.trials.conflicts import CommitMarks, pending_trials_of
+
+if TYPE_CHECKING:
+    from seamark.planning.plan_order import PlannedOrder
 
 RUN = "SEAMARK_LANES"
 """Environment variable: name of this run's folder of lanes, the same in every process that reads the Snakefile."""
@@ -86,8 +96,62 @@ class Lanes:
 
 
 def require_lanes(study: Study) -> None:
-    """Raise UserError where lanes of the site cannot run the plan. A run without lanes imports nothing for it."""
+    """Raise UserError where lanes of the site cannot run the plan, or its order names what it cannot unroll. A run
+    without either imports nothing for it."""
+    require_order(study)
     if study.site.parallel > 1:
         from seamark.trials.lane import require_plan_fits_lanes
 
         require_plan_fits_lanes(study)
+
+
+def require_order(study: Study) -> None:
+    """Raise UserError for an order that the plan, or a batch system, cannot keep."""
+    if study.site.order == ALL.name:
+        return
+    from seamark.planning.plan_order import checked_order, units_of
+
+    where = study.scenario.lines.get("order", f"{study.scenario_path}: order")
+    units = units_of(study.plan, study.services)
+    try:
+        order = checked_order(study.site.order, units)
+    except ValueError as mistake:
+        raise UserError(f"{where}: {mistake}") from None
+    if is_batch(study.site) and (why := _not_of_jobs(order)):
+        raise UserError(f"{where}: '{order.text}': {why}")
+
+
+def _not_of_jobs(order: Order) -> str | None:
+    """Return why a batch system cannot keep an order: jobs wait for the ends of others, and all have one limit."""
+    if is_dotted(order.name):
+        return "a function is asked while lanes are at work, and on a batch system each deployment is a job."
+    if order.then is None:
+        return None
+    if order.groups == "parallel" and order.then.name == "window":
+        return "on a batch system one limit holds for all groups. Write 'window: N' alone, or 'groups: in_sequence'."
+    return _not_of_jobs(order.then)
+
+
+def order_planned(study: Study, measured_s: Mapping[str, float]) -> "PlannedOrder":
+    """Return what the order of a study makes of its whole plan: in its lanes, as jobs of its batch system, or one
+    deployment at a time."""
+    from seamark.planning.plan_order import planned_order, units_of
+    from seamark.planning.plan_time import time_of
+
+    plan, site = study.plan, study.site
+    units = units_of(plan, study.services, measured_s)
+    jobs = min(filter(None, (most_jobs(site, plan.qos), most_at_once(study))), default=len(units))
+    lanes = jobs if is_batch(site) else lanes_at_once(site)
+    spans = time_of(plan, study.services, measured_s=measured_s).deployments
+    factors = {name for levels in plan.factors.values() for name in levels}
+    return planned_order(order_of(site.order), units, max(1, lanes), spans, factors)
+
+
+def most_at_once(study: Study) -> int | None:
+    """Return how many jobs of deployments the order of a run allows at once, None for any number."""
+    order: Order | None = order_of(study.site.order)
+    while order is not None:
+        if order.name in ("window", "barrier"):
+            return order.count
+        order = order.then
+    return None

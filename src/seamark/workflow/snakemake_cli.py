@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 
 from seamark.dispatch import fencing
+from seamark.dispatch.dispatcher import is_batch
 from seamark.dispatch.identity import boot_id, node
 from seamark.dispatch.job import most_jobs
+from seamark.dispatch.order import ALL
 from seamark.errors import UserError
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import start_server
@@ -26,6 +28,7 @@ from seamark.services.supervisor.control_files import (
 )
 from seamark.trials.permissions import user_named
 from seamark.workflow.inside_snakemake import forget_lock
+from seamark.workflow.lanes import most_at_once
 
 IN_A_JOB = ["--mode", "remote"]
 """Last arguments of the Snakemake that runs inside a batch job."""
@@ -38,8 +41,10 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     words += ["--workflow-profile", _profile(study, "default")]
     if study.site.profile != "default":
         words += ["--profile", _profile(study, study.site.profile)]
-    if (most := most_jobs(study.site, study.plan.qos)) is not None:
-        words += ["--jobs", str(most)]
+    site = study.site
+    most = [most_jobs(site, study.plan.qos), most_at_once(study) if not targets and is_batch(site) else None]
+    if known := [count for count in most if count is not None]:
+        words += ["--jobs", str(min(known))]
     if study.site.parallel > 1:  # a lane waits most of the time: all of them start, however few cores there are
         words += ["--cores", str(max(study.site.parallel, len(os.sched_getaffinity(0))))]
     if study.site.images.jobs:
@@ -47,8 +52,11 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     words += list(extra)
     # Snakemake reads a value as YAML, which includes JSON strings, and strips the outermost quotes
     values = [("scenario", str(study.scenario_path)), ("site", study.site_name)]
-    if study.lanes:
-        values.append(("lanes", study.lanes))
+    lanes = json.loads(study.lanes) if study.lanes else {}
+    if not targets and site.order != ALL.name:
+        lanes["order"] = site.order
+    if lanes:
+        values.append(("lanes", json.dumps(lanes)))
     return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in values)]
 
 

@@ -37,10 +37,13 @@ from seamark.stats.ranks import Interval
 UNITS_DIFFER = "units differ"
 RESTARTS = "`restarts: each` starts the server anew in each block, so that each level has as many starts as blocks."
 NOT_IN_TURNS = (
-    "no p: the two were not measured in turns, block by block. A change of the machine between them would look the"
-    " same as an effect"
+    "no p (confounded_with_time): the two were not measured in turns, block by block. A change of the machine between"
+    " them would look the same as an effect"
 )
-IN_TURNS = "Measure both anew in one run: a copy of the scenario under another name has no finished trials."
+IN_TURNS = (
+    "Measure both anew in one run, and unroll neither: a copy of the scenario under another name has no finished"
+    " trials."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
