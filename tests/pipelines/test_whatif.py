@@ -144,6 +144,20 @@ def test_the_scenario_has_the_levels_and_leaves_out_what_lacks_the_stage() -> No
         assert refused.value.mistakes[0].path == "--stage"
 
 
+def test_levels_of_a_speed_up_draw_the_same_arrivals_and_other_treatments_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    workload = {"service": "pipeline", "graph": SCRIPTED, "pipeline": "Training", "requests": [4, 6]}
+    trials = planned(tmp_path, workload | {"faster": [0, 20], "faster_stage": "Step"}).plan.trials
+    seeds: dict[object, set[int]] = {}
+    for trial in trials:
+        seeds.setdefault((trial.settings["requests"], trial.repetition), set()).add(trial.seed)
+    assert len(trials) == 2 * len(seeds) == len({trial.config_hash for trial in trials})
+    assert all(len(drawn) == 1 for drawn in seeds.values())
+    assert len(set().union(*seeds.values())) == len(seeds)
+
+
 @pytest.mark.parametrize("wrong", ["", "0", "ten", "100", "-1", "nan", "10;30"])
 def test_percentages_are_read_once_each_and_refused_outside_of_their_limits(wrong: str) -> None:
     assert levels_of("10, 30,10,0") == [10.0, 30.0]

@@ -45,6 +45,8 @@ class Treatment:
     settings: Values
     changed: Values
     facts: Mapping[str, object]
+    drawn_for: str
+    """The id without settings of the role `policy`: treatments that differ by these alone draw the same numbers."""
     varied: frozenset[str] = frozenset()
 
 
@@ -140,13 +142,14 @@ def _treatment(
     defaults = {setting.name: setting.default for setting in settings_of(service, workload)}
     changed = {name: values[name] for name in (*serves, *order) if values[name] != defaults[name]}
     load = {name: changed[name] for name in order if name in changed}
-    spoken = {name: value for name, value in load.items() if not workload.search or name != workload.search.setting}
-    words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
-    workload_id = part(words or ["defaults"], {"settings": load} | _searched(workload) | _seed(scenario))
+    workload_id = _workload_id(scenario, workload, load)
+    chosen = {setting.name for setting in settings_of(service, workload) if setting.role == "policy"}
+    drawn_for = _workload_id(scenario, workload, {name: value for name, value in load.items() if name not in chosen})
     deployment = _deployment(scenario, workload, values, serves, changed, workload_id)
     settings = {name: values[name] for name in defaults}
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
+        drawn_for=f"{deployment.id}--{drawn_for}",
         workload=workload,
         service=service,
         workload_id=workload_id,
@@ -168,6 +171,12 @@ def _treatment(
         },
         varied=varied,
     )
+
+
+def _workload_id(scenario: Scenario, workload: Workload, load: Values) -> str:
+    spoken = {name: value for name, value in load.items() if not workload.search or name != workload.search.setting}
+    words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
+    return part(words or ["defaults"], {"settings": load} | _searched(workload) | _seed(scenario))
 
 
 def _contents(workload: Workload, service: Service, values: Values) -> dict[str, str]:
@@ -248,7 +257,7 @@ def _trials(
 
 def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
     name = f"{treatment.id}--r{repetition}"
-    seed = seed_of(scenario.metadata.seed, treatment.service.draws_for(treatment.id), repetition)
+    seed = seed_of(scenario.metadata.seed, treatment.service.draws_for(treatment.drawn_for), repetition)
     return Trial(
         id=name,
         trial_id=trial_uuid(scenario.name, name),
