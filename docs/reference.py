@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -57,10 +58,34 @@ def cli_page() -> str:
         "| 3 | the site lacks something, such as Slurm, an image or space |",
         "| 130 | stopped by Ctrl-C; `bench submit` resumes |",
     ]
+    shared = shared_options()
+    lines += ["", "## Options of several commands", "", "| option | meaning |", "| --- | --- |"]
+    lines += [f"| `{names}` | {text} |" for names, text in shared]
     for path, context in commands():
+        also = [option for option in options_of(context) if option.get_help_record(context) in shared]
+        for option in also:
+            option.hidden = True
         text = "\n".join(line.rstrip() for line in context.command.get_help(context).splitlines())
+        for option in also:
+            option.hidden = False
         lines += ["", f"## {path}", "", "```text", text, "```"]
+        if names := [next(name for name in option.opts if name.startswith("--")) for option in also][:-1]:
+            lines += ["", f"Also {', '.join(f'`{name}`' for name in names)}."]  # without --help, the last
     return "\n".join(lines) + "\n"
+
+
+def options_of(context: click.Context) -> list[click.Option]:
+    """Return the options of a command that its help shows."""
+    options = [option for option in context.command.get_params(context) if isinstance(option, click.Option)]
+    return [option for option in options if not option.hidden]
+
+
+def shared_options() -> list[tuple[str, str]]:
+    """Return names and text of the options that at least three commands have with the same text, the most frequent
+    one of equal names."""
+    found = Counter(option.get_help_record(context) for _, context in commands() for option in options_of(context))
+    often = {record[0]: record for record, count in reversed(found.most_common()) if record and count >= 3}
+    return sorted(often.values())
 
 
 def services_page(services: Mapping[str, Service]) -> str:
@@ -107,7 +132,7 @@ def _base(service: Service, services: Mapping[str, Service]) -> Service | None:
 ROLES = {
     "deployment": "Settings of the server; a change starts a new server:",
     "workload": "Settings of the load:",
-    "policy": "Settings of the policy:",
+    "policy": "Choices under the same load:",
 }
 
 
