@@ -15,6 +15,7 @@ from seamark.model.parties import BURNER, KEEP_BUSY, PARTIES, PLACEMENT, SETS, n
 from seamark.model.scenario import Levels, Party, Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of
+from seamark.platform.ports import LOCAL_HOSTS
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 KEYS = ("name", "parties", "fresh_server", SETS.name, PLACEMENT.name, KEEP_BUSY.name)
@@ -123,11 +124,17 @@ def _parties(
                 at = whole.value[party.name].at([key])
                 mistakes.add(at, f"{text}{did_you_mean(name, served)}", "unknown_name")
     first: dict[str, str] = {}
-    for address, name in [(party.external.address, party.name) for party in found if party.external]:
+    for address, name in [(_one_spelling(party.external.address), party.name) for party in found if party.external]:
         if (other := first.setdefault(address, name)) != name:
             text = f"this is the server of the party '{other}' as well, which would never be alone. Name another one."
             mistakes.add(whole.value[name].at(["external", "address"]), text, "written_twice")
     return tuple(found)
+
+
+def _one_spelling(address: str) -> str:
+    """Return the address of a server, the same for every name of this machine's loopback."""
+    host, _, port = address.rpartition(":")
+    return f"{LOCAL_HOSTS[0]}:{port}" if host.strip("[]") in LOCAL_HOSTS else address.lower()
 
 
 def _party(
