@@ -185,9 +185,8 @@ def explained(planned: PlannedOrder, duration: Callable[[float], str]) -> Iterat
     """Yield the lines of `bench plan --explain`."""
     least_s, typical_s, most_s = planned.length_s
     yield (
-        f"Order {planned.order}: {counted(len(planned.units), 'deployment')} in {counted(planned.waves, 'wave')},"
-        f" at most {planned.most_at_once} at once ({counted(planned.lanes, 'lane')}); deployments take about"
-        f" {duration(typical_s)} ({duration(least_s)} to {duration(most_s)})"
+        f"Order {planned.order}: {counted(len(planned.units), 'deployment')} in {counted(planned.waves, 'wave')}, at most"
+        f" {planned.most_at_once} at once; about {duration(typical_s)} ({duration(least_s)} to {duration(most_s)})"
     )
     numbers = {row.id: number for number, row in enumerate(planned.units, 1)}
     yield f"  {'':>4} {'wave':>4}  {'begins':>12} {'ends':>12}  {'deployment':<40} waits for"
