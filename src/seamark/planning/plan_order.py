@@ -184,9 +184,10 @@ def _most_at_once(rows: Sequence[PlannedUnit]) -> int:
 def explained(planned: PlannedOrder, duration: Callable[[float], str]) -> Iterator[str]:
     """Yield the lines of `bench plan --explain`."""
     least_s, typical_s, most_s = planned.length_s
+    deployments, waves = counted(len(planned.units), "deployment"), counted(planned.waves, "wave")
     yield (
-        f"Order {planned.order}: {counted(len(planned.units), 'deployment')} in {counted(planned.waves, 'wave')}, at most"
-        f" {planned.most_at_once} at once; about {duration(typical_s)} ({duration(least_s)} to {duration(most_s)})"
+        f"Order {planned.order}: {deployments} in {waves}, at most {planned.most_at_once} at once;"
+        f" about {duration(typical_s)} ({duration(least_s)} to {duration(most_s)})"
     )
     numbers = {row.id: number for number, row in enumerate(planned.units, 1)}
     yield f"  {'':>4} {'wave':>4}  {'begins':>12} {'ends':>12}  {'deployment':<40} waits for"
