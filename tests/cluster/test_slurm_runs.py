@@ -122,6 +122,19 @@ def test_a_job_whose_command_is_longer_than_an_argument_may_be_is_run(on_slurm: 
     assert job["JobState"] == "COMPLETED"
 
 
+@pytest.mark.sweep
+@pytest.mark.covers("D2", "D5")
+def test_a_barrier_submits_the_next_jobs_when_those_before_have_ended(on_slurm: SlurmStudy) -> None:
+    on_slurm.write(partition="cpu", resources={"gpus": 0, "mem_gb": [1, 2, 3, 4]}, repetitions=1)
+    on_slurm.measure("--order", "barrier: 2", code=0)
+    assert set(on_slurm.measurements().values()) == {1}
+    jobs = sorted(on_slurm.jobs(), key=lambda job: job["SubmitTime"])
+    assert len(jobs) == 4
+    assert max(job["EndTime"] for job in jobs[:2]) <= min(job["SubmitTime"] for job in jobs[2:])
+    on_slurm.measure("--order", "sequential", code=0)
+    assert len(on_slurm.jobs()) == 4, "another order measures nothing again"
+
+
 def gpus_seen(study: SlurmStudy) -> dict[str, str]:
     """Return what CUDA_VISIBLE_DEVICES is for the servers that run now, by their supervisors."""
     seen = {}
