@@ -41,8 +41,10 @@ def deployed(name: str, root: Path, *, expected: str = "ok", **changes: Any) -> 
 
 
 def loaded(endpoint: Mapping[str, Any], parts: Path, **changes: Any) -> tuple[LoadOutcome, np.ndarray]:
-    """Run a short closed loop on a deployment; give its outcome and all its samples."""
-    load = {"pattern": "closed", "concurrency": 2, "warmup_s": 0.0, "duration_s": 1.0, "timeout_s": 10.0}
+    """Run a closed loop on a deployment, for a second or as long as its requests take; give its outcome and all its
+    samples."""
+    load = {"pattern": "closed", "concurrency": 2, "warmup_s": 0.0, "timeout_s": 10.0}
+    load["duration_s"] = 60.0 if "requests" in changes else 1.0
     service = endpoint["service"]
     job = LoadJob(
         driver=service.driver,

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -234,8 +235,13 @@ def test_a_figure_that_says_which_values_are_better_can_be_compared(
 
 @pytest.mark.services
 def test_run_time_and_cpu_time_are_those_of_the_command(run: Callable[..., MeasuredLoad]) -> None:
-    short = min(run(argv=["sleep", "0.1"]).outcome.quality["run_time_s"] for _ in range(5))
-    assert 0.1 <= short < 0.12, "its end is seen at once"
+    times_s, plain_s = [], []
+    for _ in range(5):  # in turns, so that other work on the machine meets both
+        times_s.append(run(argv=["sleep", "0.1"]).outcome.quality["run_time_s"])
+        began_s = time.perf_counter()
+        subprocess.run(["sleep", "0.1"], check=True)
+        plain_s.append(time.perf_counter() - began_s)
+    assert 0.1 <= min(times_s) < min(plain_s) + 0.02, "its end is seen at once"
     busy = run(argv=["python3", "-c", "b = bytearray(150_000_000); sum(range(8_000_000))"]).outcome
     assert 0.02 < busy.quality["cpu_time_s"] < 10
     assert 150 < busy.quality["peak_rss_mb"] < 300

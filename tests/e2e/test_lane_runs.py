@@ -78,10 +78,14 @@ def test_deployments_run_side_by_side_and_results_are_those_of_other_runs(study:
         assert ("device_shared" in codes) == each["shared"]
     assert any(each["shared"] for each in used.values())
     assert not (study.results / ".lanes").exists()
-    beside = {name: study.json(f"{name}/meta.json")["beside"] for name in used}
+    beside = {name: study.json(f"{name}/meta.json")["ran_beside"] for name in used}
     assert all(name.split("--")[0] not in others for name, others in beside.items())
     assert any(beside.values()), "no deployment ran beside another one"
     assert {other for others in beside.values() for other in others} <= {name.split("--")[0] for name in used}
+    for options in (LANES, ()):
+        again = study.measure(*options, code=0)
+        assert "only derived files are updated" in again.stdout
+    assert set(study.measurements().values()) == {1}
 
 
 @pytest.mark.covers("D1", "D2", "D5")
@@ -102,10 +106,6 @@ def test_a_factor_of_the_load_is_unrolled_where_each_treatment_has_a_fresh_serve
     study.write(repetitions=1, workload=workload, order="sequential")
     study.measure(code=0)
     assert study.measurements() == first, "an order is no part of a trial's identity"
-    for options in (LANES, ()):
-        again = study.measure(*options, code=0)
-        assert "only derived files are updated" in again.stdout
-    assert set(study.measurements().values()) == {1}
 
 
 @pytest.mark.sweep

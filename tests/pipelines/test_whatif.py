@@ -144,11 +144,13 @@ def test_the_scenario_has_the_levels_and_leaves_out_what_lacks_the_stage() -> No
         assert refused.value.mistakes[0].path == "--stage"
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 def test_levels_of_a_speed_up_draw_the_same_arrivals_and_other_treatments_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     workload = {"service": "pipeline", "graph": SCRIPTED, "pipeline": "Training", "requests": [4, 6]}
+    workload["fresh_server"] = fresh
     trials = planned(tmp_path, workload | {"faster": [0, 20], "faster_stage": "Step"}).plan.trials
     seeds: dict[object, set[int]] = {}
     for trial in trials:

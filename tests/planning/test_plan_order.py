@@ -41,7 +41,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(folder: Path, **changes: Any) -> None:
     workload = MATRIX | changes.pop("workload", {})
-    (folder / "config/sites/cluster.yaml").write_text(yaml.safe_dump(CLUSTER))
+    for site in (CLUSTER, CLUSTER | {"name": "together", "deployments_per_job": 2}):
+        (folder / f"config/sites/{site['name']}.yaml").write_text(yaml.safe_dump(site))
     document = {"scenario": "matrix", "repetitions": 1, "workload": workload} | changes
     (folder / "config/scenarios/matrix.yaml").write_text(yaml.safe_dump(document))
 
@@ -76,6 +77,11 @@ def test_an_order_changes_no_trial_and_the_option_comes_before_the_scenario(fold
     assert study_of(folder).plan.trials == without
     assert study_of(folder).site.order == "barrier: 2"
     assert study_of(folder, "window: 3").site.order == "window: 3"
+    site = {"schema_version": 1, "name": "own", "summary": "own", "order": "sequential"}
+    (folder / "config/sites/own.yaml").write_text(yaml.safe_dump(site))
+    assert study_of(folder, site="own").site.order == "barrier: 2"
+    write(folder)
+    assert study_of(folder, site="own").site.order == "sequential"
 
 
 @pytest.mark.covers("D5", "D6")
@@ -129,19 +135,15 @@ def test_bench_plan_explains_an_order(folder: Path) -> None:
     words = ["plan", "matrix", "--explain", "--no-write"]
     order = json.loads(in_process.said_by([*words, "--json"]))["order"]
     assert (order["order"], order["waves"], order["lanes"]) == ("unroll: [delay_ms]", 4, 1)
-    assert [unit["levels"] for unit in order["units"]] == [
-        unit["levels"] for unit in sorted(order["units"], key=_begin)
-    ]
+    assert sorted(unit["wave"] for unit in order["units"]) == [1, 2, 3, 4]
+    said = in_process.said_by(words)
+    [_, *rows] = said[said.index("\nOrder unroll") :].strip().splitlines()[1:]
+    assert [row.split()[-1] for row in rows[1:]] == ["1", "2", "3"]
     first, second, *_ = order["units"]
     assert first["waits_for"] == []
     assert second["waits_for"] == [first["id"]]
-    said = in_process.said_by(words)
     assert "runs one deployment at a time" in said
     assert "order" not in json.loads(in_process.said_by(["plan", "matrix", "--no-write", "--json"]))
-
-
-def _begin(unit: dict[str, Any]) -> float:
-    return float(unit["begins_s"])
 
 
 @pytest.mark.covers("D5")
@@ -171,8 +173,10 @@ def _wildcards(deployment: str) -> Any:
     [
         ("unroll: [concurrency]", "local", "'concurrency' is no factor of which a deployment has one level"),
         ("unroll: [dely_ms]", "local", "Did you mean 'delay_ms'?"),
-        ("unroll: [delay_ms], then: {window: 2}, groups: parallel", "cluster", "one limit holds for all groups"),
-        ("own_order:first", "cluster", "on a batch system each deployment is a job"),
+        ("unroll: [delay_ms], then: {window: 2}, groups: parallel", "cluster", "one limit for all groups"),
+        ("unroll: [delay_ms]", "together", "a job of this site has 2 deployments"),
+        ("own_order:first", "cluster", "on this site each deployment is a job"),
+        ("unroll: [delay_ms], then: {unroll: [block], then: {window: 2}}, groups: parallel", "cluster", "'block'"),
     ],
 )
 def test_an_order_that_a_plan_or_a_site_cannot_keep_is_refused_in_a_line(
@@ -206,3 +210,28 @@ def test_a_wrong_order_or_fresh_server_of_a_scenario_is_one_line_with_its_place(
     said = in_process.said_by(["plan", "matrix", "--no-write"], code=2)
     [mistake] = said.strip().splitlines()
     assert f"matrix.yaml:{line}:" in mistake
+
+
+def test_a_simulation_is_no_unit_of_an_order(folder: Path) -> None:
+    workflows = {"service": "fitted", "name": "plan", "duration_s": 5}
+    text = yaml.safe_dump({"scenario": "matrix", "repetitions": 1, "workloads": [MATRIX, workflows]})
+    (folder / "config/scenarios/matrix.yaml").write_text(text)
+    study = study_of(folder, "sequential")
+    served = [each.id for each in study.plan.deployments if each.service == "null"]
+    assert len(served) == len(study.plan.deployments) - 1
+    assert [unit.id for unit in units_of(study.plan, study.services)] == served
+
+
+@pytest.mark.parametrize("site", ["external", "local"])
+def test_a_fresh_server_is_refused_where_no_server_is_started(site: str, folder: Path) -> None:
+    external = {"schema_version": 1, "name": "external", "summary": "x", "runtime": "external", "address": "a:1"}
+    write(folder, workload={"fresh_server": True})
+    (folder / "config/sites/external.yaml").write_text(yaml.safe_dump(external))
+    study = study_of(folder, site=site)
+    if site == "local":
+        assert len(study.plan.deployments) == 36
+        return
+    with pytest.raises(UserError) as caught:
+        _ = study.plan
+    [line] = [line for line in caught.value.lines if "fresh_server" in line]
+    assert "matrix.yaml:" in line

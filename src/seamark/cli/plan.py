@@ -32,12 +32,12 @@ def command(where: StudyOptions, as_json: bool, explain: bool, write: bool) -> N
     from seamark.storage.codec import encode
     from seamark.trials.conflicts import conflicts, refusal
     from seamark.trials.trial_files import finite_lengths_s
-    from seamark.workflow.lanes import order_planned, require_order
+    from seamark.workflow.lanes import order_planned, require_lanes, require_order
 
     study = where.open()
     study.require_drivers()
     require_paths(study)
-    require_order(study)
+    require_lanes(study) if {*where.lanes} - {"order"} else require_order(study)
     if missing := missing_here(study):
         raise UserError(*missing)
     checks = checked_by_plugins(study)
@@ -45,7 +45,7 @@ def command(where: StudyOptions, as_json: bool, explain: bool, write: bool) -> N
         _write(study)
     unmade = missing_environments(study)
     measured_s = finite_lengths_s(study.plan, study.folder(study.scenario.name))
-    planned = order_planned(study, measured_s) if explain else None
+    planned = order_planned(study, measured_s) if explain or where.lanes else None
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site, unmade=unmade, measured_s=measured_s)
         there = {} if planned is None else {"order": encode(planned)}

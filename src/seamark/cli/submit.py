@@ -26,6 +26,7 @@ from seamark.cli.options import (
 )
 from seamark.cli.output import LINE_S, print_json, terminal, warn_of_machine
 from seamark.cli.report import show_summary
+from seamark.config.lanes import lanes_at_once
 from seamark.config.yaml_source import shown
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
@@ -43,7 +44,7 @@ from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.trials.time_left import time_left
 from seamark.workflow.inside_snakemake import was_interrupted
-from seamark.workflow.lanes import lanes_at_once, require_lanes
+from seamark.workflow.lanes import require_lanes
 from seamark.workflow.notify import notify
 from seamark.workflow.run_end import EndSignals, end_jobs_left, end_run
 from seamark.workflow.run_log import broken_jobs

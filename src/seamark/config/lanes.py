@@ -20,6 +20,17 @@ OPTIONS = {
 """Option of `bench submit` for each setting of a site."""
 
 
+def lanes_at_once(site: Site) -> int:
+    """Return the number of lanes of a site that can be at work: no more than there are places on named devices, or than
+    its order lets run."""
+    most, ids = [site.parallel], None if site.devices is None else site.devices.gpu or site.devices.cpu
+    if site.devices is not None and ids is not None and ids != "auto":
+        most.append(len(ids) * site.devices.per_device)
+    if (limit := order_of(site.order).most) is not None:
+        most.append(limit)
+    return min(most)
+
+
 def lane_mistakes(site: Site) -> Iterator[tuple[str, str]]:
     """Yield each mistake in the lanes of a site, with the dotted path of its setting."""
     if not 1 <= site.parallel <= MOST_LANES:

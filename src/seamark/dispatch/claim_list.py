@@ -77,8 +77,13 @@ class ClaimList:
                 return None
             file = os.open(self._path(chosen.id, "waiting"), os.O_RDWR | os.O_CLOEXEC)
             _lock(file, fcntl.LOCK_EX)
+            os.ftruncate(file, 0)  # it may have begun in a lane that was killed
             self._path(chosen.id, "waiting").rename(self._path(chosen.id, "running"))
         return Claim(unit=replace(chosen, state="running"), file=file)
+
+    def begin(self, claim: Claim) -> None:
+        """Note that a claimed unit has a device, and begins."""
+        os.write(claim.file, b"+")
 
     def finish(self, claim: Claim) -> None:
         """Mark a claimed unit as done."""
@@ -130,9 +135,9 @@ def ran_beside(own: str, since_unix_s: float) -> tuple[str, ...]:
         return ()
     root = Path(folder)
     with _locked(root / CHOOSING), os.scandir(root / "running") as running, os.scandir(root / "done") as done:
-        found = [entry.name for entry in running]
-        found += [entry.name for entry in done if entry.stat().st_mtime >= since_unix_s]
-    return tuple(sorted({*found} - {own}))
+        found = {entry.name for entry in running if entry.stat().st_size}  # others wait for a device
+        found |= {entry.name for entry in done if entry.stat().st_mtime >= since_unix_s}
+    return tuple(sorted(found - {own}))
 
 
 def _lock(file: int, operation: int) -> bool:

@@ -45,7 +45,7 @@ class Order:
     """
 
     name: str
-    count: int = 0
+    count: int | None = None
     factors: tuple[str, ...] = ()
     then: "Order | None" = None
     groups: Groups = "in_sequence"
@@ -57,7 +57,14 @@ class Order:
             inner = self.then.text if self.then else "all"
             then = f", then: {{{inner}}}" if ": " in inner else f", then: {inner}" if inner != "all" else ""
             return f"unroll: [{', '.join(self.factors)}]{then}" + (", groups: parallel" if self._parallel else "")
-        return f"{self.name}: {self.count}" if self.count else self.name
+        return self.name if self.count is None else f"{self.name}: {self.count}"
+
+    @property
+    def most(self) -> int | None:
+        """How many units it lets run at once, None for any number."""
+        if self.name == UNROLL:
+            return self.then.most if self.then and not self._parallel else None
+        return 1 if self.name == "sequential" else self.count
 
     @property
     def _parallel(self) -> bool:
@@ -90,15 +97,15 @@ class Order:
             inner = self.then or ALL
             parts = [inner._steps(group, units) for group in groups.values()]
             return _Beside(parts) if self._parallel else _Series(parts)
-        if self.name == "barrier":
+        if self.name == "barrier" and self.count:
             return _Series([_Window(places[at : at + self.count]) for at in range(0, len(places), self.count)])
-        if self.name == "chained":
+        if self.name == "chained" and self.count:
             return _Beside([_Window(places[at :: self.count], 1) for at in range(min(self.count, len(places)))])
         if self.name == "longest_first":
             return _Window(sorted(places, key=lambda at: -units[at].estimated_s))
         if is_dotted(self.name):
             return _Own(self.name, {at: units[at] for at in places})
-        return _Window(places, 1 if self.name == "sequential" else self.count or None)
+        return _Window(places, self.most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,13 +308,13 @@ def order_of(written: object) -> Order:
         written = {written: None}
     if not isinstance(written, dict) or not written:
         raise ValueError(f"{_shown(written)} is no order. Allowed: {', '.join(FORMS)}.")
-    name, *others = written
+    name = UNROLL if UNROLL in written else next(iter(written))
+    value, others = written[name], [key for key in written if key != name]
     name = OLDER.get(name, name)
     known = (*PLAIN, *COUNTED, UNROLL)
     if name not in known:
         guess = did_you_mean(str(name), (*known, *OLDER))
         raise ValueError(f"'{name}' is no order. Allowed: {', '.join(FORMS)}.{guess}")
-    value = next(iter(written.values()))
     if unknown := [key for key in others if name != UNROLL or key not in ("then", "groups")]:
         also = " 'then' and 'groups' may follow." if name == UNROLL else f" Write '{name}' alone."
         raise ValueError(f"'{unknown[0]}' does not belong to {name}.{also}")
@@ -325,7 +332,7 @@ def order_of(written: object) -> Order:
 def _unrolled(written: Mapping[str, Any], value: object) -> Order:
     factors = [value] if isinstance(value, str) else value
     if not isinstance(factors, list) or not factors or not all(isinstance(name, str) for name in factors):
-        raise ValueError("unroll takes factors. Write 'unroll: [FACTOR]'.")
+        raise ValueError(f"unroll takes names of factors, not {_shown(value)}. Write 'unroll: [FACTOR]'.")
     groups = written.get("groups", "in_sequence")
     if groups not in get_args(Groups):
         guess = did_you_mean(str(groups), get_args(Groups))
@@ -357,7 +364,7 @@ def _shown(value: object) -> str:
 def runs_several(text: str) -> bool:
     """Return whether an order other than the default is about several units at once."""
     order = order_of(text)
-    return order.name in (*COUNTED, UNROLL) and (order.count > 1 or order.name == UNROLL)
+    return order.name in (*COUNTED, UNROLL) and order.most != 1
 
 
 def unknown_factors(order: Order, known: Collection[str]) -> str | None:
@@ -368,6 +375,5 @@ def unknown_factors(order: Order, known: Collection[str]) -> str | None:
         return None
     listed = ", ".join(known) or "none"
     guess = did_you_mean(unknown[0], known)
-    return (
-        f"'{order.text}': '{unknown[0]}' is no factor of which a deployment has one level. Factors: {listed}.{guess}"
-    )
+    text = f"'{order.text}': '{unknown[0]}' is no factor of which a deployment has one level. Factors: {listed}.{guess}"
+    return f"{text} With 'fresh_server: true' in its workload each treatment is a deployment."

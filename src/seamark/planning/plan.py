@@ -85,6 +85,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _too_few_resources(scenario, services, started)
     mistakes += unfit_for_parties(scenario, services, site)
     mistakes += _unfit_for_replicas(scenario, site, found.values())
+    mistakes += _never_fresh(scenario, services, site)
     mistakes += _misfits(scenario, site, found.values())
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
@@ -146,10 +147,11 @@ def _treatment(
     chosen = {setting.name for setting in settings_of(service, workload) if setting.role == "policy"}
     drawn_for = _workload_id(scenario, workload, {name: value for name, value in load.items() if name not in chosen})
     deployment = _deployment(scenario, workload, values, serves, changed, workload_id)
+    drawn_on = _deployment(scenario, workload, values, serves, changed, drawn_for).id
     settings = {name: values[name] for name in defaults}
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
-        drawn_for=f"{deployment.id}--{drawn_for}",
+        drawn_for=f"{drawn_on}--{drawn_for}",
         workload=workload,
         service=service,
         workload_id=workload_id,
@@ -328,6 +330,20 @@ def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Tre
         else:
             continue
         found.append(f"{at}: {why}. Remove the line.")
+    return found
+
+
+def _never_fresh(scenario: Scenario, services: Mapping[str, Service], site: Site) -> list[str]:
+    """Return why a workload cannot have fresh servers: none is started for it."""
+    found = []
+    for index, workload in enumerate(scenario.workloads):
+        loads = [(services[party.workload.service], party.external) for party in workload.parties]
+        loads = loads or [(services[workload.service], None)] if workload.service in services else loads
+        started = any(not service.virtual_clock and site.beside(external).starts_servers for service, external in loads)
+        if workload.fresh_server and not started:
+            paths = (f"workloads[{index}].fresh_server", "workload.fresh_server")
+            at = next((scenario.lines[path] for path in paths if path in scenario.lines), _at(scenario, index))
+            found.append(f"{at}: 'fresh_server' starts servers, and here none is started. Remove the line.")
     return found
 
 

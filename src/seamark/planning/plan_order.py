@@ -15,7 +15,7 @@ from seamark.model.service import Service, Value
 from seamark.model.trial import RESOURCES, Plan, Trial
 from seamark.planning.plan_time import Span, time_of
 
-_OWN = ("service", "block", *RESOURCES)
+_OF_DEPLOYMENT = ("service", "block", *RESOURCES)
 MOST_ROWS = 40
 """Deployments that the text of an order lists; its JSON has all of them."""
 MOST_NAMED = 3
@@ -58,22 +58,24 @@ class PlannedOrder:
 def units_of(
     plan: Plan, services: Mapping[str, Service], measured_s: Mapping[str, float] = MappingProxyType({})
 ) -> tuple[Unit, ...]:
-    """Return a unit for each deployment of a plan, in its order. Its levels are those of `_OWN`, every setting of a
-    deployment of the plan (None: another service's), and each factor of which all of its trials have one level."""
+    """Return a unit for each deployment of a plan, in its order, but for simulations, which take no lane. Its levels
+    are those of `_OF_DEPLOYMENT`, every setting of a deployment of the plan (None: another service's), and each factor
+    of which all of its trials have one level."""
     spans = time_of(plan, services, measured_s=measured_s).deployments
     settings = {name: None for deployment in plan.deployments for name in deployment.settings}
-    factors = dict.fromkeys(name for levels in plan.factors.values() for name in levels if name not in _OWN)
+    factors = dict.fromkeys(name for levels in plan.factors.values() for name in levels if name not in _OF_DEPLOYMENT)
     trials = plan.by_deployment()
     return tuple(
         Unit(
             id=deployment.id,
             estimated_s=spans[deployment.id].typical,
-            levels={name: getattr(deployment, name) for name in _OWN}
+            levels={name: getattr(deployment, name) for name in _OF_DEPLOYMENT}
             | settings
             | dict(deployment.settings)
             | _shared(factors, trials[deployment.id]),
         )
         for deployment in plan.deployments
+        if not services[deployment.service].virtual_clock
     )
 
 
@@ -114,7 +116,7 @@ def planned_order(
     of the plan."""
     ran = list(_run(order, units, lanes, lambda unit: spans[unit.id].typical))
     at = {unit.id: index for index, unit in enumerate(units)}
-    varied = [name for name in unrollable(units) if name in (*_OWN, *factors)]
+    varied = [name for name in unrollable(units) if name in (*_OF_DEPLOYMENT, *factors)]
     steps, rows = order.arranged(units), []
     waves: dict[int, int] = {}
     last: dict[tuple[int, ...], int] = {(): 0}

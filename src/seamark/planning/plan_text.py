@@ -11,8 +11,8 @@ from typing import get_args
 from seamark.analysis.comparison.contrasts import contrasts_of, family_of
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
-from seamark.dispatch.dispatcher import is_batch
-from seamark.dispatch.order import runs_several
+from seamark.dispatch.dispatcher import leaves_this_machine
+from seamark.dispatch.order import Order, order_of, runs_several
 from seamark.model.items import ItemCount, item_counts
 from seamark.model.plurals import counted, in_percent
 from seamark.model.scenario import Comparing, Restarts, why_no_p
@@ -366,8 +366,14 @@ def _notes(
         )
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
-    if site is not None and site.parallel == 1 and not is_batch(site) and runs_several(site.order):
+    if site is not None and site.parallel == 1 and not leaves_this_machine(site) and runs_several(site.order):
         notes.append(f"order '{site.order}': this site runs one deployment at a time; --parallel N lets N run.")
+    parted = _parted(plan, site) if site is not None and facts.comparisons else ()
+    if parted:
+        notes.append(
+            f"order '{site.order if site else ''}' measures the levels of {', '.join(parted)} one after another, so that"
+            " comparisons of them have no p (confounded_with_time)."
+        )
     limit = site.qos.get(plan.qos or "") if site is not None else None
     if limit is not None and facts.longest_deployment_s > limit:
         notes.append(
@@ -375,6 +381,18 @@ def _notes(
             f" after {duration(limit)}. Use a longer one, or fewer trials for each deployment."
         )
     return notes
+
+
+def _parted(plan: Plan, site: Site) -> tuple[str, ...]:
+    """Return the factors of which the order measures all starts of a level before those of the next one."""
+    order: Order | None = order_of(site.order)
+    names: list[str] = []
+    if order is not None and order.name == "longest_first":
+        names += plan.factors.get("deployment", {})
+    while order is not None and order.groups == "in_sequence":
+        names += order.factors
+        order = None if "block" in order.factors else order.then
+    return tuple(dict.fromkeys(name for name in names if name != "block"))
 
 
 def _variables(plan: Plan) -> set[str]:

@@ -91,5 +91,5 @@ def idle_names(workload: Workload, values: Values) -> frozenset[str]:
         for party in workload.parties
         if party.name not in names_in(str(values[SETS.name]))
         for setting in workload.leaves
-        if setting.role == "workload" and setting.name.startswith(f"{party.name}.")
+        if setting.role != "deployment" and setting.name.startswith(f"{party.name}.")
     )

@@ -19,6 +19,7 @@ from seamark.dispatch.claim_list import CLAIMS, ClaimList
 from seamark.dispatch.order import Order, Unit, order_of
 from seamark.errors import UserError
 from seamark.planning.plan_order import units_of
+from seamark.planning.plan_time import time_of
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import LEADER
 from seamark.platform.process_tree import exit_on_signals
@@ -50,7 +51,10 @@ def pending_units(study: Study, scenario: str) -> tuple[Unit, ...]:
     deployments = tuple(deployment for deployment in plan.deployments if deployment.id in pending)
     trials = tuple(trial for deployment in deployments for trial in pending[deployment.id])
     measured_s = finite_lengths_s(plan, study.folder(scenario))
-    return units_of(replace(plan, deployments=deployments, trials=trials), study.services, measured_s)
+    left = replace(plan, deployments=deployments, trials=trials)
+    times = time_of(left, study.services, measured_s=measured_s).deployments
+    units = units_of(plan, study.services, measured_s)  # their levels are those of the whole plan
+    return tuple(replace(unit, estimated_s=times[unit.id].typical) for unit in units if unit.id in times)
 
 
 def require_plan_fits_lanes(study: Study) -> None:
@@ -135,6 +139,7 @@ def work_off(
         with pool.taken(own, on_wait, partial(write_waiting, deployment.waiting)) as slot:
             deployment.waiting.unlink(missing_ok=True)
             print(f"{claim.unit.id}: on {slot.device}, slot {slot.number}", flush=True)
+            claims.begin(claim)
             began_s = time.time()
             run_unit(claim.unit, slot)
             took_s = time.time() - began_s

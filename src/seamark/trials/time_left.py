@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
+from seamark.config.lanes import lanes_at_once
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.trial import Plan
 from seamark.planning.plan_text import duration
@@ -48,7 +49,7 @@ def time_left(study: Study, now: Progress) -> TimeLeft | None:
     folder = study.folder(now.scenario)
     measured_s = _lengths_s(plan, finite_lengths_s(plan, folder))
     times = time_of(rest, study.services, measured_s=measured_s, started_s=_starts_s(plan, folder))
-    lanes = min(study.site.parallel, len(deployments))
+    lanes = min(lanes_at_once(study.site), len(deployments))
     spans = times.deployments
     held_s = sum(spans[deployment.id].typical * max(1, deployment.gpus) for deployment in deployments)
     return TimeLeft(

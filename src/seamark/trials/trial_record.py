@@ -219,7 +219,7 @@ def write_meta(
     slurm, around = batch_job(), container_around_us()
     software = provenance.software(context.study.root, context.lock)
     planned = context.study.plan_of(context.scenario)
-    took_ns = time.monotonic_ns() - (before.here.moment.monotonic_ns or 0)
+    took_ns = time.monotonic_ns() - (before.here.moment.monotonic_ns or time.monotonic_ns())
     meta = TrialMeta(
         schema_version=SCHEMA_VERSION,
         trial_id=trial.trial_id,
@@ -250,7 +250,7 @@ def write_meta(
         nodes=provenance.after(before, seen),
         nodes_unknown=seen.reason,
         scenario_commit=planned.git_commit,
-        beside=ran_beside(context.deployment.whole, time.time() - took_ns / 1e9),
+        ran_beside=ran_beside(context.deployment.whole, time.time() - took_ns / 1e9),
     )
     write(folder.meta, meta)
 

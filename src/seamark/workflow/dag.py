@@ -25,6 +25,7 @@ from seamark.platform.fork_server.client import LEADER, RUN
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
+from seamark.trials.trial_files import finite_lengths_s
 from seamark.workflow.containerised_jobs import (
     container_command,
     image_of,
@@ -299,26 +300,28 @@ class Dag:
     def _begun_in(self, scenario: str) -> list[str]:
         """Return the deployments of a scenario in the order of the run; without one in that of the plan."""
         plan = self.study.plan_of(scenario)
+        ids = [deployment.id for deployment in plan.deployments]
         if self.study.site.order == ALL.name:
-            return [deployment.id for deployment in plan.deployments]
-        return begun_in(order_of(self.study.site.order), units_of(plan, self.study.services))
+            return ids
+        units = units_of(plan, self.study.services, finite_lengths_s(plan, self.study.folder(scenario)))
+        return list(dict.fromkeys((*begun_in(order_of(self.study.site.order), units), *ids)))
 
     def waits_for(self, w: Wildcards) -> list[str]:
         """Return the records of the deployments whose end a deployment waits for by the order of this run. On one
         machine none: there deployments run one at a time by their priorities, or in lanes."""
         if not self.study.ordered or not leaves_this_machine(self.study.site):
             return []
-        plan, folder = self.study.plan_of(w.scenario), self.study.folder(w.scenario)
-        steps = self._once(self._steps, w.scenario)
-        at = self._once(self._numbers, w.scenario)[w.deployment]
-        after = (plan.deployments[index].id for index in steps.waits(at).after)
+        folder = self.study.folder(w.scenario)
+        ids, steps = self._once(self._steps, w.scenario)
+        after = (ids[at] for at in steps.waits(self._once(self._numbers, w.scenario)[w.deployment]).after)
         return [self._relative(folder.deployment(name).record) for name in after]
 
-    def _steps(self, scenario: str) -> Steps:
-        return order_of(self.study.site.order).arranged(units_of(self.study.plan_of(scenario), self.study.services))
+    def _steps(self, scenario: str) -> tuple[Sequence[str], Steps]:
+        units = units_of(self.study.plan_of(scenario), self.study.services)
+        return [unit.id for unit in units], order_of(self.study.site.order).arranged(units)
 
     def _numbers(self, scenario: str) -> dict[str, int]:
-        return {deployment.id: at for at, deployment in enumerate(self.study.plan_of(scenario).deployments)}
+        return {name: at for at, name in enumerate(self._once(self._steps, scenario)[0])}
 
     def runtime_min(self, phase: str) -> Callable[..., int]:
         """Return the minutes of a phase's job; they grow with the attempt."""

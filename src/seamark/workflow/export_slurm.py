@@ -32,6 +32,7 @@ from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan
 from seamark.planning.study import Study
 from seamark.storage.documents import write_text
+from seamark.workflow.lanes import jobs_at_once
 
 LONGEST_ARRAY = 1000
 """Slurm's own limit, unless a site has changed it (MaxArraySize)."""
@@ -177,7 +178,7 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
         raise UserError(f"{folder}: not a folder below the study, {study.root}. Scripts find the study from there.")
     jobs = jobs_of(study.plan, study.site, study.services)
     text, below = _templates(study, python or _python(study.root)), folder.resolve().relative_to(root)
-    at_once = _at_once(study) if at_once is None else at_once
+    at_once = jobs_at_once(study) if at_once is None else at_once
     numbers = [f"-{k}" if len(jobs) > 1 else "" for k in range(1, len(jobs) + 1)]
     scripts = {f"deployments{number}.sbatch": job for number, job in zip(numbers, jobs, strict=True)}
     for old in folder.glob("deployments*.sbatch"):
@@ -247,17 +248,6 @@ def _module_lines(study: Study) -> list[str]:
         return []
     start = [f". {shell_path(site.module_init)}"] if site.module_init else []
     return [*start, f"module load {' '.join(map(shlex.quote, site.modules))}"]
-
-
-def _at_once(study: Study) -> int | None:
-    """Return the number of concurrent jobs that profile and site allow a user; None without a limit."""
-    path = study.file(f"profiles/{study.site.profile}/config.yaml")
-    try:
-        profile = value_of(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: this profile of Snakemake cannot be read: {error}.") from None
-    limits = [profile.get("jobs") if isinstance(profile, dict) else None, most_jobs(study.site, study.plan.qos)]
-    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
 
 
 def _notes(study: Study, jobs: Sequence[ExportedJob]) -> list[str]:

@@ -1,6 +1,7 @@
 """Lanes of a run for the DAG: their number and outputs, and which trials wait for them, none with `parallel: 1`; and
 its order."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from seamark.dispatch.dispatcher import is_batch
+from seamark.config.lanes import lanes_at_once
+from seamark.config.yaml_source import value_of
+from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.job import most_jobs
 from seamark.dispatch.order import ALL, Order, order_of
 from seamark.errors import UserError
@@ -25,14 +28,6 @@ if TYPE_CHECKING:
 
 RUN = "SEAMARK_LANES"
 """Environment variable: name of this run's folder of lanes, the same in every process that reads the Snakefile."""
-
-
-def lanes_at_once(site: Site) -> int:
-    """Return the number of lanes of a site that can be at work: no more than there are places on named devices."""
-    ids = None if site.devices is None else site.devices.gpu or site.devices.cpu
-    if site.devices is None or ids is None or ids == "auto":
-        return site.parallel
-    return min(site.parallel, len(ids) * site.devices.per_device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,52 +101,55 @@ def require_lanes(study: Study) -> None:
 
 
 def require_order(study: Study) -> None:
-    """Raise UserError for an order that the plan, or a batch system, cannot keep."""
-    if study.site.order == ALL.name:
+    """Raise UserError for an order that the plan, or a site whose deployments are jobs, cannot keep."""
+    site = study.site
+    if site.order == ALL.name:
         return
     from seamark.planning.plan_order import checked_order, units_of
 
-    where = study.scenario.lines.get("order", f"{study.scenario_path}: order")
-    units = units_of(study.plan, study.services)
+    where = "--order"
+    if "order" not in json.loads(study.lanes or "{}"):
+        where = study.scenario.lines.get("order", f"site '{site.name}': order")
     try:
-        order = checked_order(study.site.order, units)
+        order = checked_order(site.order, units_of(study.plan, study.services))
     except ValueError as mistake:
         raise UserError(f"{where}: {mistake}") from None
-    if is_batch(study.site) and (why := _not_of_jobs(order)):
+    if leaves_this_machine(site) and (why := _not_of_jobs(order, site)):
         raise UserError(f"{where}: '{order.text}': {why}")
 
 
-def _not_of_jobs(order: Order) -> str | None:
-    """Return why a batch system cannot keep an order: jobs wait for the ends of others, and all have one limit."""
+def _not_of_jobs(order: Order, site: Site, *, beside: bool = False) -> str | None:
+    """Return why jobs cannot keep an order: each waits for the ends of others, and all have one limit. `beside`: it is
+    inside of groups in parallel."""
     if is_dotted(order.name):
-        return "a function is asked while lanes are at work, and on a batch system each deployment is a job."
-    if order.then is None:
-        return None
-    if order.groups == "parallel" and order.then.name == "window":
-        return "on a batch system one limit holds for all groups. Write 'window: N' alone, or 'groups: in_sequence'."
-    return _not_of_jobs(order.then)
+        return "a function is asked while lanes are at work, and on this site each deployment is a job."
+    if site.deployments_per_job > 1 and order.name not in (ALL.name, "longest_first"):
+        return f"a job of this site has {site.deployments_per_job} deployments. Write 'deployments_per_job: 1'."
+    if beside and order.name == "window":
+        return "jobs have one limit for all groups. Write 'window: N' alone, or 'groups: in_sequence'."
+    return order.then and _not_of_jobs(order.then, site, beside=beside or order.groups == "parallel")
 
 
 def order_planned(study: Study, measured_s: Mapping[str, float]) -> "PlannedOrder":
-    """Return what the order of a study makes of its whole plan: in its lanes, as jobs of its batch system, or one
-    deployment at a time."""
+    """Return what the order of a study makes of its whole plan: in its lanes, as jobs, or one deployment at a time."""
     from seamark.planning.plan_order import planned_order, units_of
     from seamark.planning.plan_time import time_of
 
     plan, site = study.plan, study.site
     units = units_of(plan, study.services, measured_s)
-    jobs = min(filter(None, (most_jobs(site, plan.qos), most_at_once(study))), default=len(units))
-    lanes = jobs if is_batch(site) else lanes_at_once(site)
+    lanes = (jobs_at_once(study) or len(units)) if leaves_this_machine(site) else lanes_at_once(site)
     spans = time_of(plan, study.services, measured_s=measured_s).deployments
     factors = {name for levels in plan.factors.values() for name in levels}
     return planned_order(order_of(site.order), units, max(1, lanes), spans, factors)
 
 
-def most_at_once(study: Study) -> int | None:
-    """Return how many jobs of deployments the order of a run allows at once, None for any number."""
-    order: Order | None = order_of(study.site.order)
-    while order is not None:
-        if order.name in ("window", "barrier"):
-            return order.count
-        order = order.then
-    return None
+def jobs_at_once(study: Study) -> int | None:
+    """Return the number of concurrent jobs that profile, site and order allow; None without a limit."""
+    path = study.file(f"profiles/{study.site.profile}/config.yaml")
+    try:
+        profile = value_of(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: this profile of Snakemake cannot be read: {error}.") from None
+    limits = [profile.get("jobs") if isinstance(profile, dict) else None, most_jobs(study.site, study.plan.qos)]
+    limits.append(order_of(study.site.order).most)
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from seamark.dispatch import fencing
-from seamark.dispatch.dispatcher import is_batch
+from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.identity import boot_id, node
 from seamark.dispatch.job import most_jobs
 from seamark.dispatch.order import ALL
@@ -28,7 +28,7 @@ from seamark.services.supervisor.control_files import (
 )
 from seamark.trials.permissions import user_named
 from seamark.workflow.inside_snakemake import forget_lock
-from seamark.workflow.lanes import most_at_once
+from seamark.workflow.lanes import jobs_at_once
 
 IN_A_JOB = ["--mode", "remote"]
 """Last arguments of the Snakemake that runs inside a batch job."""
@@ -41,10 +41,11 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     words += ["--workflow-profile", _profile(study, "default")]
     if study.site.profile != "default":
         words += ["--profile", _profile(study, study.site.profile)]
-    site = study.site
-    most = [most_jobs(site, study.plan.qos), most_at_once(study) if not targets and is_batch(site) else None]
-    if known := [count for count in most if count is not None]:
-        words += ["--jobs", str(min(known))]
+    site, named = study.site, bool(targets) or any("/" in word for word in extra)
+    ordered = site.order != ALL.name and not named
+    most = jobs_at_once(study) if ordered and leaves_this_machine(site) else most_jobs(site, study.plan.qos)
+    if most is not None:
+        words += ["--jobs", str(most)]
     if study.site.parallel > 1:  # a lane waits most of the time: all of them start, however few cores there are
         words += ["--cores", str(max(study.site.parallel, len(os.sched_getaffinity(0))))]
     if study.site.images.jobs:
@@ -53,7 +54,7 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     # Snakemake reads a value as YAML, which includes JSON strings, and strips the outermost quotes
     values = [("scenario", str(study.scenario_path)), ("site", study.site_name)]
     lanes = json.loads(study.lanes) if study.lanes else {}
-    if not targets and site.order != ALL.name:
+    if ordered:
         lanes["order"] = site.order
     if lanes:
         values.append(("lanes", json.dumps(lanes)))

@@ -101,7 +101,7 @@ def _class(item: Item, service: Service, mistakes: Mistakes) -> dict[str, Value]
     known = {
         setting.name: setting
         for setting in service.settings
-        if setting.role == "workload" and not setting.alike_in_mix
+        if setting.role != "deployment" and not setting.alike_in_mix
     }
     members: dict[str, Value] = {"weight": 1}
     for key, entry in item.items():

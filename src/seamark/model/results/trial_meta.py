@@ -281,7 +281,7 @@ class TrialMeta:
     """meta.json. `machine`, `before` and `after` are of the node of the load; `nodes` has all of the allocation, and
     `nodes_unknown` is the reason why some are missing. An earlier version did not write `nodes`. `git_commit` is that
     of the study's checkout, `scenario_commit` the scenario's `metadata.git_commit` when the trial was measured.
-    `beside` are the deployments that other lanes of the run had on this machine at the same time."""
+    `ran_beside` are the deployments that other lanes of the run had on this machine at the same time."""
 
     schema_version: int = 1
     trial_id: Word = None
@@ -312,7 +312,7 @@ class TrialMeta:
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
     nodes_unknown: Word = None
     scenario_commit: Word = field(default=None, metadata=OPTIONAL)
-    beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    ran_beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
 
     def all_nodes(self) -> Mapping[str, NodeRecord]:
         """Return the nodes of the trial by name; of an earlier version the load's own alone."""
