@@ -213,7 +213,7 @@ def test_a_wrong_order_or_fresh_server_of_a_scenario_is_one_line_with_its_place(
 
 
 def test_a_simulation_is_no_unit_of_an_order(folder: Path) -> None:
-    workflows = {"service": "fitted", "name": "plan", "duration_s": 5}
+    workflows = {"service": "fitted", "model_file": "config/models/example.yaml", "rate_rps": 1, "requests": 10}
     text = yaml.safe_dump({"scenario": "matrix", "repetitions": 1, "workloads": [MATRIX, workflows]})
     (folder / "config/scenarios/matrix.yaml").write_text(text)
     study = study_of(folder, "sequential")
