@@ -13,6 +13,7 @@ from seamark.model.annotations import hints, limits_of
 from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
 from seamark.model.scenario import Comparing, Resources, Workload
 from seamark.model.service import Service, Value
+from seamark.model.trial import SERVICE
 
 
 def comparing_of(
@@ -53,7 +54,10 @@ def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, t
         settings += [(name, level) for more in workload.include for name, only in more.items() for level in [(only,)]]
         for name, levels in (*settings, *vars(resources).items()):
             found.setdefault(name, []).extend(level for level in levels if level not in found.get(name, []))
-    return {name: tuple(levels) for name, levels in found.items() if len(levels) > 1}
+    for workload in workloads:  # those of one name are compared
+        alike = [other.service for other in workloads if other.name == workload.name]
+        found.setdefault(SERVICE, []).extend(alike if len({*alike}) > 1 else ())
+    return {name: tuple(dict.fromkeys(levels)) for name, levels in found.items() if len({*levels}) > 1}
 
 
 def _metrics(workloads: Sequence[Workload], services: Mapping[str, Service], own: Sequence[str]) -> tuple[str, ...]:

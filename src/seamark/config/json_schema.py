@@ -185,7 +185,11 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "type": "object",
                 "if": {"required": ["parties"]},
                 "then": {"$ref": "#/$defs/workload_with_parties"},
-                "else": _by_service("workload", services),
+                "else": {
+                    "if": {"properties": {"service": {"type": "array"}}, "required": ["service"]},
+                    "then": _several_services(services),
+                    "else": _by_service("workload", services),
+                },
             },
             "workload_with_parties": _workload_with_parties(services),
             "party": _by_service("party", services),
@@ -266,6 +270,23 @@ def _by_service(kind: str, services: Mapping[str, Service]) -> Schema:
             }
             for service in sorted(services)
         ],
+    }
+
+
+def _several_services(services: Mapping[str, Service]) -> Schema:
+    """Return the schema of a workload of several services under one load; what each of them knows is checked when
+    the file is read."""
+    names: Schema = {"enum": sorted(services)}
+    return {
+        "properties": {
+            "service": {"type": "array", "items": names, "minItems": 2, "uniqueItems": True},
+            "per_service": {
+                "type": "object",
+                "propertyNames": names,
+                "additionalProperties": {"type": "object"},
+                "description": "Settings of one of the services, by its name.",
+            },
+        },
     }
 
 

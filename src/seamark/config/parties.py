@@ -83,6 +83,7 @@ def parties_of(
         leaves=tuple(leaves),
         contents={path: sha for party in parties for path, sha in party.workload.contents.items()},
         parties=parties,
+        path=item.path,
         fresh_server=fresh_server(item, mistakes),
     )
 

@@ -42,7 +42,7 @@ Derive = Callable[[Item, Mistakes], Derived]
 """Returns what follows from the files that a workload names, after noting what is wrong with them."""
 WORKLOAD_KEYS = (
     *("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties"),
-    "fresh_server",
+    *("fresh_server", "per_service"),
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ELSEWHERE = (
@@ -99,6 +99,7 @@ def workloads_of(
     defaults = tree.value.get("defaults")
     if defaults is not None and not is_mapping(defaults, mistakes):
         defaults = None
+    items = [one for item in items for one in _by_service(item, services, mistakes)]
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
     for item, workload in zip(items, made, strict=True):
@@ -107,6 +108,50 @@ def workloads_of(
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)
+
+
+def _by_service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) -> list[Item]:
+    """Return a workload of one name for each of several services that are compared under one load: what stands beside
+    `service` is shared, what stands under `per_service` is that service's. Any other workload stays as it is."""
+    entry = item.value.get("service") if isinstance(item.value, dict) else None
+    if entry is None or not isinstance(entry.value, list):
+        return [item]
+    names, own = decode(entry, tuple[str, ...], mistakes), item.value.get("per_service")
+    if names is WRONG or (own is not None and not is_mapping(own, mistakes)):
+        return []
+    if len({*names}) < max(2, len(names)):
+        mistakes.add(entry, "name two services or more, each once. One stands alone: 'service: NAME'.", "wrong_form")
+        return []
+    given = own.value if own is not None else {}
+    if own is not None:
+        known_keys(own, names, mistakes)
+    settings = {name: _settings_known(services[name]) for name in names if name in services}
+    components = {services[name].component: name for name in settings}
+    if len(components) > 1:
+        which = " and ".join(f"{name} ({component})" for component, name in components.items())
+        mistakes.add(entry, f"only services of one component are compared, not {which}.", "conflict")
+    shared = {key: part for key, part in item.items() if key not in ("service", "per_service")}
+    title = shared.get("name", replace(entry, value="-".join(names)[:64], text=None, path=f"{item.path}.name"))
+    for key, part in shared.items():
+        lacking = [name for name in settings if key not in settings[name]]
+        if key not in WORKLOAD_KEYS and 0 < len(lacking) < len(settings):
+            knows = next(name for name in settings if name not in lacking)
+            text = f"{', '.join(lacking)} has no such setting. Write it under 'per_service: {{{knows}: ...}}'."
+            mistakes.add(part, text, "unknown_key")
+    found = []
+    for at, name in zip(entry.value, names, strict=True):
+        parts = given[name].value if name in given and is_mapping(given[name], mistakes) else {}
+        for key in parts.keys() & {*WORKLOAD_KEYS}:
+            mistakes.unknown_key(parts[key], settings.get(name, ()), " Settings of the service alone stand here.")
+        fitting = {
+            key: part for key, part in shared.items() if key in WORKLOAD_KEYS or key in settings.get(name, (key,))
+        }
+        found.append(replace(item, value={**fitting, **parts, "service": at, "name": title}))
+    return found
+
+
+def _settings_known(service: Service) -> set[str]:
+    return {setting.name for setting in (*service.settings, *load_settings_of(service))}
 
 
 def _check_by_recipe(
@@ -151,7 +196,7 @@ def _workload(
     known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
     known |= derived.settings
     written = {key: entry for key, entry in (defaults.items() if defaults else ()) if key in known}
-    written |= {key: entry for key, entry in item.items() if key not in WORKLOAD_KEYS}
+    written |= {key: entry for key, entry in item.items() if key not in {*WORKLOAD_KEYS} - {"per_service"}}
     reader = LevelReader(service=service, preset_folder=preset_folder)
     found: dict[str, Levels] = {}
     for key, entry in written.items():
@@ -178,6 +223,7 @@ def _workload(
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes, (*metrics, *service.qualities, *qualities_of(found))),
         leaves=(*reader.leaves.settings.values(), *derived.settings.values()),
+        path=item.path,
         fresh_server=fresh_server(item, mistakes),
     )
     search = None
@@ -225,6 +271,8 @@ def _hint(key: str, service: Service) -> str:
         return " Settings stand directly beside 'service', without a key of their own."
     if key in (setting.name for setting in RESOURCE_SETTINGS):
         return f" It belongs under 'resources:' at the top: 'resources.{key}'."
+    if key == "per_service":
+        return " It stands beside a list: 'service: [NAME, NAME]'."
     if key in SINGLE:
         return f" It is a key of a party. For one service write {SINGLE[key]}."
     if key in (setting.name for setting in OF_THE_WHOLE):
@@ -298,7 +346,7 @@ def _check_defaults(
 
 
 def _check_names(items: list[Item], made: list[Workload | None], mistakes: Mistakes) -> None:
-    first: dict[str, int] = {}
+    first: dict[str, Item] = {}
     for item, workload in zip(items, made, strict=True):
         if workload is None:
             continue
@@ -306,10 +354,10 @@ def _check_names(items: list[Item], made: list[Workload | None], mistakes: Mista
         if not NAME.fullmatch(workload.name):
             text = f"'{workload.name}' is no name: use letters, digits, '.', '_' and '-', at most 64."
             mistakes.add(at, text, "wrong_form")
-        if "name" in item.value and workload.name in first:
-            text = f"'{workload.name}' already names the workload in line {first[workload.name]}."
+        if "name" in item.value and first.get(workload.name, at) is not at:
+            text = f"'{workload.name}' already names the workload in line {first[workload.name].line}."
             mistakes.add(at, text, "written_twice")
-        first.setdefault(workload.name, at.line)
+        first.setdefault(workload.name, at)
 
 
 def file_contents(item: Item, workload: Workload, settings: Iterable[Setting], mistakes: Mistakes) -> dict[str, str]:

@@ -97,6 +97,8 @@ class Workload:
     contents: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[Setting, ...] = ()
     parties: "tuple[Party, ...]" = ()
+    path: str = field(default="workload", compare=False)
+    """Where it stands in the scenario, as in `Scenario.lines`."""
     fresh_server: bool = limited(False, help="Whether each treatment has a server of its own.")
 
     @property

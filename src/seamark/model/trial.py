@@ -11,6 +11,8 @@ from seamark.model.scenario import RESOURCE_SETTINGS, Comparing, Prediction, Res
 from seamark.model.service import External, Quality, Value
 
 SCHEMA_VERSION: Final = 1
+SERVICE = "service"
+"""Factor of a workload that lists several services."""
 PARTY = "@"
 """Separates the name of a party in ids of its trials, and of the members of a deployment."""
 WHOLE_LASTS = ("warmup_s", "duration_s", "timeout_s")
@@ -265,14 +267,20 @@ def whole_of(trial_id: str) -> str:
 
 
 def settings_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
-    """Return all settings of each treatment, with the resources of its deployment."""
+    """Return all settings of each treatment, with its service and the resources of its deployment."""
     values: dict[str, Mapping[str, Value]] = {}
     for trial in (*plan.trials, *plan.measured):
         if trial.treatment not in values:
             deployment = plan.starts.get(trial.deployment)
             resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
             lasts = {name: None for name in WHOLE_LASTS if trial.parties}  # follows from the parties
-            values[trial.treatment] = {**trial.settings, **(trial.beside or {}), **resources, **lasts}
+            values[trial.treatment] = {
+                SERVICE: trial.service,
+                **trial.settings,
+                **(trial.beside or {}),
+                **resources,
+                **lasts,
+            }
     return values
 
 
@@ -285,8 +293,19 @@ def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
     levels: dict[str, Mapping[str, Value]] = {}
     for members in groups.values():
         names = _varying([values[treatment] for treatment in members])
+        if SERVICE in names:  # what each service has at one level follows from the service
+            of_one = _by_level([values[treatment] for treatment in members], SERVICE)
+            within = {name for alike in of_one for name in _varying(alike)}
+            names = [name for name in names if name == SERVICE or name in within]
         levels |= {treatment: {name: values[treatment].get(name) for name in names} for treatment in members}
     return levels
+
+
+def _by_level(treatments: Sequence[Mapping[str, Value]], name: str) -> list[list[Mapping[str, Value]]]:
+    groups: dict[Value, list[Mapping[str, Value]]] = {}
+    for values in treatments:
+        groups.setdefault(values[name], []).append(values)
+    return list(groups.values())
 
 
 def _varying(treatments: Sequence[Mapping[str, Value]]) -> list[str]:

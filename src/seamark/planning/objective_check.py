@@ -83,8 +83,6 @@ def _may_have_recall(service: Service) -> bool:
 
 def _place(scenario: Scenario, group: str, index: int) -> str:
     """Return where an objective was written, else its workload."""
-    number = next((i for i, workload in enumerate(scenario.workloads) if workload.name == group), 0)
-    paths = [
-        f"{start}{end}" for start in (f"workloads[{number}]", "workload") for end in (f".slos[{index}]", ".slos", "")
-    ]
+    at = next((workload.path for workload in scenario.workloads if workload.name == group), "workload")
+    paths = [f"{at}{end}" for end in (f".slos[{index}]", ".slos", "")]
     return next((scenario.lines[path] for path in (*paths, "") if path in scenario.lines), str(scenario.path))

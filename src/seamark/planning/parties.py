@@ -53,8 +53,8 @@ def services_facts(workload: Workload, services: Mapping[str, Service]) -> dict[
 def unfit_for_parties(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Iterator[Mistake]:
     """Yield why parties cannot have the servers, images or places that a scenario writes, at this site."""
     lines, nodes = scenario.lines, max(scenario.resources.nodes)
-    for index, workload in enumerate(scenario.workloads):
-        path = "workload" if "workload" in lines else f"workloads[{index}]"
+    for workload in scenario.workloads:
+        path = workload.path
         places = {key.removeprefix(f"{path}."): where for key, where in lines.items() if key.startswith(f"{path}.")}
         served = [party for party in workload.parties if services[party.workload.service].server is not None]
         outside = [party for party in served if not site.beside(party.external).starts_servers]

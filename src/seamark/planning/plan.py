@@ -13,7 +13,7 @@ from seamark.model.plurals import counted
 from seamark.model.scenario import RESOURCE_SETTINGS, Scenario, Workload
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
-from seamark.model.trial import RESOURCES, SCHEMA_VERSION, Deployment, Plan, Trial
+from seamark.model.trial import RESOURCES, SCHEMA_VERSION, SERVICE, Deployment, Plan, Trial
 from seamark.planning.identity import part, rank, seed_of, trial_uuid, word, words_of
 from seamark.planning.parties import (
     members_facts,
@@ -46,7 +46,8 @@ class Treatment:
     changed: Values
     facts: Mapping[str, object]
     drawn_for: str
-    """The id without settings of the role `policy`: treatments that differ by these alone draw the same numbers."""
+    """The id without settings of the role `policy`, and without services that are compared: treatments that differ by
+    these alone draw the same numbers."""
     varied: frozenset[str] = frozenset()
 
 
@@ -60,8 +61,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
     found: dict[str, Treatment] = {}
     count = 0
-    for index, workload in enumerate(scenario.workloads):
-        at = _at(scenario, index)
+    for workload in scenario.workloads:
+        at = _at(scenario, workload)
         try:
             service = service_of(workload, services)
             combinations = treatments(workload, scenario.resources, service)
@@ -72,6 +73,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         if count > MOST_TRIALS:
             text = f"{count} trials are more than {MOST_TRIALS}. Vary fewer settings, or fewer levels."
             raise UserError(*mistakes, f"{at}: {text}")
+        if len(names := _services(scenario, workload)) > 1:
+            factors["deployment"].setdefault(SERVICE, names)
         _add_factors(factors, combinations, service, workload)
         varied = frozenset(factors_of(combinations))
         for values in combinations:
@@ -145,13 +148,15 @@ def _treatment(
     load = {name: changed[name] for name in order if name in changed}
     workload_id = _workload_id(scenario, workload, load)
     chosen = {setting.name for setting in settings_of(service, workload) if setting.role == "policy"}
+    if several := len(_services(scenario, workload)) > 1:
+        chosen |= {setting.name for setting in service.settings}
     drawn_for = _workload_id(scenario, workload, {name: value for name, value in load.items() if name not in chosen})
     deployment = _deployment(scenario, workload, values, serves, changed, workload_id)
     drawn_on = _deployment(scenario, workload, values, serves, changed, drawn_for).id
     settings = {name: values[name] for name in defaults}
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
-        drawn_for=f"{drawn_on}--{drawn_for}",
+        drawn_for=f"{workload.name if several else drawn_on}--{drawn_for}",
         workload=workload,
         service=service,
         workload_id=workload_id,
@@ -195,6 +200,11 @@ def _searched(workload: Workload) -> dict[str, object]:
         return {}
     slos = sorted(f"{slo.metric} {slo.op} {slo.limit!r}" for slo in workload.slos)
     return {"search": asdict(workload.search), "slos": slos}
+
+
+def _services(scenario: Scenario, workload: Workload) -> tuple[str, ...]:
+    """Return the services of all workloads of one name: several are compared under one load."""
+    return tuple(dict.fromkeys(other.service for other in scenario.workloads if other.name == workload.name))
 
 
 def _fresh(workload: Workload, workload_id: str | bool = True) -> dict[str, object]:
@@ -336,13 +346,12 @@ def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Tre
 def _never_fresh(scenario: Scenario, services: Mapping[str, Service], site: Site) -> list[str]:
     """Return why a workload cannot have fresh servers: none is started for it."""
     found = []
-    for index, workload in enumerate(scenario.workloads):
+    for workload in scenario.workloads:
         loads = [(services[party.workload.service], party.external) for party in workload.parties]
-        loads = loads or [(services[workload.service], None)] if workload.service in services else loads
+        loads = loads or ([(services[workload.service], None)] if workload.service in services else [])
         started = any(not service.virtual_clock and site.beside(external).starts_servers for service, external in loads)
         if workload.fresh_server and not started:
-            paths = (f"workloads[{index}].fresh_server", "workload.fresh_server")
-            at = next((scenario.lines[path] for path in paths if path in scenario.lines), _at(scenario, index))
+            at = scenario.lines.get(f"{workload.path}.fresh_server", _at(scenario, workload))
             found.append(f"{at}: 'fresh_server' starts servers, and here none is started. Remove the line.")
     return found
 
@@ -381,9 +390,7 @@ def _collision(at: str, treatment: Treatment, other: Treatment) -> str:
     return f"{at}: the trial {treatment.id} is planned twice: {whose}. Change a setting of one, or remove it."
 
 
-def _at(scenario: Scenario, index: int | None = None) -> str:
+def _at(scenario: Scenario, workload: Workload | None = None) -> str:
     """Return where a workload was written, or the scenario."""
-    for path in (f"workloads[{index}]", "workload") if index is not None else ():
-        if path in scenario.lines:
-            return scenario.lines[path]
-    return scenario.lines.get("", str(scenario.path))
+    whole = scenario.lines.get("", str(scenario.path))
+    return whole if workload is None else scenario.lines.get(workload.path, whole)

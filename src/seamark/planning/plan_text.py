@@ -18,7 +18,7 @@ from seamark.model.plurals import counted, in_percent
 from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
-from seamark.model.trial import RESOURCES, Plan, Trial, levels_of
+from seamark.model.trial import RESOURCES, SERVICE, Plan, Trial, levels_of
 from seamark.patterns.trace_file import counted_from
 from seamark.planning.plan_answers import (
     answer_lines,
@@ -220,6 +220,8 @@ def duration(seconds: float) -> str:
 def _factor_lines(plan: Plan, facts: PlanFacts, services: Mapping[str, Service]) -> list[str]:
     lines = ["Factors"]
     planned = {name: role for role, levels in plan.factors.items() for name in levels}
+    if names := plan.factors.get("deployment", {}).get(SERVICE):
+        lines.append(f"    {SERVICE:<20} {'deployment':<11} {_levels(SERVICE, names)}")
     for service, about in facts.workloads.items():
         own = services[service].settings if service in services else ()
         roles = dict.fromkeys(RESOURCES, "deployment") | {setting.name: setting.role for setting in own} | planned

@@ -58,8 +58,13 @@ def missing_here(study: Study) -> list[Mistake]:
 def _place(study: Study, trial: Trial, name: str) -> str:
     """Return the line of a setting in the scenario, else its name."""
     lines = study.scenario.lines
-    numbers = (at for at, workload in enumerate(study.scenario.workloads) if workload.name == trial.group)
-    places = [f"workloads[{next(numbers, 0)}].{name}", f"workload.{name}", f"defaults.{name}"]
+    paths = [
+        workload.path
+        for workload in study.scenario.workloads
+        if (workload.name, workload.service) == (trial.group, trial.service)
+    ]
+    own = [f"{path}.per_service.{trial.service}" for path in paths]
+    places = [f"{path}.{name}" for path in (*own, *paths, "defaults")]
     return next((lines[key] for key in places if key in lines), f"{study.scenario_path}: {name}")
 
 

@@ -105,16 +105,25 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
         names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
         treatments.append(replace(row, factors={name: factors[name] for name in names}))
     workloads = list(dict.fromkeys(row.workload for row in treatments))
+    together = services_of(treatments)
 
     def place(row: SummaryRow) -> tuple[int, str, int, list[tuple[float, float, str]]]:
         return (
             COMPONENTS.index(row.component) if row.component in COMPONENTS else len(COMPONENTS),
-            row.service,
+            together[row.workload],
             workloads.index(row.workload),
             [_level_place(name, value, levels or {}) for name, value in row.factors.items()],
         )
 
     return sorted(treatments, key=place)
+
+
+def services_of(treatments: Sequence[SummaryRow]) -> Mapping[str, str]:
+    """Return the service of each workload; several are compared in one, and named together."""
+    services: dict[str, dict[str, None]] = {}
+    for row in treatments:
+        services.setdefault(row.workload, {})[row.service] = None
+    return {workload: ", ".join(names) for workload, names in services.items()}
 
 
 def _level_place(name: str, value: Value, levels: Levels) -> tuple[float, float, str]:

@@ -299,10 +299,9 @@ def _place(scenario: Scenario, declared: GpuMemory, quantity: str, service: str)
     if quantity == "gpus" and "resources.gpus" in scenario.lines:
         return scenario.lines["resources.gpus"]
     workloads = [
-        path
-        for index, workload in enumerate(scenario.workloads)
+        workload.path
+        for workload in scenario.workloads
         if service in {load.service for load in workload.loads.values()}
-        for path in (f"workloads[{index}]", "workload")
     ]
     tails = [f"{path}.{_setting(declared, quantity)}" for path in (*workloads, "defaults")]
     return next(scenario.lines[path] for path in (*tails, *workloads, "") if path in scenario.lines)

@@ -10,7 +10,6 @@ from seamark.model.results.comparison import Difference
 from seamark.model.service import Value
 from seamark.model.trial import Plan, settings_of
 
-SERVICE = "service"
 Settings = Mapping[str, Value]
 MOST_LEVELS = 6
 
@@ -105,8 +104,7 @@ def _grouped(plan: Plan) -> dict[str, dict[str, Settings]]:
     settings = settings_of(plan)
     workloads: dict[str, dict[str, Settings]] = {}
     for trial in plan.measured:
-        all_settings = {SERVICE: trial.service, **settings[trial.treatment]}
-        workloads.setdefault(trial.group, {}).setdefault(trial.treatment, all_settings)
+        workloads.setdefault(trial.group, {}).setdefault(trial.treatment, settings[trial.treatment])
     return workloads
 
 

@@ -252,7 +252,8 @@ def order_pictures(results: Results) -> list[Picture]:
         return []
     frame = frame.assign(place=range(1, len(frame) + 1), off=100 * (frame["throughput"] / frame["median"] - 1))
     frame["block"] = "block " + frame["block"].astype(str)
-    services = [service for service in results.services if (frame["service"] == service).any()]
+    known = dict.fromkeys(row.service for row in results.treatments)
+    services = [service for service in known if (frame["service"] == service).any()]
     with theme():
         facets = sns.relplot(
             frame,

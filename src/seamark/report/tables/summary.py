@@ -9,7 +9,8 @@ from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
-from seamark.report.asked import RESPONSE, asked_groups, figure_column
+from seamark.model.trial import SERVICE
+from seamark.report.asked import RESPONSE, asked_groups, figure_column, figure_of
 from seamark.report.numbers import ABSENT, SEARCHED, bracket, median_of, number, span, unit_words
 from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
 from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known, named
@@ -113,6 +114,7 @@ def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | 
         groups[name] = [figures(head, given, unit_of_it, OVER_REPETITIONS, why=NOT_MEASURED)]
     columns = [
         *factor_columns(treatments, treatments),
+        *_places(treatments, comparisons),
         *(table_column for group in groups.values() for table_column in group),
         figures("ok", [_complete(t) for t in treatments], "of n", "repetitions with a result, of those planned"),
         column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"),
@@ -120,6 +122,32 @@ def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | 
     missing = any(cell.title == WITHHELD for table_column in columns for cell in table_column.cells)
     notes = (*((alike,) if alike else ()), *((FOOTNOTE,) if missing else ()), *notes_of(columns))
     return Table(columns=tuple(columns), footnotes=notes)
+
+
+def _places(treatments: Sequence[SummaryRow], comparisons: Comparisons | None) -> list[Column]:
+    """Return a column that marks the best, the median and the worst of services at the same levels of other factors,
+    by the first metric that they are compared by; none for one service."""
+    workloads = {row.workload for row in treatments}
+    asked = [
+        contrast
+        for contrast in (comparisons.comparisons if comparisons is not None else ())
+        if contrast.factor == SERVICE and contrast.workload in workloads
+    ]
+    if not asked:
+        return []
+    metric, lower = asked[0].metric, asked[0].better == "lower"
+    groups: dict[str, list[tuple[float, str]]] = {}
+    for row in treatments:
+        others = repr([(name, value) for name, value in row.factors.items() if name != SERVICE])
+        if (value := figure_of(row, metric)) is not None:
+            groups.setdefault(others, []).append((value if lower else -value, row.treatment))
+    marks: dict[str, str] = {}
+    for group in groups.values():
+        names = [name for _, name in sorted(group)]
+        marks |= {names[len(names) // 2]: "median"} if len(names) % 2 and len(names) > 1 else {}
+        marks |= {names[0]: "best", names[-1]: "worst"} if len(names) > 1 else {}
+    title = f"by {metric}, among the services at the same levels; the comparisons say how sure"
+    return [column("place", [marks.get(row.treatment, "") for row in treatments], title=title)]
 
 
 def _verdict(treatment: SummaryRow) -> Cell:
