@@ -12,7 +12,6 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from seamark.config.yaml_source import value_of
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.job import (
     JobResources,
