@@ -250,7 +250,7 @@ def _cell(text: str) -> str:
 
 
 def metrics_tables() -> str:
-    """Return a table of the metrics of metrics.json; those that differ only in their last word share a row."""
+    """Return a table of the metrics of metrics.json; those that differ only in their last word, or are described alike, share a row."""
     rows: dict[tuple[str, str, str, str], list[str]] = {}
     for metric in METRICS:
         group, _, last = metric.path.rpartition(".")
@@ -258,11 +258,13 @@ def metrics_tables() -> str:
         way = "—" if metric.better == "neither" else metric.better
         rows.setdefault((group, metric.unit, way, meaning), []).append(last)
     lines = ["| metric | unit | better | meaning |", "| --- | --- | --- | --- |"]
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for (group, unit, which, meaning), names in rows.items():
         inside = f"{group}." if group else ""
         figure = f"`{inside}{names[0]}`" if len(names) == 1 else f"`{inside}…`: {', '.join(names)}"
         text = meaning.replace("…", names[0]) if len(names) == 1 else meaning
-        lines.append(f"| {figure} | {unit} | {which} | {_cell(text)} |")
+        alike.setdefault((unit, which, _cell(text)), []).append(figure)
+    lines += [f"| {', '.join(figures)} | {unit} | {which} | {text} |" for (unit, which, text), figures in alike.items()]
     return "\n".join(lines)
 
 
