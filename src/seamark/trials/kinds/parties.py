@@ -5,7 +5,7 @@ was sending, after the warm-ups. A party that fails ends no other.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +99,7 @@ def _begun(context: DeploymentContext, trial: Trial) -> _Party:
 
 def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid: int) -> None:
     """Start again what has died of the members, also those that are idle in this trial."""
+    context.abandoned(parent_pid)  # a lease that runs out after this look would end a server that is seen alive
     for party in parties:
         party.endpoint, party.restarted = living_endpoint(party.context, party.trial, parent_pid)
         end_strays(party.context, party.endpoint)
@@ -112,6 +113,14 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
             for party in parties if not endpoint.ok else ():
                 if str(trials[0].party) in servers_named(party.trial.settings):
                     party.ended = party.ended or LoadFailure.of(endpoint)
+    context.abandoned(parent_pid)
+
+
+def tick_of(context: DeploymentContext, party: DeploymentContext, parent_pid: int) -> Callable[[], str | None]:
+    """Return the tick callback of one party's load: as that of a load alone, and it renews the leases of all members,
+    of which some may be idle for longer than a lease."""
+    own = party.on_tick(parent_pid)
+    return lambda: context.abandoned(parent_pid) or own()
 
 
 def _addresses(context: DeploymentContext) -> dict[str, str]:
@@ -141,7 +150,7 @@ def _run(context: DeploymentContext, trial: Trial, parties: Sequence[_Party], pa
                 parts=parts / party.name,
                 python=party.context.client_python(party.endpoint),
                 launcher=party.context.launcher(parent_pid, party.endpoint),
-                on_tick=party.context.on_tick(parent_pid),
+                on_tick=tick_of(context, party.context, parent_pid),
                 on_sample=party.place.look,
             )
         )
