@@ -250,7 +250,8 @@ def _cell(text: str) -> str:
 
 
 def metrics_tables() -> str:
-    """Return a table of the metrics of metrics.json; those that differ only in their last word, or are described alike, share a row."""
+    """Return a table of the metrics of metrics.json; those that are described alike, but for their last
+    word, share a row."""
     rows: dict[tuple[str, str, str, str], list[str]] = {}
     for metric in METRICS:
         group, _, last = metric.path.rpartition(".")
@@ -264,7 +265,9 @@ def metrics_tables() -> str:
         figure = f"`{inside}{names[0]}`" if len(names) == 1 else f"`{inside}…`: {', '.join(names)}"
         text = meaning.replace("…", names[0]) if len(names) == 1 else meaning
         alike.setdefault((unit, which, _cell(text)), []).append(figure)
-    lines += [f"| {', '.join(figures)} | {unit} | {which} | {text} |" for (unit, which, text), figures in alike.items()]
+    lines += [
+        f"| {', '.join(figures)} | {unit} | {which} | {text} |" for (unit, which, text), figures in alike.items()
+    ]
     return "\n".join(lines)
 
 

@@ -175,14 +175,14 @@ def _wildcards(deployment: str) -> Any:
         ("unroll: [dely_ms]", "local", "Did you mean 'delay_ms'?"),
         ("unroll: [delay_ms], then: {window: 2}, groups: parallel", "cluster", "one limit for all groups"),
         ("unroll: [delay_ms]", "together", "a job of this site has 2 deployments"),
-        ("own_order:first", "cluster", "on this site each deployment is a job"),
+        ("refused_order:first", "cluster", "on this site each deployment is a job"),
         ("unroll: [delay_ms], then: {unroll: [block], then: {window: 2}}, groups: parallel", "cluster", "'block'"),
     ],
 )
 def test_an_order_that_a_plan_or_a_site_cannot_keep_is_refused_in_a_line(
     order: str, site: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "own_order.py").write_text("def first(units):\n    return units[0]\n")
+    (folder / "refused_order.py").write_text("def first(units):\n    return units[0]\n")
     monkeypatch.syspath_prepend(str(folder))
     write(folder)
     with pytest.raises(UserError) as caught:
@@ -213,7 +213,7 @@ def test_a_wrong_order_or_fresh_server_of_a_scenario_is_one_line_with_its_place(
 
 
 def test_a_simulation_is_no_unit_of_an_order(folder: Path) -> None:
-    workflows = {"service": "fitted", "model_file": "config/models/example.yaml", "rate_rps": 1, "requests": 10}
+    workflows = {"service": "fitted", "model_file": "config/models/example.yaml", "model": "mm1", "rate_rps": 1}
     text = yaml.safe_dump({"scenario": "matrix", "repetitions": 1, "workloads": [MATRIX, workflows]})
     (folder / "config/scenarios/matrix.yaml").write_text(text)
     study = study_of(folder, "sequential")

@@ -21,8 +21,8 @@ OPTIONS = {
 
 
 def lanes_at_once(site: Site) -> int:
-    """Return the number of lanes of a site that can be at work: no more than there are places on named devices, or than
-    its order lets run."""
+    """Return the number of lanes of a site that can be at work: no more than there are places on named devices, or
+    than its order lets run."""
     most, ids = [site.parallel], None if site.devices is None else site.devices.gpu or site.devices.cpu
     if site.devices is not None and ids is not None and ids != "auto":
         most.append(len(ids) * site.devices.per_device)

@@ -375,5 +375,7 @@ def unknown_factors(order: Order, known: Collection[str]) -> str | None:
         return None
     listed = ", ".join(known) or "none"
     guess = did_you_mean(unknown[0], known)
-    text = f"'{order.text}': '{unknown[0]}' is no factor of which a deployment has one level. Factors: {listed}.{guess}"
+    text = (
+        f"'{order.text}': '{unknown[0]}' is no factor of which a deployment has one level. Factors: {listed}.{guess}"
+    )
     return f"{text} With 'fresh_server: true' in its workload each treatment is a deployment."

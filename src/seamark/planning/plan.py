@@ -349,7 +349,9 @@ def _never_fresh(scenario: Scenario, services: Mapping[str, Service], site: Site
     for workload in scenario.workloads:
         loads = [(services[party.workload.service], party.external) for party in workload.parties]
         loads = loads or ([(services[workload.service], None)] if workload.service in services else [])
-        started = any(not service.virtual_clock and site.beside(external).starts_servers for service, external in loads)
+        started = any(
+            not service.virtual_clock and site.beside(external).starts_servers for service, external in loads
+        )
         if workload.fresh_server and not started:
             at = scenario.lines.get(f"{workload.path}.fresh_server", _at(scenario, workload))
             found.append(f"{at}: 'fresh_server' starts servers, and here none is started. Remove the line.")

@@ -59,8 +59,8 @@ def units_of(
     plan: Plan, services: Mapping[str, Service], measured_s: Mapping[str, float] = MappingProxyType({})
 ) -> tuple[Unit, ...]:
     """Return a unit for each deployment of a plan, in its order, but for simulations, which take no lane. Its levels
-    are those of `_OF_DEPLOYMENT`, every setting of a deployment of the plan (None: another service's), and each factor
-    of which all of its trials have one level."""
+    are those of `_OF_DEPLOYMENT`, every setting of a deployment of the plan (None: another service's), and each
+    factor of which all of its trials have one level."""
     spans = time_of(plan, services, measured_s=measured_s).deployments
     settings = {name: None for deployment in plan.deployments for name in deployment.settings}
     factors = dict.fromkeys(name for levels in plan.factors.values() for name in levels if name not in _OF_DEPLOYMENT)

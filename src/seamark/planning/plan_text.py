@@ -373,7 +373,7 @@ def _notes(
     parted = _parted(plan, site) if site is not None and facts.comparisons else ()
     if parted:
         notes.append(
-            f"order '{site.order if site else ''}' measures the levels of {', '.join(parted)} one after another, so that"
+            f"order '{site.order if site else ''}' measures the levels of {', '.join(parted)} one after another:"
             " comparisons of them have no p (confounded_with_time)."
         )
     limit = site.qos.get(plan.qos or "") if site is not None else None

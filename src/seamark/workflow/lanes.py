@@ -119,19 +119,21 @@ def require_order(study: Study) -> None:
 
 
 def _not_of_jobs(order: Order, site: Site, *, beside: bool = False) -> str | None:
-    """Return why jobs cannot keep an order: each waits for the ends of others, and all have one limit. `beside`: it is
-    inside of groups in parallel."""
+    """Return why jobs cannot keep an order: each waits for the ends of others, and all have one limit. `beside`: it
+    is inside of groups in parallel."""
     if is_dotted(order.name):
         return "a function is asked while lanes are at work, and on this site each deployment is a job."
     if site.deployments_per_job > 1 and order.name not in (ALL.name, "longest_first"):
         return f"a job of this site has {site.deployments_per_job} deployments. Write 'deployments_per_job: 1'."
     if beside and order.name == "window":
         return "jobs have one limit for all groups. Write 'window: N' alone, or 'groups: in_sequence'."
-    return order.then and _not_of_jobs(order.then, site, beside=beside or order.groups == "parallel")
+    if order.then is None:
+        return None
+    return _not_of_jobs(order.then, site, beside=beside or order.groups == "parallel")
 
 
 def order_planned(study: Study, measured_s: Mapping[str, float]) -> "PlannedOrder":
-    """Return what the order of a study makes of its whole plan: in its lanes, as jobs, or one deployment at a time."""
+    """Return what the order of a study makes of its plan: in lanes, as jobs, or one deployment at a time."""
     from seamark.planning.plan_order import planned_order, units_of
     from seamark.planning.plan_time import time_of
 

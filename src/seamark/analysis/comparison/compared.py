@@ -41,8 +41,8 @@ NOT_IN_TURNS = (
     " them would look the same as an effect"
 )
 IN_TURNS = (
-    "Measure both anew in one run, without an order that unrolls this factor: a copy of the scenario under another name"
-    " has no finished trials."
+    "Measure both anew in one run, without an order that unrolls this factor: a copy of the scenario under another"
+    " name has no finished trials."
 )
 
 
