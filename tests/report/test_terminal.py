@@ -121,6 +121,37 @@ def test_what_the_scenario_compares_stands_first_in_the_report_too(metric: str, 
     assert [one.name for one in table.columns][: len(heads)] == heads
 
 
+@pytest.mark.covers("E-FR29")
+@pytest.mark.parametrize(
+    ("metric", "better", "places"),
+    [("throughput", "higher", ["worst", "best", "median"]), ("latency_ms.p50", "lower", ["best", "worst", "median"])],
+)
+def test_of_services_under_one_load_the_best_the_median_and_the_worst_are_marked(
+    metric: str, better: str, places: list[str]
+) -> None:
+    figures = {"a": (10.0, 1.0), "b": (30.0, 3.0), "c": (20.0, 2.0)}
+    rows = [
+        {
+            "treatment": f"{name}{users}",
+            "workload": "w",
+            "service": name,
+            "repetitions": 1,
+            "factors": {"service": name, "concurrency": users},
+            "throughput": {"median": users * rate, "unit": "items_per_s"},
+            "latency_ms": {"p50": users * time_ms},
+        }
+        for name, (rate, time_ms) in figures.items()
+        for users in (1, 100)
+    ]
+    pair = {"workload": "w", "factor": "service", "metric": metric, "better": better, "base": {}, "new": {}}
+    summary = decode({"treatments": rows, "comparisons": {"comparisons": [pair]}}, Summary)
+    table = workload_table(summary.treatments, summary.comparisons)
+    [place] = [found for found in table.columns if found.name == "place"]
+    assert [cell.text for cell in place.cells] == [mark for mark in places for _ in (1, 100)]
+    of_one = workload_table(summary.treatments[:2], summary.comparisons)
+    assert {cell.text for found in of_one.columns if found.name == "place" for cell in found.cells} <= {""}
+
+
 def test_without_a_comparison_the_figure_that_the_load_leaves_open_stands_first() -> None:
     for pattern, first, second in (("poisson", "p99 ms", "tokens/s"), ("closed", "tokens/s", "p50 ms")):
         head = shown(80, {**LOAD, "config": {"pattern": pattern}}).splitlines()[0]

@@ -119,11 +119,11 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
 
 
 def services_of(treatments: Sequence[SummaryRow]) -> Mapping[str, str]:
-    """Return the service of each workload; several are compared in one, and named together."""
-    services: dict[str, dict[str, None]] = {}
+    """Return the service of each workload; of several that are compared in one, the workload's name."""
+    services: dict[str, set[str]] = {}
     for row in treatments:
-        services.setdefault(row.workload, {})[row.service] = None
-    return {workload: ", ".join(names) for workload, names in services.items()}
+        services.setdefault(row.workload, set()).add(row.service)
+    return {workload: workload if len(names) > 1 else next(iter(names)) for workload, names in services.items()}
 
 
 def _level_place(name: str, value: Value, levels: Levels) -> tuple[float, float, str]:

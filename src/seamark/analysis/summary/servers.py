@@ -60,9 +60,10 @@ class ComparedServers:
         return [names[self._origins[trial][0]] if trial in self._origins else None for trial in trials]
 
     def several(self, trials: Sequence[str]) -> bool:
-        """Return whether these trials are of more than one server, as far as they know theirs."""
+        """Return whether these trials are of more than one server of a service, as far as they know theirs."""
         servers = {self._origins[trial][0] for trial in trials if trial in self._origins}
-        return sum(server.digest is not None for server in servers) > 1
+        services = [server.service for server in servers if server.digest is not None]
+        return len(services) > len({*services})
 
     def reasons(self, own: Sequence[str], group: Sequence[str]) -> list[CountedReason]:
         """Return what stands against a treatment with these trials, `own`, among those it is compared with.
