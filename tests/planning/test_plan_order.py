@@ -160,8 +160,11 @@ def test_a_batch_system_has_no_more_jobs_than_an_order_allows_and_each_waits_for
     write(folder, order={"barrier": 2}, **named)
     alone = study_of(folder, site="cluster")
     assert Dag(study=alone).waits_for(_wildcards(ids[2])) == [], "a target asked for alone waits for nothing"
-    assert '"order"' not in " ".join(command(alone, targets=["x"]))
-    assert "barrier: 2" in " ".join(command(alone))
+    assert not any("lanes=" in word for word in command(alone, targets=["x"]))
+    [lanes] = [word for word in command(alone) if word.startswith("lanes=")]
+    asked = lanes.partition("=")[2].strip(' "')
+    assert not set(asked) & set("{}\"' :,")
+    assert Study.at(folder, scenario="config/scenarios/matrix.yaml", lanes=asked).site.order == "barrier: 2"
 
 
 def _wildcards(deployment: str) -> Any:

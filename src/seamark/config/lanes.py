@@ -1,5 +1,6 @@
 """Lanes of a site: their settings checked, and replaced by options of a command."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,6 +19,19 @@ OPTIONS = {
     "order": "--order",
 }
 """Option of `bench submit` for each setting of a site."""
+
+
+def packed(options: str) -> str:
+    """Return options of lanes, a JSON object, without a character that Snakemake, a shell or a batch system reads as
+    its own."""
+    return urlsafe_b64encode(options.encode()).decode().rstrip("=")
+
+
+def unpacked(text: str) -> str:
+    """Return what was packed; a JSON object, or nothing, as it is."""
+    if not text or text.lstrip().startswith("{"):
+        return text
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
 
 
 def lanes_at_once(site: Site) -> int:

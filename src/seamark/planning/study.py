@@ -9,7 +9,7 @@ from os.path import expandvars
 from pathlib import Path
 from typing import TypeVar
 
-from seamark.config.lanes import with_lanes
+from seamark.config.lanes import unpacked, with_lanes
 from seamark.config.read import Recipes, read_scenario, read_site
 from seamark.dispatch.identity import allocation
 from seamark.dispatch.order import ALL
@@ -69,7 +69,9 @@ class Study:
         )
         name = site if site is not None else read.site or "local"
         known = _Known(services, external=not site_of(root, name).starts_servers)
-        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=known, lanes=lanes)
+        return cls(
+            root=root, site_name=name, scenario_path=path, scenario=read, services=known, lanes=unpacked(lanes)
+        )
 
     @classmethod
     def without_scenario(cls, root: Path, site: str | None) -> "Study":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from seamark.config.lanes import packed
 from seamark.dispatch import fencing
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.identity import boot_id, node
@@ -57,7 +58,7 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     if ordered:
         lanes["order"] = site.order
     if lanes:
-        values.append(("lanes", json.dumps(lanes)))
+        values.append(("lanes", packed(json.dumps(lanes))))
     return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in values)]
 
 
