@@ -179,7 +179,11 @@ def _wildcards(deployment: str) -> Any:
         ("unroll: [delay_ms], then: {window: 2}, groups: parallel", "cluster", "one limit for all groups"),
         ("unroll: [delay_ms]", "together", "a job of this site has 2 deployments"),
         ("refused_order:first", "cluster", "on this site each deployment is a job"),
-        ("unroll: [delay_ms], then: {unroll: [block], then: {window: 2}}, groups: parallel", "cluster", "'block'"),
+        (
+            "unroll: [delay_ms], then: {unroll: [block], then: {window: 2}}, groups: parallel",
+            "cluster",
+            "one limit for all",
+        ),
     ],
 )
 def test_an_order_that_a_plan_or_a_site_cannot_keep_is_refused_in_a_line(
@@ -187,7 +191,7 @@ def test_an_order_that_a_plan_or_a_site_cannot_keep_is_refused_in_a_line(
 ) -> None:
     (folder / "refused_order.py").write_text("def first(units):\n    return units[0]\n")
     monkeypatch.syspath_prepend(str(folder))
-    write(folder)
+    write(folder, repetitions=2, restarts="each")
     with pytest.raises(UserError) as caught:
         require_order(study_of(folder, order, site=site))
     [line] = caught.value.lines

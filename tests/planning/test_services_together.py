@@ -80,6 +80,8 @@ def test_each_service_is_compared_with_the_baseline_at_each_level_of_the_load(tm
         ({"per_service": {"faiss": {"name": "hnsw"}}}, "workload.per_service.faiss.name"),
         ({"consistency": "strong", "per_service": {}}, "workload.consistency"),
         ({"service": "faiss"}, "workload.per_service"),
+        ({"per_service": {"milvus": {"concurrency": 8}}}, "workload.per_service.milvus.concurrency"),
+        ({"per_service": {"faiss": {"index": ["flat", "hnsw"]}}}, "workload.per_service.faiss.index"),
     ],
 )
 def test_what_cannot_be_compared_is_one_mistake_with_its_place(
@@ -98,3 +100,29 @@ def test_two_workloads_of_one_name_are_refused_as_before(tmp_path: Path) -> None
     with pytest.raises(UserError) as caught:
         read_scenario(path, SERVICES, HERE)
     assert [mistake.path for mistake in caught.value.mistakes] == ["workloads[1].name"]
+
+
+def test_an_unknown_key_beside_a_list_is_told_for_each_service(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        planned(tmp_path, STORES | {"concurency": 4})
+    assert {(mistake.path, mistake.code) for mistake in caught.value.mistakes} == {
+        ("workload.concurency", "unknown_key")
+    }
+
+
+def test_two_lists_are_compared_apart_and_workloads_of_one_name_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    stores = {"service": ["faiss", "milvus"], "name": "x"}
+    files = {"service": ["s3", "fileio"], "name": "y"}
+    path.write_text(yaml.safe_dump({"scenario": "two", "workloads": [stores, files]}))
+    made = plan(read_scenario(path, SERVICES, HERE), SERVICES, HERE)
+    assert made.factors["deployment"]["service"] == ("faiss", "milvus", "s3", "fileio")
+    pairs = {
+        (one.workload, one.base_level, one.new_level) for one in contrasts_of(made, {}) if one.factor == "service"
+    }
+    assert pairs == {("x", "faiss", "milvus"), ("y", "s3", "fileio")}
+    alike = [{"service": "s3", "name": "faiss"}, {"service": "faiss"}]
+    path.write_text(yaml.safe_dump({"scenario": "two", "workloads": alike}))
+    apart = plan(read_scenario(path, SERVICES, HERE), SERVICES, HERE)
+    assert "service" not in apart.factors["deployment"]
+    assert len({trial.seed for trial in apart.trials}) == len(apart.trials)

@@ -54,9 +54,9 @@ def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, t
         settings += [(name, level) for more in workload.include for name, only in more.items() for level in [(only,)]]
         for name, levels in (*settings, *vars(resources).items()):
             found.setdefault(name, []).extend(level for level in levels if level not in found.get(name, []))
-    for workload in workloads:  # those of one name are compared
-        alike = [other.service for other in workloads if other.name == workload.name]
-        found.setdefault(SERVICE, []).extend(alike if len({*alike}) > 1 else ())
+    for workload in workloads:
+        compared = [other.service for other in workloads if other.path == workload.path]
+        found.setdefault(SERVICE, []).extend(compared if len({*compared}) > 1 else ())
     return {name: tuple(dict.fromkeys(levels)) for name, levels in found.items() if len({*levels}) > 1}
 
 

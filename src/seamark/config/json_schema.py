@@ -187,7 +187,7 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "then": {"$ref": "#/$defs/workload_with_parties"},
                 "else": {
                     "if": {"properties": {"service": {"type": "array"}}, "required": ["service"]},
-                    "then": _several_services(services),
+                    "then": _compared_services(services),
                     "else": _by_service("workload", services),
                 },
             },
@@ -273,7 +273,7 @@ def _by_service(kind: str, services: Mapping[str, Service]) -> Schema:
     }
 
 
-def _several_services(services: Mapping[str, Service]) -> Schema:
+def _compared_services(services: Mapping[str, Service]) -> Schema:
     """Return the schema of a workload of several services under one load; what each of them knows is checked when
     the file is read."""
     names: Schema = {"enum": sorted(services)}

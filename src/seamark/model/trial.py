@@ -267,7 +267,9 @@ def whole_of(trial_id: str) -> str:
 
 
 def settings_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
-    """Return all settings of each treatment, with its service and the resources of its deployment."""
+    """Return all settings of each treatment, with the resources of its deployment, and its service where several are
+    compared."""
+    compared = any(SERVICE in levels for levels in plan.factors.values())
     values: dict[str, Mapping[str, Value]] = {}
     for trial in (*plan.trials, *plan.measured):
         if trial.treatment not in values:
@@ -275,7 +277,7 @@ def settings_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
             resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
             lasts = {name: None for name in WHOLE_LASTS if trial.parties}  # follows from the parties
             values[trial.treatment] = {
-                SERVICE: trial.service,
+                **({SERVICE: trial.service} if compared else {}),
                 **trial.settings,
                 **(trial.beside or {}),
                 **resources,

@@ -74,7 +74,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             text = f"{count} trials are more than {MOST_TRIALS}. Vary fewer settings, or fewer levels."
             raise UserError(*mistakes, f"{at}: {text}")
         if len(names := _services(scenario, workload)) > 1:
-            factors["deployment"].setdefault(SERVICE, names)
+            known = factors["deployment"].get(SERVICE, ())
+            factors["deployment"][SERVICE] = tuple(dict.fromkeys((*known, *names)))
         _add_factors(factors, combinations, service, workload)
         varied = frozenset(factors_of(combinations))
         for values in combinations:
@@ -203,8 +204,8 @@ def _searched(workload: Workload) -> dict[str, object]:
 
 
 def _services(scenario: Scenario, workload: Workload) -> tuple[str, ...]:
-    """Return the services of all workloads of one name: several are compared under one load."""
-    return tuple(dict.fromkeys(other.service for other in scenario.workloads if other.name == workload.name))
+    """Return the services that a workload stands for in the scenario: several are compared under one load."""
+    return tuple(dict.fromkeys(other.service for other in scenario.workloads if other.path == workload.path))
 
 
 def _fresh(workload: Workload, workload_id: str | bool = True) -> dict[str, object]:

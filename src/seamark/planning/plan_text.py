@@ -370,11 +370,10 @@ def _notes(
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
     if site is not None and site.parallel == 1 and not leaves_this_machine(site) and runs_several(site.order):
         notes.append(f"order '{site.order}': this site runs one deployment at a time; --parallel N lets N run.")
-    parted = _parted(plan, site) if site is not None and facts.comparisons else ()
-    if parted:
+    if site is not None and facts.comparisons and (parted := _parted(site)):
         notes.append(
-            f"order '{site.order if site else ''}' measures the levels of {', '.join(parted)} one after another:"
-            " comparisons of them have no p (confounded_with_time)."
+            f"order '{site.order}' measures the levels of {', '.join(parted)} one after another: comparisons of them"
+            " have no p (confounded_with_time)."
         )
     limit = site.qos.get(plan.qos or "") if site is not None else None
     if limit is not None and facts.longest_deployment_s > limit:
@@ -385,16 +384,14 @@ def _notes(
     return notes
 
 
-def _parted(plan: Plan, site: Site) -> tuple[str, ...]:
+def _parted(site: Site) -> tuple[str, ...]:
     """Return the factors of which the order measures all starts of a level before those of the next one."""
     order: Order | None = order_of(site.order)
     names: list[str] = []
-    if order is not None and order.name == "longest_first":
-        names += plan.factors.get("deployment", {})
-    while order is not None and order.groups == "in_sequence":
+    while order is not None and order.groups == "in_sequence" and "block" not in order.factors:
         names += order.factors
-        order = None if "block" in order.factors else order.then
-    return tuple(dict.fromkeys(name for name in names if name != "block"))
+        order = order.then
+    return tuple(dict.fromkeys(names))
 
 
 def _variables(plan: Plan) -> set[str]:

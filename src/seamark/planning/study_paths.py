@@ -11,6 +11,7 @@ from pathlib import Path
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.errors import Mistake, UserError
 from seamark.load.driver import hooks_of
+from seamark.model.parties import PARTIES
 from seamark.model.scenario import filled
 from seamark.model.trial import Trial
 from seamark.planning.driver_check import one_of_each_kind
@@ -61,7 +62,7 @@ def _place(study: Study, trial: Trial, name: str) -> str:
     paths = [
         workload.path
         for workload in study.scenario.workloads
-        if (workload.name, workload.service) == (trial.group, trial.service)
+        if workload.name == trial.group.partition(".")[0] and workload.service in (trial.service, PARTIES.name)
     ]
     own = [f"{path}.per_service.{trial.service}" for path in paths]
     places = [f"{path}.{name}" for path in (*own, *paths, "defaults")]

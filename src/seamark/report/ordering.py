@@ -7,6 +7,7 @@ from typing import get_args
 from seamark.model.plurals import counted
 from seamark.model.results.summary import ServerSummary, Summary, SummaryRow
 from seamark.model.service import Component, Value
+from seamark.model.trial import SERVICE
 from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS
 from seamark.report.numbers import ABSENT
 
@@ -105,12 +106,12 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
         names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
         treatments.append(replace(row, factors={name: factors[name] for name in names}))
     workloads = list(dict.fromkeys(row.workload for row in treatments))
-    together = services_of(treatments)
+    headings = headings_of(treatments)
 
     def place(row: SummaryRow) -> tuple[int, str, int, list[tuple[float, float, str]]]:
         return (
             COMPONENTS.index(row.component) if row.component in COMPONENTS else len(COMPONENTS),
-            together[row.workload],
+            headings[row.treatment],
             workloads.index(row.workload),
             [_level_place(name, value, levels or {}) for name, value in row.factors.items()],
         )
@@ -118,12 +119,9 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
     return sorted(treatments, key=place)
 
 
-def services_of(treatments: Sequence[SummaryRow]) -> Mapping[str, str]:
-    """Return the service of each workload; of several that are compared in one, the workload's name."""
-    services: dict[str, set[str]] = {}
-    for row in treatments:
-        services.setdefault(row.workload, set()).add(row.service)
-    return {workload: workload if len(names) > 1 else next(iter(names)) for workload, names in services.items()}
+def headings_of(treatments: Sequence[SummaryRow]) -> Mapping[str, str]:
+    """Return the heading of each treatment: its service, or its workload where services are compared in one."""
+    return {row.treatment: row.workload if SERVICE in row.factors else row.service for row in treatments}
 
 
 def _level_place(name: str, value: Value, levels: Levels) -> tuple[float, float, str]:

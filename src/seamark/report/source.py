@@ -14,7 +14,7 @@ from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import Plan
 from seamark.report.numbers import levels_text
-from seamark.report.ordering import in_order, services_of
+from seamark.report.ordering import headings_of, in_order
 from seamark.storage.documents import read, read_or_none
 from seamark.storage.paths import ScenarioFolder
 
@@ -119,9 +119,9 @@ class Results:
     def services(self) -> Mapping[str, Sequence["ShownWorkload"]]:
         """The workloads of each service, or of the services that are compared in one, in the order of `ordering`."""
         groups: dict[str, dict[str, list[SummaryRow]]] = {}
-        together = services_of(self.treatments)
+        headings = headings_of(self.treatments)
         for row in self.treatments:
-            groups.setdefault(together[row.workload], {}).setdefault(row.workload, []).append(row)
+            groups.setdefault(headings[row.treatment], {}).setdefault(row.workload, []).append(row)
         return {
             service: [
                 ShownWorkload(results=self, service=service, name=name, treatments=tuple(rows))

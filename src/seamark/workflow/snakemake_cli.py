@@ -42,7 +42,7 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     words += ["--workflow-profile", _profile(study, "default")]
     if study.site.profile != "default":
         words += ["--profile", _profile(study, study.site.profile)]
-    site, named = study.site, bool(targets) or any("/" in word for word in extra)
+    site, named = study.site, bool(targets) or any(_is_target(word, study) for word in extra)
     ordered = site.order != ALL.name and not named
     most = jobs_at_once(study) if ordered and leaves_this_machine(site) else most_jobs(site, study.plan.qos)
     if most is not None:
@@ -55,11 +55,18 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     # Snakemake reads a value as YAML, which includes JSON strings, and strips the outermost quotes
     values = [("scenario", str(study.scenario_path)), ("site", study.site_name)]
     lanes = json.loads(study.lanes) if study.lanes else {}
+    lanes.pop("order", None)
     if ordered:
         lanes["order"] = site.order
     if lanes:
         values.append(("lanes", packed(json.dumps(lanes))))
     return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in values)]
+
+
+def _is_target(word: str, study: Study) -> bool:
+    """Return whether a word for Snakemake is a file of the results or the reports."""
+    path = study.root / word
+    return not word.startswith("-") and any(path.is_relative_to(root) for root in (study.results, study.reports))
 
 
 def _profile(study: Study, name: str) -> str:

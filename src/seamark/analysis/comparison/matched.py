@@ -8,7 +8,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Difference
 from seamark.model.service import Value
-from seamark.model.trial import Plan, settings_of
+from seamark.model.trial import SERVICE, Plan, settings_of
 
 Settings = Mapping[str, Value]
 MOST_LEVELS = 6
@@ -104,7 +104,8 @@ def _grouped(plan: Plan) -> dict[str, dict[str, Settings]]:
     settings = settings_of(plan)
     workloads: dict[str, dict[str, Settings]] = {}
     for trial in plan.measured:
-        workloads.setdefault(trial.group, {}).setdefault(trial.treatment, settings[trial.treatment])
+        all_settings = {SERVICE: trial.service, **settings[trial.treatment]}
+        workloads.setdefault(trial.group, {}).setdefault(trial.treatment, all_settings)
     return workloads
 
 

@@ -138,9 +138,10 @@ def _places(treatments: Sequence[SummaryRow], comparisons: Comparisons | None) -
     metric, lower = asked[0].metric, asked[0].better == "lower"
     groups: dict[str, list[tuple[float, str]]] = {}
     for row in treatments:
-        others = repr([(name, value) for name, value in row.factors.items() if name != SERVICE])
-        if (value := figure_of(row, metric)) is not None:
-            groups.setdefault(others, []).append((value if lower else -value, row.treatment))
+        others = [item for item in row.factors.items() if item[0] not in (SERVICE, SERVER, ORIGIN)]
+        unit = row.throughput.unit if metric.startswith("throughput") else None
+        if (value := figure_of(row, metric)) is not None and row.verdict != "INVALID":
+            groups.setdefault(repr((others, unit)), []).append((value if lower else -value, row.treatment))
     marks: dict[str, str] = {}
     for group in groups.values():
         names = [name for _, name in sorted(group)]

@@ -117,8 +117,8 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
 
 
 def tick_of(context: DeploymentContext, party: DeploymentContext, parent_pid: int) -> Callable[[], str | None]:
-    """Return the tick callback of one party's load: as that of a load alone, and it renews the leases of all members,
-    of which some may be idle for longer than a lease."""
+    """Return the tick callback of one party's load; it renews the leases of all members, since some may be idle for
+    longer than a lease."""
     own = party.on_tick(parent_pid)
     return lambda: context.abandoned(parent_pid) or own()
 
