@@ -136,6 +136,7 @@ def test_of_services_under_one_load_the_best_the_median_and_the_worst_are_marked
             "workload": "w",
             "service": name,
             "repetitions": 1,
+            "verdict": "VALID",
             "factors": {"service": name, "concurrency": users},
             "throughput": {"median": users * rate, "unit": "items_per_s"},
             "latency_ms": {"p50": users * time_ms},
