@@ -13,7 +13,6 @@ from seamark.planning.study import Study
 from seamark.services.supervisor.control_files import control_files_of
 from seamark.trials import kinds
 from seamark.trials.deployment_context import DeploymentContext
-from seamark.trials.kinds.parties import tick_of
 from seamark.trials.kinds.table import KINDS, kind_of
 
 PLAIN = a_trial()
@@ -50,10 +49,9 @@ def test_a_load_of_one_party_renews_the_leases_of_the_members_that_are_idle(
     (tmp_path / "try.yaml").write_text(json.dumps({"scenario": "try", "repetitions": 1, "workload": workload}))
     study = Study.at(tmp_path, scenario="try.yaml")
     [deployment] = study.plan.deployments
-    whole = DeploymentContext.of(study, "try", deployment.id)
     leases = [control_files_of(study.folder("try").deployment(member.id)).lease for member in deployment.members]
     for lease in leases:
         lease.parent.mkdir(parents=True, exist_ok=True)
     own = DeploymentContext.of(study, "try", deployment.members[0].id)
-    assert "the run that asked" in str(tick_of(whole, own, parent_pid=1)())
+    assert "the run that asked" in str(own.on_tick(parent_pid=1)())
     assert [lease.exists() for lease in leases] == [True] * 3

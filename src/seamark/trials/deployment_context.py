@@ -121,8 +121,11 @@ class DeploymentContext:
         return lambda: self.abandoned(parent_pid) or self._end()
 
     def abandoned(self, parent_pid: int) -> str | None:
-        """Renew the leases of all servers; return why the phase must end once its run has ended."""
-        for served in self.deployment.served:
+        """Renew the leases of all servers, of a member those of all members too, which may be idle for longer than a
+        lease; return why the phase must end once its run has ended."""
+        alone = self.deployment.whole == self.deployment.id
+        whole = self.deployment if alone else self.study.deployment(self.scenario, self.deployment.whole)
+        for served in whole.served:
             servers.renew(self.results.deployment(served.id))
         return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
 

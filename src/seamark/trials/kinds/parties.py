@@ -5,7 +5,7 @@ was sending, after the warm-ups. A party that fails ends no other.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,14 +113,6 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
             for party in parties if not endpoint.ok else ():
                 if str(trials[0].party) in servers_named(party.trial.settings):
                     party.ended = party.ended or LoadFailure.of(endpoint)
-    context.abandoned(parent_pid)
-
-
-def tick_of(context: DeploymentContext, party: DeploymentContext, parent_pid: int) -> Callable[[], str | None]:
-    """Return the tick callback of one party's load; it renews the leases of all members, since some may be idle for
-    longer than a lease."""
-    own = party.on_tick(parent_pid)
-    return lambda: context.abandoned(parent_pid) or own()
 
 
 def _addresses(context: DeploymentContext) -> dict[str, str]:
@@ -150,7 +142,7 @@ def _run(context: DeploymentContext, trial: Trial, parties: Sequence[_Party], pa
                 parts=parts / party.name,
                 python=party.context.client_python(party.endpoint),
                 launcher=party.context.launcher(parent_pid, party.endpoint),
-                on_tick=tick_of(context, party.context, parent_pid),
+                on_tick=party.context.on_tick(parent_pid),
                 on_sample=party.place.look,
             )
         )
