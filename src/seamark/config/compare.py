@@ -11,7 +11,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.annotations import hints, limits_of
 from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
-from seamark.model.scenario import Comparing, Resources, Workload
+from seamark.model.scenario import Comparing, Resources, Workload, compared_services
 from seamark.model.service import Service, Value
 from seamark.model.trial import SERVICE
 
@@ -55,8 +55,8 @@ def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, t
         for name, levels in (*settings, *vars(resources).items()):
             found.setdefault(name, []).extend(level for level in levels if level not in found.get(name, []))
     for workload in workloads:
-        compared = [other.service for other in workloads if other.path == workload.path]
-        found.setdefault(SERVICE, []).extend(compared if len({*compared}) > 1 else ())
+        compared = compared_services(workload, workloads)
+        found.setdefault(SERVICE, []).extend(compared if len(compared) > 1 else ())
     return {name: tuple(dict.fromkeys(levels)) for name, levels in found.items() if len({*levels}) > 1}
 
 

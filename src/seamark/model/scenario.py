@@ -2,7 +2,7 @@
 factors. Frozen; decoded in config/read.py."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -110,6 +110,12 @@ class Workload:
         """Return the levels of a setting, by default the default alone, then those of included treatments."""
         own = self.levels.get(name, () if default is None else (default,))
         return (*own, *(entry[name] for entry in self.include if name in entry))
+
+
+def compared_services(workload: Workload, workloads: Iterable[Workload]) -> tuple[str, ...]:
+    """Return the services of one written workload, of which the decoder makes a workload each; several are compared
+    under one load."""
+    return tuple(dict.fromkeys(other.service for other in workloads if other.path == workload.path))
 
 
 def _image() -> Any:

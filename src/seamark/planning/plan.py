@@ -10,7 +10,7 @@ from seamark.errors import Mistake, UserError
 from seamark.model.digest import digest
 from seamark.model.plugin import known_as
 from seamark.model.plurals import counted
-from seamark.model.scenario import RESOURCE_SETTINGS, Scenario, Workload
+from seamark.model.scenario import RESOURCE_SETTINGS, Scenario, Workload, compared_services
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, SCHEMA_VERSION, SERVICE, Deployment, Plan, Trial
@@ -73,7 +73,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         if count > MOST_TRIALS:
             text = f"{count} trials are more than {MOST_TRIALS}. Vary fewer settings, or fewer levels."
             raise UserError(*mistakes, f"{at}: {text}")
-        if len(names := _services(scenario, workload)) > 1:
+        if len(names := compared_services(workload, scenario.workloads)) > 1:
             known = factors["deployment"].get(SERVICE, ())
             factors["deployment"][SERVICE] = tuple(dict.fromkeys((*known, *names)))
         _add_factors(factors, combinations, service, workload)
@@ -148,16 +148,19 @@ def _treatment(
     changed = {name: values[name] for name in (*serves, *order) if values[name] != defaults[name]}
     load = {name: changed[name] for name in order if name in changed}
     workload_id = _workload_id(scenario, workload, load)
-    chosen = {setting.name for setting in settings_of(service, workload) if setting.role == "policy"}
-    if several := len(_services(scenario, workload)) > 1:
-        chosen |= {setting.name for setting in service.settings}
-    drawn_for = _workload_id(scenario, workload, {name: value for name, value in load.items() if name not in chosen})
     deployment = _deployment(scenario, workload, values, serves, changed, workload_id)
-    drawn_on = _deployment(scenario, workload, values, serves, changed, drawn_for).id
+    chosen = {setting.name for setting in settings_of(service, workload) if setting.role == "policy"}
+    if several := len(compared_services(workload, scenario.workloads)) > 1:
+        chosen |= {setting.name for setting in service.settings}
+    drawn_for, drawn_on = workload_id, workload.name if several else deployment.id
+    if chosen & load.keys():
+        drawn_for = _workload_id(scenario, workload, {name: load[name] for name in load if name not in chosen})
+        if workload.fresh_server and not several:
+            drawn_on = _deployment(scenario, workload, values, serves, changed, drawn_for).id
     settings = {name: values[name] for name in defaults}
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
-        drawn_for=f"{workload.name if several else drawn_on}--{drawn_for}",
+        drawn_for=f"{drawn_on}--{drawn_for}",
         workload=workload,
         service=service,
         workload_id=workload_id,
@@ -201,11 +204,6 @@ def _searched(workload: Workload) -> dict[str, object]:
         return {}
     slos = sorted(f"{slo.metric} {slo.op} {slo.limit!r}" for slo in workload.slos)
     return {"search": asdict(workload.search), "slos": slos}
-
-
-def _services(scenario: Scenario, workload: Workload) -> tuple[str, ...]:
-    """Return the services that a workload stands for in the scenario: several are compared under one load."""
-    return tuple(dict.fromkeys(other.service for other in scenario.workloads if other.path == workload.path))
 
 
 def _fresh(workload: Workload, workload_id: str | bool = True) -> dict[str, object]:

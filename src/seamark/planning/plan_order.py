@@ -6,7 +6,6 @@ Pure but for an order's own function, which is called.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from types import MappingProxyType
 
 from seamark.config.levels import show
 from seamark.dispatch.order import Order, Unit, order_of, unknown_factors
@@ -56,12 +55,12 @@ class PlannedOrder:
 
 
 def units_of(
-    plan: Plan, services: Mapping[str, Service], measured_s: Mapping[str, float] = MappingProxyType({})
+    plan: Plan, services: Mapping[str, Service], spans: Mapping[str, Span] | None = None
 ) -> tuple[Unit, ...]:
-    """Return a unit for each deployment of a plan, in its order, but for simulations, which take no lane. Its levels
-    are those of `_OF_DEPLOYMENT`, every setting of a deployment of the plan (None: another service's), and each
-    factor of which all of its trials have one level."""
-    spans = time_of(plan, services, measured_s=measured_s).deployments
+    """Return a unit for each deployment of a plan that `spans` has a time of, by default for all, in their order; but
+    for simulations, which take no lane. Its levels are those of `_OF_DEPLOYMENT`, every setting of a deployment of
+    the plan (None: another service's), and each factor of which all of its trials have one level."""
+    spans = time_of(plan, services).deployments if spans is None else spans
     settings = {name: None for deployment in plan.deployments for name in deployment.settings}
     factors = dict.fromkeys(name for levels in plan.factors.values() for name in levels if name not in _OF_DEPLOYMENT)
     trials = plan.by_deployment()
@@ -75,7 +74,7 @@ def units_of(
             | _shared(factors, trials[deployment.id]),
         )
         for deployment in plan.deployments
-        if not services[deployment.service].virtual_clock
+        if deployment.id in spans and not services[deployment.service].virtual_clock
     )
 
 

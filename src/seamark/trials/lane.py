@@ -52,9 +52,7 @@ def pending_units(study: Study, scenario: str) -> tuple[Unit, ...]:
     trials = tuple(trial for deployment in deployments for trial in pending[deployment.id])
     measured_s = finite_lengths_s(plan, study.folder(scenario))
     left = replace(plan, deployments=deployments, trials=trials)
-    times = time_of(left, study.services, measured_s=measured_s).deployments
-    units = units_of(plan, study.services, measured_s)  # levels of the whole plan
-    return tuple(replace(unit, estimated_s=times[unit.id].typical) for unit in units if unit.id in times)
+    return units_of(plan, study.services, time_of(left, study.services, measured_s=measured_s).deployments)
 
 
 def require_plan_fits_lanes(study: Study) -> None:

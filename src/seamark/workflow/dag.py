@@ -19,6 +19,7 @@ from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.judges import scored_trials, scoring_functions
 from seamark.planning.plan_order import begun_in, units_of
+from seamark.planning.plan_time import time_of
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.platform.fork_server.client import LEADER, RUN
@@ -303,7 +304,10 @@ class Dag:
         ids = [deployment.id for deployment in plan.deployments]
         if self.study.site.order == ALL.name:
             return ids
-        units = units_of(plan, self.study.services, finite_lengths_s(plan, self.study.folder(scenario)))
+        measured_s = finite_lengths_s(plan, self.study.folder(scenario))
+        units = units_of(
+            plan, self.study.services, time_of(plan, self.study.services, measured_s=measured_s).deployments
+        )
         return list(dict.fromkeys((*begun_in(order_of(self.study.site.order), units), *ids)))
 
     def waits_for(self, w: Wildcards) -> list[str]:

@@ -138,9 +138,9 @@ def order_planned(study: Study, measured_s: Mapping[str, float]) -> "PlannedOrde
     from seamark.planning.plan_time import time_of
 
     plan, site = study.plan, study.site
-    units = units_of(plan, study.services, measured_s)
-    lanes = (jobs_at_once(study) or len(units)) if leaves_this_machine(site) else lanes_at_once(site)
     spans = time_of(plan, study.services, measured_s=measured_s).deployments
+    units = units_of(plan, study.services, spans)
+    lanes = (jobs_at_once(study) or len(units)) if leaves_this_machine(site) else lanes_at_once(site)
     factors = {name for levels in plan.factors.values() for name in levels}
     return planned_order(order_of(site.order), units, max(1, lanes), spans, factors)
 
