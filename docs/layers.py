@@ -69,8 +69,9 @@ ROOMS_OF_PLUGINS: Mapping[str, Mapping[str, Room]] = {
     },
     "seamark_kubernetes": {
         "plugin": Room(floor=0, what="what Kubernetes adds to `bench`"),
-        "tekton": Room(floor=0, what="tasks of Tekton pipelines, read from and written as text"),
-        "cli": Room(floor=1, what="the verbs of Kubernetes"),
+        "tekton": Room(floor=0, what="Tekton pipelines as text: tasks in an order, and a scenario as manifests"),
+        "pod": Room(floor=1, what="steps of a pod that measures a deployment, and the sidecar that serves it"),
+        "cli": Room(floor=2, what="the verbs of Kubernetes"),
     },
     "seamark_evaluate": {
         "attention": Room(floor=0, what="methods of attention, and a language model whose answers are known"),

@@ -4,6 +4,7 @@ from seamark.model.plugin import Plugin, Verb
 
 PLUGIN = Plugin(
     name="kubernetes",
+    exports={"tekton": "seamark_kubernetes.cli.export:command"},
     verbs={
         "tekton": Verb(summary="Set the order of a Tekton matrix.", command="seamark_kubernetes.cli.tekton:command")
     },

@@ -3,6 +3,7 @@
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
@@ -13,6 +14,7 @@ from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import device_of_lane
 from seamark.storage.documents import read, write
 from seamark.telemetry.provenance.software import container_around_us
+from seamark.trials import sidecar
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load
 from seamark.trials.measure import measure
@@ -25,6 +27,9 @@ WARM_UP_S = 0.3
 def serve(context: DeploymentContext) -> None:
     """Start the deployment's server, or those of its members; endpoint.json has the outcome. Never raises for a
     failure of the service."""
+    if folder := os.environ.get(sidecar.FOLDER):
+        sidecar.ask(Path(folder), context.deployment.id)
+        return
     if context.deployment.members:
         for member in context.members:
             serve(member)

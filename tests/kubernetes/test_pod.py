@@ -1,0 +1,192 @@
+"""Pods that measure a deployment: whole runs of exported manifests, steps alone, and the sidecar's channel."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import until
+from study_folder import StudyFolder
+from tekton_runs import Cluster
+
+from seamark.platform.process_tree import with_mark
+from seamark.services.supervisor.control_files import MARK
+from seamark.trials import sidecar
+from seamark_kubernetes.pod.steps import STEPS, main
+
+CANARY = "canary-4f1c"
+SECRETS = {
+    "hf-secret": {"HF_TOKEN": CANARY},
+    "s3-keys": {"AWS_ACCESS_KEY_ID": CANARY, "AWS_SECRET_ACCESS_KEY": CANARY},
+}
+SCENARIO = "config/scenarios/try.yaml"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> StudyFolder:
+    (tmp_path / "data").mkdir()
+    return StudyFolder.new(tmp_path / "data" / "study")
+
+
+@pytest.fixture
+def step(study: StudyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Run a step of the pod in this process: its code, and what it noted."""
+    study.write(workload={"delay_ms": [0, 1]})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    before = Path.cwd()
+
+    def run(name: str, *words: str, levels: tuple[str, ...] = ("delay_ms=0",)) -> tuple[int, dict[str, Any]]:
+        given = [f"--study={study.root}", f"--scenario={SCENARIO}", "--site=local", f"--shared={shared}"]
+        given += [] if any(word.startswith("--namespace") for word in words) else ["--namespace=n"]
+        code = main([name, *given, *(f"--level={level}" for level in levels), *words])
+        noted = (shared / "steps.jsonl").read_text().splitlines() if (shared / "steps.jsonl").exists() else ["{}"]
+        return code, json.loads(noted[-1])
+
+    yield run
+    os.chdir(before)
+
+
+@pytest.mark.covers("D3", "D4")
+@pytest.mark.services
+@pytest.mark.slow
+def test_a_pipeline_run_fills_the_results_folder_once_and_submit_finds_nothing_to_do(
+    study: StudyFolder, tmp_path: Path
+) -> None:
+    study.write(workload={"delay_ms": [0, 1]}, repetitions=1)
+    study.ask("export", "tekton", "-c", SCENARIO, "-o", "out", "--order", "sequential", code=0)
+    cluster = Cluster(folder=study.root / "out", root=tmp_path, secrets=SECRETS)
+    cluster.run("pipelinerun-sequential-1")
+    steps = [(name, 0) for name in STEPS]
+    assert cluster.codes == {
+        "run-experiment-0-0": steps,
+        "run-experiment-1-0": steps,
+        "report-0": [("collect", 0)],
+    }, cluster.said()
+    assert len(study.measurements()) == 4
+    assert {*study.measurements().values()} == {1}
+    assert (study.root / "reports/try/index.html").exists()
+    records = [json.loads(path.read_text()) for path in study.results.glob("deployments/*/deployment.json")]
+    assert [(record["ended"]["why"], record["trials"]["ok"]) for record in records] == [("teardown", 2)] * 2
+    loads = {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
+    study.measure(code=0)
+    assert {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")} == loads
+    again = Cluster(folder=study.root / "out", root=tmp_path / "again", secrets=SECRETS)
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again/data").symlink_to(tmp_path / "data")
+    again.run("pipelinerun-sequential-1")
+    assert {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")} == loads
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and CANARY in path.read_text(errors="replace")]
+    assert not study.processes()
+
+
+@pytest.mark.covers("D3")
+@pytest.mark.services
+@pytest.mark.slow
+def test_a_server_that_dies_is_started_again_by_its_sidecar(study: StudyFolder, tmp_path: Path) -> None:
+    study.write(workload={"concurrency": [1, 2, 3], "duration_s": 1.0}, repetitions=1)
+    study.ask("export", "tekton", "-c", SCENARIO, "-o", "out", code=0)
+    cluster = Cluster(folder=study.root / "out", root=tmp_path)
+    run = threading.Thread(target=cluster.run, args=("pipelinerun-matrix",))
+    run.start()
+    until(lambda: list(study.results.glob("*/load.json")), cluster.said, 90)
+    [control] = study.results.resolve().glob("deployments/*/.keeper")
+    for pid in with_mark(f"{MARK}={control}"):
+        os.kill(pid, signal.SIGKILL)
+    run.join(120)
+    ended = sorted(
+        (json.loads(path.read_text()) for path in study.results.glob("*/load.json")),
+        key=lambda load: load["started_at"],
+    )
+    assert [load["status"] for load in ended][::2] == ["ok", "ok"], cluster.said()
+    assert not study.processes()
+
+
+@pytest.mark.covers("D3", "D9")
+def test_a_step_is_skipped_with_a_reason_and_a_failure_is_the_code_of_the_last(step: Any, tmp_path: Path) -> None:
+    code, noted = step("archive")
+    assert (code, noted["outcome"]) == (0, "skipped")
+    code, noted = step("capacity", "--skip=capacity: by hand; archive")
+    assert (code, noted["outcome"], noted["reason"]) == (0, "skipped", "by hand")
+    code, noted = step("place", levels=("delay_ms=7",))
+    assert (code, noted["step"], noted["outcome"]) == (2, "place", "failed")
+    assert step("load")[1]["outcome"] == "skipped"
+    assert step("remove")[0] == 2
+    assert (tmp_path / "shared/end").exists()
+
+
+@pytest.mark.covers("D9")
+@pytest.mark.parametrize(
+    ("words", "levels", "code"),
+    [
+        (["--namespace="], ("delay_ms=0",), 2),
+        (["--skip=load it"], ("delay_ms=0",), 2),
+        (["--skip=place: no"], ("delay_ms=0",), 2),
+        ([], ("delay=0",), 2),
+        ([], (), 2),
+        (["--dry-run=true"], ("delay_ms=1",), 0),
+        ([], ("delay_ms=1",), 0),
+    ],
+)
+def test_place_needs_a_namespace_known_steps_and_levels_of_the_plan(
+    step: Any, words: list[str], levels: tuple[str, ...], code: int
+) -> None:
+    assert step("place", *words, levels=levels)[0] == code
+
+
+@pytest.mark.covers("D4")
+def test_a_volume_without_the_study_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = [f"--study={tmp_path / 'none'}", f"--scenario={SCENARIO}", "--site=local", f"--shared={tmp_path}"]
+    assert main(["place", *words]) == 2
+    assert str(tmp_path / "none") in capfd.readouterr().err
+
+
+def attended(folder: Path, start: Any) -> threading.Thread:
+    thread = threading.Thread(target=sidecar.attend, args=(folder, start))
+    thread.start()
+    return thread
+
+
+@pytest.mark.covers("D3")
+def test_a_sidecar_starts_what_is_asked_for_and_says_why_not(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def start(name: str) -> "subprocess.Popen[bytes] | str":
+        asked.append(name)
+        if name == "refused":
+            return "refused: another pod"
+        return subprocess.Popen([sys.executable, "-c", f"raise SystemExit({int(name == 'broken')})"])
+
+    thread = attended(tmp_path, start)
+    try:
+        sidecar.ask(tmp_path, "good")
+        for name in ("refused", "broken"):
+            with pytest.raises(SystemExit) as ended:
+                sidecar.ask(tmp_path, name)
+            assert str(ended.value).startswith(name)
+        sidecar.ask(tmp_path, "good")
+    finally:
+        (tmp_path / "end").touch()
+        thread.join(30)
+    assert asked == ["good", "refused", "broken", "good"]
+
+
+@pytest.mark.covers("D3")
+def test_a_sidecar_that_has_ended_or_never_answers_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sidecar.WAIT_S, "0.2")
+    with pytest.raises(SystemExit, match=r"0\.2 s"):
+        sidecar.ask(tmp_path, "d")
+    monkeypatch.setenv(sidecar.WAIT_S, "900")
+    (tmp_path / "alive").touch()
+    os.utime(tmp_path / "alive", (1, 1))
+    with pytest.raises(SystemExit):
+        sidecar.ask(tmp_path, "d")
