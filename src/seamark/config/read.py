@@ -137,7 +137,7 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     tree = load_merged(path, mistakes)
     if tree is None:
         return None
-    tree.value.pop("extends", None)
+    extends = tree.value.pop("extends", None) is not None
     before = mistakes.count
     if (plugin := missing_plugin(_word(tree, "driver") or "")) is not None:
         text = f"belongs to the plugin '{plugin}', which is not installed here. Install it, or use another service."
@@ -146,7 +146,7 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     given: dict[str, Any] = {}
     if "settings" in tree.value:
         virtual = _word(tree, "origin") == SIMULATED
-        given["settings"] = _settings(tree.value.pop("settings"), mistakes, virtual=virtual)
+        given["settings"] = _settings(tree.value.pop("settings"), mistakes, virtual=virtual, extends=extends)
     whole = mistakes.count == before
     service = decode(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
@@ -163,8 +163,9 @@ def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
         mistakes.add(name, text, "conflict")
 
 
-def _settings(item: Item, mistakes: Mistakes, *, virtual: bool = False) -> tuple[Setting, ...]:
-    """Return the settings of a recipe, written as a mapping from name to the other fields.
+def _settings(item: Item, mistakes: Mistakes, *, virtual: bool = False, extends: bool = False) -> tuple[Setting, ...]:
+    """Return the settings of a recipe, written as a mapping from name to the other fields. One that `extends` others
+    leaves out their setting with null.
 
     A load on a `virtual` clock has no setting of a load of requests unless its recipe names it, in the same meaning.
     """
@@ -175,6 +176,8 @@ def _settings(item: Item, mistakes: Mistakes, *, virtual: bool = False) -> tuple
         reserved -= {setting.name for setting in LOAD_SETTINGS} - {setting.name for setting in PROGRAM_SETTINGS}
     decoded: list[Setting] = []
     for name, entry in item.items():
+        if entry.value is None and extends:
+            continue
         if name in reserved:
             mistakes.add(entry, f"'{name}' has a meaning of its own in a workload. Choose another name.", "conflict")
         elif not name.isidentifier():

@@ -16,10 +16,11 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.annotations import limits_of
 from seamark.model.failure_categories import FAILURE_CATEGORIES
-from seamark.model.service import GpuMemory, Health, Server, Service
+from seamark.model.service import GpuMemory, Health, Part, Server, Service
 
 PLACES = (
-    *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "study"),
+    *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "urls"),
+    *("number", "study"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
 """Names allowed in the templates of a server; services/ replaces them."""
@@ -76,17 +77,19 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     _check_parts(server, service.server, mistakes)
     types = {setting.name: setting.type for setting in service.settings}
     parts = server.value["parts"].value if service.server.parts else []
-    of_parts = (port for part in service.server.parts if part.nodes == "server" for port in part.ports)
+    once = (part for part in service.server.parts if part.nodes == "server" and part.count is None)
+    of_parts = (port for part in once for port in part.ports)
     known = {*service.server.ports, *of_parts}  # to every process: ports of processes that run once
     for key, entry in server.items():
         for text in _strings(entry) if key != "parts" else ():
             _check_template(text, known, service.server, types, mistakes)
     for entry, part in zip(parts, service.server.parts, strict=True):
+        _check_named(entry, part, service, mistakes)
         for text in _strings(entry):
             _check_template(text, known | set(part.ports), service.server, types, mistakes)
 
 
-def _check_named(item: Item, noun: GpuMemory | Service, service: Service, mistakes: Mistakes) -> None:
+def _check_named(item: Item, noun: GpuMemory | Part | Service, service: Service, mistakes: Mistakes) -> None:
     """Note each field that must name a setting of the service, and does not."""
     form: type[Any] = type(noun)
     for key, limits in limits_of(form).items():  # type: ignore[arg-type]  # a class can be hashed
@@ -125,6 +128,10 @@ def _check_parts(item: Item, server: Server, mistakes: Mistakes) -> None:
         for port in part.ports:
             if ports[port] > 1:
                 mistakes.add(entry.value["ports"], f"'{port}' is a port of something else. Choose another name.")
+        if part.count is not None and part.nodes != "server":
+            mistakes.add(
+                entry.value["nodes"], "copies of a part are on the server's node. Remove 'nodes' or 'count'."
+            )
         if part.health is not None:
             _check_ports(entry, part.health, part.ports, mistakes)
 
@@ -155,6 +162,9 @@ def _check_template(
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
         elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):
             mistakes.add(item, f"'{{{field}}}': no such part. Parts: {', '.join(parts)}.{did_you_mean(key, parts)}")
+        elif name == "urls" and key not in (parts := [part.name for part in server.parts if part.count is not None]):
+            there = ", ".join(parts) or "none"
+            mistakes.add(item, f"'{{{field}}}': no part with a `count`. Parts: {there}.{did_you_mean(key, parts)}")
         elif name in ("settings", "switches", "words") and key not in settings:
             mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
         elif name == "switches" and settings[key] != "bool":

@@ -27,6 +27,8 @@ Component = Literal[
 NO_FUNCTION = "is not of the form 'module:function'."
 WORDS = re.compile(r"\{words\[(\w+)\]\}")
 """A word of a server's command that stands for all words of the command line in a setting."""
+URLS = re.compile(r"\{urls\[([\w-]+)\]\}")
+"""A word of a command that stands for the addresses of all copies of a part, a word each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,9 @@ class Part:
     `health` is healthy as long as it runs. Port names are unique in a recipe: all processes know the port of a part
     on one node, only the process itself that of a part on several nodes. `environment` extends the server's.
     `container` is an image that differs from the server's.
+
+    `count` is the setting that is the number of copies of the part, `NAME-1` and so on, which start together on the
+    server's node, each with ports of its own and `{number}`, from 1. Other processes name them by `{urls[NAME]}`.
     """
 
     name: str
@@ -102,6 +107,13 @@ class Part:
     environment: Mapping[str, str] = field(default_factory=dict)
     health: Health | None = None
     container: PartImage | None = None
+    count: str | None = limited(None, names="int")
+
+    def copies(self, settings: Mapping[str, Value]) -> tuple[str, ...]:
+        """Return the names of its processes on a node, by the settings of a deployment."""
+        if self.count is None:
+            return (self.name,)
+        return tuple(f"{self.name}-{number}" for number in range(1, int(settings[self.count] or 1) + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +126,8 @@ class Server:
     `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: `--some-name` for a setting `some_name`
     that is true, `--no-some-name` for one that is false; `{node}`, the name of the process's own node, with the
     address `{host}`; `{nodes}`, the number of server nodes; `{addresses[PART]}`, the address of the first node of a
-    part, or with `server` of the server's own process.
+    part, or with `server` of the server's own process; `{urls[PART]}` as a whole word, the addresses of the copies of
+    a part with a `count`, as `http://HOST:PORT` with its first port.
 
     `typical_start_s` only serves to estimate a plan. `busy_waits`: the server spins while idle; on a shared machine
     it gets lower scheduling priority than the client.
@@ -169,8 +182,10 @@ class Server:
         return range(1 if self.spans else count - 1, count)
 
     def part(self, name: str) -> Part | None:
-        """Return the part of that name, or None."""
-        return next((part for part in self.parts if part.name == name), None)
+        """Return the part of that name, or of which that is a copy; None for the server's own process."""
+        counted, _, number = name.rpartition("-")
+        whole = counted if number.isdigit() else name
+        return next((part for part in self.parts if name == part.name or (part.count and whole == part.name)), None)
 
 
 @dataclass(frozen=True, kw_only=True)

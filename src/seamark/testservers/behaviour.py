@@ -27,8 +27,10 @@ class Behaviour:
 
     The first token is due `ttft_ns` after the complete request was read, chunk k with tokens `gap_ns` times k later.
     With a queue, `ttft_ns` is the mean service time and the first token is due when the request leaves its server, of
-    `queue_servers`; what follows occupies nothing. A stall holds every write that falls due from `stall_from_s` after
-    the first request until `stall_for_s` later, and releases them together.
+    `queue_servers`; what follows occupies nothing. Each prompt token that the prefix cache, with room for
+    `cache_tokens`, does not have delays the first token by `prefill_ns` more, and occupies nothing either. A stall
+    holds every write that falls due from `stall_from_s` after the first request until `stall_for_s` later, and
+    releases them together.
 
     A reply has `max_tokens` tokens (16 by default), `first_tokens` (None: as the others) in its first chunk and then
     `chunk_tokens` per chunk. With `chunks` it has that many chunks and stops by itself, unless `max_tokens` ends it
@@ -46,6 +48,8 @@ class Behaviour:
 
     ttft_ns: int = 0
     gap_ns: int = 0
+    prefill_ns: int = 0
+    cache_tokens: int = 0
     chunks: int | None = None
     chunk_tokens: int = 1
     first_tokens: int | None = None

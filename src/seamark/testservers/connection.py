@@ -178,7 +178,7 @@ class ReferenceConnection(asyncio.Protocol):
         self._needed = 0
         self._head = head
         try:
-            ask = read_ask(head.endpoint, data[end + 4 :])
+            ask = read_ask(head.endpoint, data[end + 4 :], blocks=server.cache is not None)
         except InvalidRequestError as refused:
             self._write(wire.refusal(refused.status, refused.message))
             self._go_on()

@@ -16,7 +16,7 @@ from seamark.testservers.server import ReferenceServer
 
 Kind = TypeVar("Kind", bound=ReferenceServer)
 FLUSH_S = 1.0
-NS = {"ttft_ms": "ttft_ns", "gap_ms": "gap_ns", "tail_ms": "tail_ns", "piece_ms": "piece_ns"}
+NS = {f"{name}_ms": f"{name}_ns" for name in ("ttft", "gap", "prefill", "tail", "piece")}
 
 
 def whole(minimum: int) -> Callable[[str], int]:
@@ -79,6 +79,8 @@ def parser() -> argparse.ArgumentParser:
     add("--truth", type=_path, help="truth file, a JSON line per request; none: no file")
     add("--ttft-ms", type=number, default=0.0, help="from the request to its first token; with a queue, mean service")
     add("--gap-ms", type=number, default=0.0, help="between the chunks")
+    add("--prefill-ms", type=number, default=0.0, help="longer for each prompt token that the prefix cache lacks")
+    add("--cache-tokens", type=whole(0), default=0, help="tokens that the prefix cache keeps; 0: it has none")
     add("--chunks", type=count, help="chunks with tokens in a reply; 0: what max_tokens asks for")
     add("--chunk-tokens", type=whole(1), default=1, help="tokens in a chunk")
     add("--first-tokens", type=count, help="tokens in the first chunk; 0: as in the others")

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from seamark.testservers.prefix_cache import chained
+
 MAX_HEAD_BYTES = 1 << 16
 
 Endpoint = Literal["completions", "chat", "plain", "health", "models", "metrics"]
@@ -43,7 +45,7 @@ class Head:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerParameters:
     """Parameters that determine the answer. `choices` is the number of prompts times n; `usage` is requested in the
-    last chunk (end) or in each."""
+    last chunk (end) or in each. `blocks` name the blocks of each prompt, where a prefix cache asks for them."""
 
     endpoint: Endpoint
     stream: bool = False
@@ -51,6 +53,7 @@ class AnswerParameters:
     max_tokens: int | None = None
     prompt_tokens: int = 0
     choices: int = 1
+    blocks: tuple[tuple[int, ...], ...] = ()
 
 
 def endpoint_of(method: str, path: str) -> Endpoint | None:
@@ -90,8 +93,8 @@ def read_head(head: bytes, endpoint_of: Callable[[str, str], Endpoint | None] = 
     )
 
 
-def read_ask(endpoint: Endpoint, body: bytes) -> AnswerParameters:
-    """Parse the body of a request. Raises InvalidRequestError.
+def read_ask(endpoint: Endpoint, body: bytes, *, blocks: bool = False) -> AnswerParameters:
+    """Parse the body of a request, with the blocks of its prompts if they are asked for. Raises InvalidRequestError.
 
     Prompt tokens are the token ids, or the words of a text.
     """
@@ -112,8 +115,9 @@ def read_ask(endpoint: Endpoint, body: bytes) -> AnswerParameters:
         stream=bool(document.get("stream")),
         usage=_usage(options),
         max_tokens=_count(document, "max_completion_tokens") or _count(document, "max_tokens"),
-        prompt_tokens=sum(prompts),
+        prompt_tokens=sum(map(len, prompts)),
         choices=len(prompts) * (_count(document, "n") or 1),
+        blocks=tuple(map(chained, prompts)) if blocks else (),
     )
 
 
@@ -132,26 +136,26 @@ def _count(document: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-def _prompts(document: Mapping[str, Any]) -> list[int]:
+def _prompts(document: Mapping[str, Any]) -> list[list[Any]]:
     """Return the tokens of each prompt: a text, token ids, or a list of either."""
     prompt = document.get("prompt")
     if isinstance(prompt, str):
-        return [len(prompt.split())]
+        return [prompt.split()]
     if isinstance(prompt, list) and prompt:
         if all(isinstance(part, int) for part in prompt):
-            return [len(prompt)]
+            return [prompt]
         if all(isinstance(part, (str, list)) for part in prompt):
-            return [len(part.split() if isinstance(part, str) else part) for part in prompt]
+            return [part.split() if isinstance(part, str) else part for part in prompt]
     raise InvalidRequestError(400, "prompt is a text, token ids, or a list of either")
 
 
-def _messages_tokens(document: Mapping[str, Any]) -> int:
+def _messages_tokens(document: Mapping[str, Any]) -> list[str]:
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
         raise InvalidRequestError(400, "messages is a list of objects with role and content")
-    token_count = 0
+    tokens: list[str] = []
     for message in messages:
         content = message.get("content") or ""
         parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-        token_count += sum(len(part.split()) for part in parts)
-    return token_count
+        tokens += [word for part in parts for word in part.split()]
+    return tokens

@@ -10,6 +10,7 @@ from seamark.testservers.answers import Answers, Script
 from seamark.testservers.behaviour import Behaviour, Fault, Queue
 from seamark.testservers.deadlines import QUANTILES, Deadlines, Lateness
 from seamark.testservers.journal import OUTCOMES, Journal, Outcome
+from seamark.testservers.prefix_cache import PrefixCache
 from seamark.testservers.request import AnswerParameters, Endpoint, Head, endpoint_of
 
 MOST_SEEN_BYTES = 1 << 25
@@ -57,6 +58,7 @@ class ReferenceServer:
         self._seen_bytes = 0
         self._answers = Answers(behaviour)
         self._has_faults = behaviour.has_faults
+        self.cache = PrefixCache(behaviour.cache_tokens) if behaviour.cache_tokens else None
         self._queue = None
         if behaviour.queue != "none":
             self._queue = Queue(behaviour.queue, behaviour.ttft_ns, behaviour.service_seed, behaviour.queue_servers)
@@ -87,7 +89,16 @@ class ReferenceServer:
             self._stall_until_ns = self._stall_from_ns + round(behaviour.stall_for_s * 1e9)
         script = self.script(ask, behaviour.fault(number) if self._has_faults else None, number)
         due_ns = read_ns + behaviour.ttft_ns if self._queue is None else self._queue.leaves_ns(read_ns)
+        if behaviour.prefill_ns or self.cache is not None:
+            due_ns += behaviour.prefill_ns * (ask.prompt_tokens - self._cached(ask))
         return number, script, due_ns
+
+    def _cached(self, ask: AnswerParameters) -> int:
+        """Return how many prompt tokens of a request the prefix cache has."""
+        if self.cache is None:
+            return 0
+        each = ask.prompt_tokens // max(1, len(ask.blocks))
+        return sum(self.cache.take(blocks, each) for blocks in ask.blocks)
 
     def script(self, ask: AnswerParameters, fault: Fault | None, number: int) -> Script:
         """Return the script of request `number`."""
@@ -124,11 +135,14 @@ class ReferenceServer:
         late_s |= {"_sum": late.total_ns / 1e9, "_count": late.count}
         over = {f'{{outcome="{name}"}}': count for name, count in self._ended.items()}
         blocked = "Writes that the client was too slow to take at once."
+        looked, there = (self.cache.queries, self.cache.hits) if self.cache else (0, 0)
         text = exposition(
             ("known_requests_total", "counter", "Requests that are over.", over),
             ("known_chunks_total", "counter", "Chunks with tokens written, of requests that are over.", self._chunks),
             ("known_tokens_total", "counter", "Tokens written, of requests that are over.", self._tokens),
             ("known_prompt_tokens_total", "counter", "Tokens of the prompts read.", self._prompt_tokens),
+            ("known_prefix_cache_queries_total", "counter", "Prompt tokens that the cache was asked for.", looked),
+            ("known_prefix_cache_hits_total", "counter", "Prompt tokens that it had.", there),
             ("known_writes_blocked_total", "counter", blocked, self.blocked),
             ("known_requests_running", "gauge", "Requests read and not over.", self.running),
             ("known_connections", "gauge", "Open connections.", len(self.connections)),

@@ -1,7 +1,7 @@
 """Synthetic prompts of exact lengths, seeded: token ids, or texts of common words. Independent of any protocol."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,13 @@ TRIED_WORDS = 4096
 FEWEST_WORDS = 8
 
 
+def in_groups(prefixes: Tokens, count: int, rng: np.random.Generator) -> Iterator[Tokens]:
+    """Yield the prefix of each of `count` prompts: that of its group, drawn evenly. With one group nothing is
+    drawn."""
+    groups = rng.integers(len(prefixes), size=count) if len(prefixes) > 1 else np.zeros(count, dtype=int)
+    yield from prefixes[groups]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ids:
     """Token ids, drawn evenly from `vocabulary`. `added`: tokens that the server adds to a prompt; they count for its
@@ -55,12 +62,14 @@ class Ids:
     def check(self, prompt: Prompt, length: int) -> None:
         """Ids are as many as they are."""
 
-    def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator) -> list[Prompt]:
-        """Return arrays of int32, shape (length,). Their first `shared` ids are the same."""
-        prefix = rng.choice(self.vocabulary, shared)
+    def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator, groups: int = 1) -> list[Prompt]:
+        """Return arrays of int32, shape (length,). In each of so many groups the first `shared` ids are the same."""
+        prefixes = rng.choice(self.vocabulary, (groups, shared))
         drawn = self.vocabulary[rng.integers(len(self.vocabulary), size=sum(lengths))]
         made: list[Prompt] = []
-        for ids in np.split(drawn, np.cumsum(lengths)[:-1]):
+        for ids, prefix in zip(
+            np.split(drawn, np.cumsum(lengths)[:-1]), in_groups(prefixes, len(lengths), rng), strict=True
+        ):
             ids[:shared] = prefix[: len(ids)]
             made.append(ids)
         return made
@@ -76,12 +85,13 @@ class Texts:
     added: int = 0
     count: Callable[[str], int] | None = None
 
-    def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator) -> list[Prompt]:
-        """Return texts. Their first `shared` tokens are the same. Raises UserError for a length that the tokenizer
-        does not find in its text."""
-        prefix = rng.integers(len(self.words), size=max(0, shared - self.added))
+    def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator, groups: int = 1) -> list[Prompt]:
+        """Return texts. In each of so many groups the first `shared` tokens are the same. Raises UserError for a
+        length that the tokenizer does not find in its text."""
+        prefixes = rng.integers(len(self.words), size=(groups, max(0, shared - self.added)))
+        of_each = in_groups(prefixes, len(lengths), rng)
         made: list[Prompt] = []
-        for number, length in enumerate(lengths):
+        for number, (length, prefix) in enumerate(zip(lengths, of_each, strict=True)):
             if length <= self.added:
                 raise UserError(f"prompt_len: {length} is too short, the tokenizer itself adds {self.added} tokens.")
             drawn = self.draw(length - self.added, rng)

@@ -13,7 +13,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.drivers.openai.prompts import Ids, Prompt, Prompts, Texts, Tokens, ids_of, read_tokenizer, texts_of
+from seamark.drivers.openai.prompts import (
+    Ids,
+    Prompt,
+    Prompts,
+    Texts,
+    Tokens,
+    ids_of,
+    in_groups,
+    read_tokenizer,
+    texts_of,
+)
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import whole
 from seamark.model.service import Value
@@ -92,7 +102,7 @@ FIRST_ID, LAST_ID = 1000, 30000
 """Ids that are plain tokens in the vocabularies of the usual models: special ones lie below or above."""
 PER_REQUEST = (
     *(f"{name}{more}" for name in ("prompt_len", "gen_tokens") for more in ("", "_shape", "_spread")),
-    *("prefix_len", "batch", "prompt_form", "token_id_min", "token_id_max", "tokenizer"),
+    *("prefix_len", "prefix_groups", "batch", "prompt_form", "token_id_min", "token_id_max", "tokenizer"),
     *("ignore_eos", "temperature", "extra_body", "served_model", "endpoint", "base_path", "api_key_env", "headers"),
 )
 """Settings that one request may have and another of the same load not."""
@@ -126,6 +136,7 @@ class Asks:
         self._endpoint = endpoint
         self._batch = whole(settings, "batch", 1)
         self._shared = whole(settings, "prefix_len", 0)
+        self._groups = whole(settings, "prefix_groups", 1)
         self._turns = turns
         self._prompt_lengths = Lengths.of(settings, "prompt_len")
         self._gen_lengths = Lengths.of(settings, "gen_tokens")
@@ -186,7 +197,7 @@ class Asks:
         gens = self._gen_lengths.draw(count, rng, None if self._limit is None else self._limit - 1)
         room = None if self._limit is None else self._limit - int(gens.max())
         lengths = self._prompt_lengths.draw(count * self._batch, rng, room).tolist()
-        prompts = self._prompts.make(lengths, self._shared, rng)
+        prompts = self._prompts.make(lengths, self._shared, rng, self._groups)
         return [
             Ask(
                 prompts=prompts[at : at + self._batch],
@@ -201,8 +212,9 @@ class Asks:
         turns, prompts = self._turns, self._prompts
         news = self._prompt_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
         gens = self._gen_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
-        prefix = prompts.draw(max(0, self._shared - prompts.added), rng)
-        for new, gen in zip(news, gens, strict=True):
+        size = max(0, self._shared - prompts.added)
+        prefixes = prompts.draw(self._groups * size, rng).reshape(self._groups, size)
+        for new, gen, prefix in zip(news, gens, in_groups(prefixes, count, rng), strict=True):
             turn_lengths = [length for pair in zip(new, gen, strict=True) for length in pair]
             self._check_session(sum(turn_lengths), new[0])
             ends = [end - prompts.added for end in accumulate(turn_lengths)]
@@ -237,8 +249,8 @@ class Asks:
 
     def row(self, number: int, row: TraceRow, seed: int) -> Ask:
         """Return the content for row `number` of a trace; a missing length is drawn by the settings."""
-        if self._turns > 1 or self._batch != 1:
-            what = "turns" if self._turns > 1 else "batch"
+        if self._turns > 1 or self._batch != 1 or self._groups > 1:
+            what = "turns" if self._turns > 1 else "batch" if self._batch != 1 else "prefix_groups"
             raise UserError(f"{what}: a row of a trace is one prompt. Set {what} to 1, or trace_lengths to false.")
         rng = np.random.default_rng([seed, CONTENT, number])
         prompts = self._prompts

@@ -9,7 +9,7 @@ from typing import Any
 from seamark.dispatch.job import gpus_per_node
 from seamark.dispatch.placement import Place
 from seamark.errors import UserError
-from seamark.model.service import WORDS, Service, Value
+from seamark.model.service import URLS, WORDS, Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.platform.process_tree import SESSION_NICE
@@ -70,7 +70,8 @@ class ProcessSlot:
     """Where one process of a deployment runs, and the addresses of the others.
 
     `host` is the address of its node; `ports` are its own and those shared by all; `addresses` are those of the first
-    node of each part, by part; `nodes` is the number of nodes of the server.
+    node of each part, by part; `nodes` is the number of nodes of the server. `urls` are those of the copies of parts
+    with a count, by part; `number` is that of this copy.
     """
 
     node: str
@@ -78,6 +79,8 @@ class ProcessSlot:
     ports: Mapping[str, int]
     nodes: int = 1
     addresses: Mapping[str, str] = field(default_factory=dict)
+    urls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    number: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +119,12 @@ class CommandTemplate:
             ) from cause
 
     def fill_all(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """Return every string filled; one that stands for a command line becomes its words."""
+        """Return every string filled; one that stands for a command line, or for addresses, becomes its words."""
         return tuple(self.fill(word) for text in texts for word in self._words(text))
 
     def _words(self, text: str) -> list[str]:
+        if match := URLS.fullmatch(text):
+            return list(self.values["urls"][match[1]])
         match = WORDS.fullmatch(text)
         return shlex.split(self.values["settings"][match[1]]) if match else [text]
 

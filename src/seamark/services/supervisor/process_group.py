@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from seamark.config.recipe_checks import MAIN
@@ -13,6 +14,7 @@ from seamark.dispatch import identity
 from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.job import Node
 from seamark.errors import UserError
+from seamark.load.engine.http import in_url
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import PartRecord
 from seamark.model.service import Health, Part, Service
@@ -104,6 +106,12 @@ class Member:
     ports: Mapping[str, int]
     commands: ProcessCommands | None = None
 
+    @property
+    def number(self) -> int | None:
+        """The number of a copy of a part, None for every other process."""
+        number = self.name.rpartition("-")[2]
+        return int(number) if number.isdigit() else None
+
     def record(self) -> PartRecord:
         """Return its entry in endpoint.json."""
         return PartRecord(
@@ -166,6 +174,7 @@ class ProcessGroup:
         first_nodes = {MAIN: self.placement.server[:1]}
         first_nodes |= {part.name: self.placement.of(part) for part in self._server.parts}
         addresses = {name: nodes[0].host for name, nodes in first_nodes.items() if nodes}
+        urls = {part.name: self._urls(part) for part in self._server.parts if part.count is not None and part.ports}
         for index, member in enumerate(self.members):
             slot = ProcessSlot(
                 node=member.node.name,
@@ -173,6 +182,8 @@ class ProcessGroup:
                 ports={**shared_ports, **member.ports},
                 nodes=len(self.placement.server),
                 addresses=addresses,
+                urls=urls,
+                number=member.number,
             )
             self.members[index] = replace(member, commands=member.handle.make(slot))
 
@@ -249,17 +260,37 @@ class ProcessGroup:
         """Add a member for each process, with its own ports; return the ports that all processes know."""
         taken: set[int] = set()
         shared_ports: dict[str, int] = {}
-        nodes_of = [(part.name, node) for part in self._server.parts for node in self.placement.of(part)]
+        nodes_of = [
+            (name, node)
+            for part in self._server.parts
+            for node in self.placement.of(part)
+            for name in part.copies(self.spec.deployment.settings)
+        ]
         for name, node in [*nodes_of, (MAIN, self.placement.main)]:
             handle = self._handle(name, node)
             ports = handle.choose_ports(node.host, taken)
             taken |= set(ports.values())
             part = self._server.part(name)
-            if part is None or part.nodes == "server":
+            if part is None or (part.nodes == "server" and part.count is None):
                 shared_ports |= ports
             health = part.health if part else self._server.health
             self.members.append(Member(name=name, node=node, handle=handle, health=health, ports=ports))
         return shared_ports
+
+    def _urls(self, part: Part) -> tuple[str, ...]:
+        """Return the addresses of the copies of a part, by their first port."""
+        copies = [member for member in self.members if self._server.part(member.name) == part]
+        return tuple(f"http://{in_url(member.node.host)}:{member.ports[part.ports[0]]}" for member in copies)
+
+    def started_together(self) -> Iterator[list[Member]]:
+        """Yield the members in the order in which they start: the copies of a part on a node at once."""
+
+        def whole(member: Member) -> tuple[str, Node]:
+            part = self._server.part(member.name)
+            return part.name if part else MAIN, member.node
+
+        for _, together in groupby(self.members, whole):
+            yield list(together)
 
     def _handle(self, name: str, node: Node) -> ServerProcess | RemoteProcess:
         if not node.here:

@@ -144,11 +144,13 @@ class Startup:
 
     def _start(self, server: Server | None) -> None:
         """Start each process once those before it are healthy, and the sampler with the first."""
-        for member in self.group.members if self.group else ():
-            member.handle.start()
-            if self.sampler is None:
-                self._start_sampler(server)
-            self._wait_until_healthy(member)
+        for together in self.group.started_together() if self.group else ():
+            for member in together:
+                member.handle.start()
+                if self.sampler is None:
+                    self._start_sampler(server)
+            for member in together:
+                self._wait_until_healthy(member)
         if server and not self.group:
             self._wait_for_external(server)
         if self.sampler is None:
