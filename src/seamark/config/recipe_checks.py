@@ -16,6 +16,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.annotations import limits_of
 from seamark.model.failure_categories import FAILURE_CATEGORIES
+from seamark.model.results.replicas import REPLICA_SERIES
 from seamark.model.service import GpuMemory, Health, Part, Server, Service
 
 PLACES = (
@@ -128,6 +129,14 @@ def _check_parts(item: Item, server: Server, mistakes: Mistakes) -> None:
         for port in part.ports:
             if ports[port] > 1:
                 mistakes.add(entry.value["ports"], f"'{port}' is a port of something else. Choose another name.")
+        for name in part.counters:
+            if part.count is None or not part.ports:
+                text = "is of the copies of a part, which have a port. Write 'count' and 'ports', or remove it."
+                mistakes.add(entry.value["counters"], text)
+            elif name not in REPLICA_SERIES:
+                guess = did_you_mean(name, REPLICA_SERIES)
+                text = f"'{name}' is none of {', '.join(REPLICA_SERIES)}.{guess}"
+                mistakes.add(entry.value["counters"].value[name], text)
         if part.count is not None and part.nodes != "server":
             mistakes.add(
                 entry.value["nodes"], "copies of a part are on the server's node. Remove 'nodes' or 'count'."

@@ -98,6 +98,8 @@ class Part:
 
     `count` is the setting that is the number of copies of the part, `NAME-1` and so on, which start together on the
     server's node, each with ports of its own and `{number}`, from 1. Other processes name them by `{urls[NAME]}`.
+    `counters` are metrics that each copy serves at `metrics_path` of its first port, by the series of telemetry that
+    they stand for (model/results/replicas.py); of a name without labels all its series are summed.
     """
 
     name: str
@@ -108,6 +110,8 @@ class Part:
     health: Health | None = None
     container: PartImage | None = None
     count: str | None = limited(None, names="int")
+    counters: Mapping[str, str] = field(default_factory=dict)
+    metrics_path: str = "/metrics"
 
     def copies(self, settings: Mapping[str, Value]) -> tuple[str, ...]:
         """Return the names of its processes on a node, by the settings of a deployment."""

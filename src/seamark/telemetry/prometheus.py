@@ -54,10 +54,7 @@ class Prometheus:
 
     def read(self) -> Iterator[Reading]:
         """Yield the endpoint's series, up to MOST_SERIES; histogram buckets come last and are omitted first."""
-        if time.monotonic() < self._due_s:
-            return
-        self._due_s = time.monotonic() + self._interval_s * 0.9
-        text = self._fetch()
+        text = self._fetch() if self._due() else None
         if text is None:
             return
         series: list[tuple[str, float]] = []
@@ -75,6 +72,13 @@ class Prometheus:
         for name, value in [*series, *buckets][:MOST_SERIES]:
             yield Reading(source="service", name=name, value=value, unit=unit_of(name, types))
 
+    def _due(self) -> bool:
+        """Return whether to scrape now."""
+        if time.monotonic() < self._due_s:
+            return False
+        self._due_s = time.monotonic() + self._interval_s * 0.9
+        return True
+
     def _fetch(self) -> str | None:
         assert self._url.hostname is not None
         try:
@@ -90,6 +94,26 @@ class Prometheus:
         except OSError:
             return None
         return reply.body.decode("utf-8", errors="replace") if reply.status == 200 else None
+
+
+class Counters(Prometheus):
+    """Scrapes some counters of one endpoint under the names and the source that are given: `wanted` has the metric of
+    each, with its labels as printed, or without labels for the sum of all of its series."""
+
+    def __init__(self, source: str, url: str, wanted: Mapping[str, str], say: Say) -> None:
+        super().__init__(url, say)
+        self._source, self._wanted = source, wanted
+
+    def read(self) -> Iterator[Reading]:
+        """Yield each counter that the endpoint has."""
+        text = self._fetch() if self._due() else None
+        sums: dict[str, float] = {}
+        for name, value in parse(text or ""):
+            for key in {name, name.partition("{")[0]}:
+                sums[key] = sums.get(key, 0.0) + value
+        for name, metric in self._wanted.items():
+            if metric in sums:
+                yield Reading(source=self._source, name=name, value=sums[metric], unit=TOTAL)
 
 
 def parse(text: str) -> Iterator[tuple[str, float]]:

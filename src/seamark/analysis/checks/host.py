@@ -83,6 +83,24 @@ def device_shared(view: CheckedTrial) -> str | None:
     return f"other lanes were on {device.kind} {device.id} during the load: speed depends on them, quality does not"
 
 
+IDLE_REPLICA = 0.25
+"""Ratio of an even share of the requests below which a replica is hardly used."""
+
+
+@check("suspect", "See that the gateway knows it and finds it healthy; with few groups of prompts, add some.")
+def replica_idle(view: CheckedTrial) -> str | None:
+    """A pool of which a replica does nothing is a smaller pool, whatever its picker is called."""
+    found = view.metrics.replicas
+    if found is None or len(found.each) < 2:
+        return None
+    even = 1 / len(found.each)
+    idle = [each for each in found.each if each.share is not None and each.share < IDLE_REPLICA * even]
+    if not idle:
+        return None
+    named = ", ".join(f"{each.name} {in_percent(each.share or 0.0)}" for each in idle)
+    return f"of {len(found.each)} replicas, {named} of the requests"
+
+
 BUSY_IDLE = 0.05
 """Cores that a member may use while its party is under no load: timers, heartbeats, statistics."""
 SHORT = 0.8

@@ -41,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     host.party_ended_early,
     host.party_silent,
     host.idle_member_busy,
+    host.replica_idle,
     host.placement_not_kept,
     host.threads_over_cores,
     load.littles_law,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from seamark.model.origin import MEASURED, HasOrigin, Origin
 from seamark.model.results.load_record import ErrorsSeen, SearchOutcome
+from seamark.model.results.replicas import Replicas
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
 from seamark.model.results.times import (
@@ -325,6 +326,7 @@ class TrialMetrics(HasOrigin):
     energy_reason: Word = None
     by_kind: Mapping[str, KindFigures] | None = None
     stages: Stages | None = field(default=None, metadata=OPTIONAL)
+    replicas: Replicas | None = field(default=None, metadata=OPTIONAL)
     schedule: ScheduleMetrics | None = field(default=None, metadata=OPTIONAL)
     slos: tuple[ObjectiveResult, ...]
     quality: Mapping[str, Number]
