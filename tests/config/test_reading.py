@@ -247,6 +247,27 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
             "workers: wire\nserver: {command: [x], parts: [{name: w, command: [x], nodes: al}]}",
             "'al' is none of server, others, each.",
         ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: ['{urls[w]}'], parts: [{name: w, command: [x]}]}",
+            "'{urls[w]}': no part with a `count`.",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], parts: [{name: w, command: [x], count: siez}]}",
+            "server.parts[0].count: 'siez' is no setting of this service. Did you mean 'size'?",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], parts: [{name: w, command: [x], nodes: each, count: size}]}",
+            "server.parts[0].nodes:",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], "
+            "parts: [{name: w, command: [x], ports: [w], count: size, counters: {replica_request: x}}]}",
+            "server.parts[0].counters.replica_request: ",
+        ),
         ("workers: wire", "workers: wire\nserver: {command: ['{switches[sise]}']}", "no such setting"),
         ("workers: wire", "workers: wire\nserver: {command: ['{switches[size]}']}", "only a setting of type bool"),
         ("workers: wire", "workers: wire\nserver: {command: ['{']}", "A brace that is meant as one is written twice"),

@@ -118,16 +118,24 @@ def test_no_path_and_no_setting_is_read_as_program_by_the_shells_of_a_recipe(
     own = data / "server/bin/milvus"
     own.parent.mkdir(parents=True)
     names = ("ray", "vllm", "milvus", "minio", "kafka-storage.sh", "kafka-server-start.sh", "rclone")
-    for program in (own, *(fakes / name for name in names)):
+    (fakes / "bin").mkdir()
+    for program in (own, *(fakes / name for name in names), fakes / "bin/vllm-router"):
         program.write_text('#!/bin/sh\n[ "$1" != random-uuid ] || echo uuid\n')
         program.chmod(0o755)
     injected: defaultdict[str, str] = defaultdict(lambda: "$(touch P)`touch P`'")
     values = {"data": data, "host": "127.0.0.1; touch P", "node": "n", "settings": injected, "switches": injected}
-    values |= {"ports": injected, "addresses": injected, "python": sys.executable, "package": ROOT}
+    values |= {
+        "ports": injected,
+        "addresses": injected,
+        "urls": injected,
+        "env": fakes,
+        "python": sys.executable,
+        "package": ROOT,
+    }
     for line in programs(service):
         words = [word.format(**values) for word in line]
         path = f"{fakes}:{os.environ['PATH']}"
         done = subprocess.run(words, cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert not list(tmp_path.rglob("P"))
-    assert all(path.is_relative_to(data) for path in tmp_path.rglob("*") if fakes not in (path, path.parent))
+    assert all(path.is_relative_to(data) for path in tmp_path.rglob("*") if fakes not in (path, *path.parents))

@@ -1,6 +1,7 @@
 """Prompts have the lengths that were asked for, in ids and in words, and differ where they should."""
 
 import sys
+from collections import Counter
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -87,6 +88,17 @@ def test_prompts_have_their_lengths_and_only_the_shared_tokens_in_common(prompts
     assert tokens[3][8:] != tokens[4][8:]
     assert [list(each) for each in prompts.make(wanted, 8, rng())] == [list(each) for each in made]
     assert list(prompts.make(wanted, 8, rng(2))[-1]) != list(made[-1])
+
+
+@pytest.mark.parametrize("prompts", [IDS, Texts()])
+@pytest.mark.covers("D1")
+def test_groups_of_prompts_have_a_prefix_each_and_one_group_is_as_without_groups(prompts):
+    made = prompts.make([12] * 400, 8, rng(), 5)
+    beginnings = Counter(tuple(each.split()[:8] if isinstance(each, str) else each[:8].tolist()) for each in made)
+    assert len(beginnings) == 5
+    assert min(beginnings.values()) > 50
+    one = [list(each) for each in prompts.make([12] * 9, 8, rng(), 1)]
+    assert one == [list(each) for each in prompts.make([12] * 9, 8, rng())]
 
 
 def test_prompts_that_share_nothing_differ_from_their_first_tokens_on():

@@ -156,6 +156,29 @@ def test_parts_of_a_server_on_one_node_need_no_slurm(bench: Bench) -> None:
     assert endpoint["load_nodes"] is None
 
 
+@pytest.mark.slow
+@pytest.mark.covers("D3")
+def test_copies_of_a_part_have_ports_and_numbers_of_their_own_and_the_server_has_all_addresses(bench: Bench) -> None:
+    assert bench.service.server is not None
+    copy = Part(
+        name="copy",
+        command=("sh", "-c", "echo $0 $1; sleep 60", "{number}", "{ports[copy]}"),
+        ports=("copy",),
+        count="delay_ms",
+    )
+    command = ("sh", "-c", 'echo "$@" > urls; shift 3; exec "$@"', "x", "{urls[copy]}", *bench.service.server.command)
+    bench = bench.with_server(parts=(copy,), command=command)
+    endpoint = bench.serve(delay_ms=3)
+    assert endpoint["status"] == "ok", endpoint
+    ports = {part["name"]: part["ports"]["copy"] for part in endpoint["parts"]}
+    assert [*ports] == ["copy-1", "copy-2", "copy-3"]
+    assert len({*ports.values()}) == 3
+    for number, (name, port) in enumerate(ports.items(), 1):
+        assert bench.folder().part_log(name, endpoint["node"]).read_text() == f"{number} {port}\n"
+    written = (Path(endpoint["data"]) / "urls").read_text().split()
+    assert written[:3] == [f"http://127.0.0.1:{port}" for port in ports.values()]
+
+
 @pytest.fixture
 def spread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> LaunchSpec:
     """What a supervisor is told of vLLM over two nodes, at a site of containers with a network of its own."""

@@ -15,7 +15,7 @@ from answering import answering
 from seamark.telemetry.gpu import Gpus, chosen_gpus
 from seamark.telemetry.host import Host
 from seamark.telemetry.process import ProcessTree, listener, own_cgroup
-from seamark.telemetry.prometheus import MOST_SERIES, Prometheus, parse, types_of, unit_of
+from seamark.telemetry.prometheus import MOST_SERIES, Counters, Prometheus, parse, types_of, unit_of
 
 MIB = 1024 * 1024
 
@@ -273,6 +273,18 @@ def test_too_many_series_lose_buckets_first_and_that_is_said_once(many_series: s
         assert {reading.unit for reading in readings if "_bucket" in reading.name} == {"total"}
         assert [name for name in seen if name.startswith("gauge")] == [f"gauge_{n}" for n in range(9)]
     assert said == ["series-dropped"]
+
+
+@pytest.mark.covers("D8")
+def test_counters_are_summed_over_labels_or_taken_with_them_under_the_names_that_are_given():
+    body = b'done_total{outcome="ok"} 7\ndone_total{outcome="lost"} 2\nother 1\n'
+    wanted = {"requests": "done_total", "good": 'done_total{outcome="ok"}', "none": "absent"}
+    with answering(lambda request, _: (200, body, {})) as port:
+        readings = list(Counters("replica-2", f"http://127.0.0.1:{port}/metrics", wanted, print).read())
+    assert [(each.source, each.name, each.value, each.unit) for each in readings] == [
+        ("replica-2", "requests", 9.0, "total"),
+        ("replica-2", "good", 7.0, "total"),
+    ]
 
 
 def test_an_endpoint_that_does_not_answer_gives_nothing():

@@ -102,17 +102,20 @@ def _limited(form: Any, name: str, schema: Schema, default: Any = None) -> Schem
 def service_schema() -> Schema:
     """Return the schema of a recipe: as the dataclass, but settings are a mapping from their names.
 
-    A recipe that extends another one may have parts of its mappings, which are merged.
+    A recipe that extends another one may have parts of its mappings, which are merged, and null for a setting.
     """
     schema = _object(Service)
     setting = _object(Setting)
     del setting["properties"]["name"]
     setting["required"].remove("name")
-    schema["properties"]["settings"] = {"type": "object", "additionalProperties": setting}
+    left_out: Schema = {"anyOf": [{"type": "null"}, setting]}
+    schema["properties"]["settings"] = {"type": "object", "additionalProperties": left_out}
     paths: Schema = {"type": "string", "minLength": 1}
     schema["properties"]["extends"] = {"anyOf": [paths, {"type": "array", "items": paths}]}
     whole: Schema = {"required": schema.pop("required"), "properties": {}}
-    whole["properties"]["settings"] = {"additionalProperties": {"required": setting.pop("required")}}
+    whole["properties"]["settings"] = {
+        "additionalProperties": {"type": "object", "required": setting.pop("required")}
+    }
     for name in ("server", "container", "gpu_memory"):
         needed = [option.pop("required") for option in schema["properties"][name]["anyOf"] if "required" in option]
         whole["properties"][name] = {"anyOf": [{"type": "null"}, *({"required": keys} for keys in needed)]}

@@ -15,6 +15,7 @@ from seamark.testservers.connection import ReferenceConnection
 from seamark.testservers.server import ReferenceServer
 
 Kind = TypeVar("Kind", bound=ReferenceServer)
+Number = TypeVar("Number", int, float)
 FLUSH_S = 1.0
 NS = {f"{name}_ms": f"{name}_ns" for name in ("ttft", "gap", "prefill", "tail", "piece")}
 
@@ -45,6 +46,11 @@ def count(text: str) -> int | None:
 def servers(text: str) -> int:
     """Parse a number of servers; none, and an empty text, mean one."""
     return 1 if text.lower() in ("", "none") else whole(1)(text)
+
+
+def _or_none(parse: Callable[[str], Number]) -> Callable[[str], Number]:
+    """Return a parser that takes none, and an empty text, for 0."""
+    return lambda text: parse("0" if text.lower() in ("", "none") else text)
 
 
 def _path(text: str) -> Path | None:
@@ -79,8 +85,8 @@ def parser() -> argparse.ArgumentParser:
     add("--truth", type=_path, help="truth file, a JSON line per request; none: no file")
     add("--ttft-ms", type=number, default=0.0, help="from the request to its first token; with a queue, mean service")
     add("--gap-ms", type=number, default=0.0, help="between the chunks")
-    add("--prefill-ms", type=number, default=0.0, help="longer for each prompt token that the prefix cache lacks")
-    add("--cache-tokens", type=whole(0), default=0, help="tokens that the prefix cache keeps; 0: it has none")
+    add("--prefill-ms", type=_or_none(number), default=0.0, help="for each prompt token that is not in the cache")
+    add("--cache-tokens", type=_or_none(whole(0)), default=0, help="tokens that the prefix cache keeps; 0: none")
     add("--chunks", type=count, help="chunks with tokens in a reply; 0: what max_tokens asks for")
     add("--chunk-tokens", type=whole(1), default=1, help="tokens in a chunk")
     add("--first-tokens", type=count, help="tokens in the first chunk; 0: as in the others")

@@ -24,6 +24,7 @@ def replicas_of(telemetry: Mapping[Key, SeriesSummary]) -> Replicas | None:
             )
             for name in names
         ),
+        counted_s=min(telemetry[name, REQUESTS].span_s or 0.0 for name in names),
         imbalance=max(requests.values()) * len(names) / total if total else None,
         prefix_hit_ratio=_ratio(grew, names),
     )

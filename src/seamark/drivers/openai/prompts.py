@@ -88,7 +88,8 @@ class Texts:
     def make(self, lengths: Sequence[int], shared: int, rng: np.random.Generator, groups: int = 1) -> list[Prompt]:
         """Return texts. In each of so many groups the first `shared` tokens are the same. Raises UserError for a
         length that the tokenizer does not find in its text."""
-        prefixes = rng.integers(len(self.words), size=(groups, max(0, shared - self.added)))
+        size = max(0, shared - self.added)
+        prefixes = self.draw(groups * size, rng).reshape(groups, size)
         of_each = in_groups(prefixes, len(lengths), rng)
         made: list[Prompt] = []
         for number, (length, prefix) in enumerate(zip(lengths, of_each, strict=True)):

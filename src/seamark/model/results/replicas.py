@@ -12,8 +12,8 @@ REPLICA_SERIES = (REQUESTS, PREFIX_QUERIES, PREFIX_HITS)
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaFigures:
-    """One replica in the measured window: `requests` that it ended, their `share` of those of all replicas, and the
-    share of prompt tokens that its prefix cache had. By its own counters, interpolated at the window's edges."""
+    """One replica: `requests` that it ended, their `share` of those of all replicas, and the share of prompt tokens
+    that its prefix cache had. By its own counters."""
 
     name: str
     requests: Number = None
@@ -23,9 +23,11 @@ class ReplicaFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """The replicas of a server. `imbalance` is the most requests of one over the mean, 1 where all have as many;
+    """The replicas of a server in `counted_s` seconds of the measured window: those between the first and the last
+    look at their counters. `imbalance` is the most requests of one over the mean, 1 where all have as many;
     `prefix_hit_ratio` is that of all together."""
 
     each: tuple[ReplicaFigures, ...]
+    counted_s: Number = None
     imbalance: Number = None
     prefix_hit_ratio: Number = None

@@ -160,11 +160,11 @@ class Startup:
         monitors = self.group.monitors() if self.group else node_monitors(self.spec, (), log_event)
         if not self.group and server and (pid := listener(self.host, self.ports.values())) is not None:
             monitors.append(ProcessTree(pid))
-        for member in self.group.members if self.group and server else ():
+        for member in self.group.members if self.group else ():
             part = server.part(member.name) if server else None
             if part is not None and part.counters:
-                url = f"http://{in_url(member.node.host)}:{member.ports[part.ports[0]]}{part.metrics_path}"
-                monitors.append(Counters(member.name, url, part.counters, log_event))
+                own = f"http://{in_url(member.node.host)}:{member.ports[part.ports[0]]}{part.metrics_path}"
+                monitors.append(Counters(member.name, own, part.counters, log_event))
         if url := self._metrics_url(server):
             monitors.append(Prometheus(url, log_event, tls=probe_tls(self.spec)))
         self.sampler = Sampler(monitors, self.spec.folder.telemetry, self.spec.site.telemetry_interval_s, log_event)
