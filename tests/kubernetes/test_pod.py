@@ -1,22 +1,29 @@
 """Pods that measure a deployment: whole runs of exported manifests, steps alone, and the sidecar's channel."""
 
+import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from processes import until
+from service_environment import environment
 from study_folder import StudyFolder
 from tekton_runs import Cluster
 
+from seamark.planning.study import Study
+from seamark.platform.ports import choose_ports
 from seamark.platform.process_tree import with_mark
 from seamark.services.supervisor.control_files import MARK
+from seamark.services.supervisor.health import accepts
 from seamark.trials import sidecar
 from seamark_kubernetes.pod.steps import STEPS, main
 
@@ -190,3 +197,43 @@ def test_a_sidecar_that_has_ended_or_never_answers_is_not_waited_for(
     os.utime(tmp_path / "alive", (1, 1))
     with pytest.raises(SystemExit):
         sidecar.ask(tmp_path, "d")
+
+
+@pytest.mark.covers("D3", "D4")
+@pytest.mark.services
+@pytest.mark.slow
+def test_the_results_of_a_deployment_are_uploaded_as_one_archive_without_keys(
+    step: Any, study: StudyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rclone, [port] = environment("s3") / "bin/rclone", choose_ports(("s3",), "127.0.0.1", Random()).values()
+    (tmp_path / "buckets/results").mkdir(parents=True)
+    words = ["serve", "s3", tmp_path / "buckets", "--config=", f"--addr=127.0.0.1:{port}", "--vfs-cache-mode=off"]
+    server = subprocess.Popen([rclone, *words], env=os.environ | {"RCLONE_AUTH_KEY": f'"key,{CANARY}"'})
+    try:
+        assert step("place")[0] == 0
+        planned = Study.at(study.root, scenario=SCENARIO).plan.deployments
+        [deployment] = [each for each in planned if each.settings["delay_ms"] == 0]
+        [trial, *_] = json.loads((tmp_path / "shared/trials").read_text())
+        for folder, name in ((f"deployments/{deployment.id}", "deployment.json"), (trial, "load.json")):
+            (study.results / folder).mkdir(parents=True, exist_ok=True)
+            (study.results / folder / name).write_text("{}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+        until(lambda: accepts("127.0.0.1", port), within_s=30)
+        code, noted = step("archive", "--bucket=results", f"--endpoint=http://127.0.0.1:{port}")
+        assert (code, noted["outcome"]) == (0, "done")
+    finally:
+        server.terminate()
+        server.wait()
+    [packed] = (tmp_path / "buckets/results").rglob("*.tar.gz")
+    with tarfile.open(packed) as tar:
+        names = {name for name in tar.getnames() if name.endswith(".json")}
+    assert names >= {f"try/{trial}/load.json", f"try/deployments/{deployment.id}/deployment.json"}
+    assert CANARY.encode() not in gzip.decompress(packed.read_bytes())
+
+
+@pytest.mark.covers("D3")
+def test_debug_keeps_the_server_until_it_is_told_to_go_on(step: Any, tmp_path: Path) -> None:
+    (tmp_path / "shared/continue").touch()
+    assert step("remove", "--debug=true")[0] == 0
+    assert (tmp_path / "shared/end").exists()

@@ -222,7 +222,8 @@ def archive(pod: Pod) -> None:
     if not pod.bucket:
         raise SkippedError("no s3-bucket is named")
     boto3 = prepare_environment("s3", pod.study.locks, pod.study.environments) / "bin" / "python"
-    folders = [pod.folder.root, *(pod.results.trial(trial).root for trial in pod.trials)]
+    trials = (pod.results.trial(trial.id).root for trial in pod.study.trials_of(pod.scenario, pod.deployment.id))
+    folders = [folder for folder in (pod.folder.root, *trials) if folder.is_dir()]
     key = f"{pod.scenario}/{pod.deployment.id}.tar.gz"
     with tempfile.TemporaryDirectory() as scratch:
         packed = Path(scratch) / "results.tar.gz"
