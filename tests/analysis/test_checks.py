@@ -57,7 +57,7 @@ def telemetry(**means):
     return {"metrics.telemetry": {name.replace("__", "."): {"mean": mean, **rest} for name, mean in means.items()}}
 
 
-REPLICA = {"name": "replica-1", "share": 0.1}
+USED = {"requests": 40.0, "share": 0.9}
 DEPARTURE = {"role": "load", "what": "cores", "pid": 7, "asked": "1", "seen": "0-1"}
 IDLE = telemetry(host__processors=4.0, search__server__cpu_ratio=0.0025, ingest__server__cpu_ratio=0.1)
 FAULTS = [
@@ -102,7 +102,8 @@ FAULTS = [
     ("placement_not_kept", "suspect", CLOSED, {"load.moved": ["other"]}),
     ("threads_over_cores", "suspect", CLOSED, {"load.place": {"all_threads": 5, "all_cores": 4}}),
     ("idle_member_busy", "suspect", CLOSED, IDLE),
-    ("replica_idle", "suspect", CLOSED, {"metrics.replicas": {"each": [REPLICA | {"share": 0.9}, REPLICA]}}),
+    ("replica_idle", "suspect", CLOSED, {"metrics.replicas": {"by_replica": {"a": USED, "b": {"requests": 5}}}}),
+    ("replica_idle", "suspect", CLOSED, {"metrics.replicas": {"by_replica": {"a": USED, "b": {}}}}),
     ("littles_law", "suspect", CLOSED, {"counts.ended": 4000}),
     ("littles_law", "suspect", CLOSED, {"counts.ended": 4000, "metrics.errors.rate": 0.002}),
     ("few_local_ports", "note", CLOSED, network(asked=900, ports_free=1000)),

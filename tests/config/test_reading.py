@@ -250,7 +250,13 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         (
             "workers: wire",
             "workers: wire\nserver: {command: ['{urls[w]}'], parts: [{name: w, command: [x]}]}",
-            "'{urls[w]}': no part with a `count`.",
+            "'{urls[w]}': no part with `count` and `ports`.",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: ['--x={urls[w]}'], "
+            "parts: [{name: w, command: [x], ports: [w], count: size}]}",
+            "'{urls[w]}' stands for several words",
         ),
         (
             "workers: wire",

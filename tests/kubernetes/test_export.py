@@ -202,7 +202,7 @@ def test_deployments_of_other_resources_have_a_task_of_their_own(made: StudyFold
         ("experiment", 2),
         ("experiment-2", 2),
     ]
-    assert all(task["name"] in tasks or values(task["params"])["cpus_per_task"] for task in tasks_of(run))
+    assert all("cpus_per_task" in values(task["params"]) and task["timeout"] == "0" for task in tasks_of(run))
 
 
 @pytest.mark.covers("D4")
@@ -212,6 +212,18 @@ def test_levels_that_tekton_would_read_otherwise_give_way_to_ids(made: StudyFold
     rows = rows_of(study.plan, study.services)
     assert [{*row} for row in rows.values()] == [{"deployment"}] * 2
     assert [row["deployment"] for row in rows.values()] == [*rows]
+
+
+def test_a_factor_with_the_name_of_a_parameter_of_tasks_gives_way_to_ids(made: StudyFolder) -> None:
+    recipe = made.root / "config/services/null.yaml"
+    text = recipe.read_text()
+    recipe.write_text(text.replace("delay_ms", "debug"))
+    try:
+        made.write(workload={"debug": [0, 1]})
+        study = study_of(made)
+        assert [{*row} for row in rows_of(study.plan, study.services).values()] == [{"deployment"}] * 2
+    finally:
+        recipe.write_text(text)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {

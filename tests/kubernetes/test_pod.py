@@ -25,7 +25,8 @@ from seamark.platform.process_tree import with_mark
 from seamark.services.supervisor.control_files import MARK
 from seamark.services.supervisor.health import accepts
 from seamark.trials import sidecar
-from seamark_kubernetes.pod.steps import STEPS, main
+from seamark.trials.run_deployment import only_job
+from seamark_kubernetes.pod.steps import STEPS, Pod, main
 
 CANARY = "canary-4f1c"
 SECRETS = {
@@ -37,8 +38,8 @@ SCENARIO = "config/scenarios/try.yaml"
 
 @pytest.fixture
 def study(tmp_path: Path) -> StudyFolder:
-    (tmp_path / "data").mkdir()
-    return StudyFolder.new(tmp_path / "data" / "study")
+    (tmp_path / "workspace-pvc").mkdir()
+    return StudyFolder.new(tmp_path / "workspace-pvc" / "study")
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_a_pipeline_run_fills_the_results_folder_once_and_submit_finds_nothing_t
     assert {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")} == loads
     again = Cluster(folder=study.root / "out", root=tmp_path / "again", secrets=SECRETS)
     (tmp_path / "again").mkdir()
-    (tmp_path / "again/data").symlink_to(tmp_path / "data")
+    (tmp_path / "again/workspace-pvc").symlink_to(tmp_path / "workspace-pvc")
     again.run("pipelinerun-sequential-1")
     assert {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")} == loads
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and CANARY in path.read_text(errors="replace")]
@@ -125,8 +126,9 @@ def test_a_step_is_skipped_with_a_reason_and_a_failure_is_the_code_of_the_last(s
     code, noted = step("place", levels=("delay_ms=7",))
     assert (code, noted["step"], noted["outcome"]) == (2, "place", "failed")
     assert step("load")[1]["outcome"] == "skipped"
-    assert step("remove")[0] == 2
+    assert step("remove")[0] == 0
     assert (tmp_path / "shared/end").exists()
+    assert step("archive")[0] == 2
 
 
 @pytest.mark.covers("D9")
@@ -138,6 +140,8 @@ def test_a_step_is_skipped_with_a_reason_and_a_failure_is_the_code_of_the_last(s
         (["--skip=place: no"], ("delay_ms=0",), 2),
         ([], ("delay=0",), 2),
         ([], (), 2),
+        (["--dry-run=True"], ("delay_ms=0",), 2),
+        (["--on-validation-failure=Ignore"], ("delay_ms=0",), 2),
         (["--dry-run=true"], ("delay_ms=1",), 0),
         ([], ("delay_ms=1",), 0),
     ],
@@ -190,8 +194,7 @@ def test_a_sidecar_that_has_ended_or_never_answers_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sidecar.WAIT_S, "0.2")
-    with pytest.raises(SystemExit, match=r"0\.2 s"):
-        sidecar.ask(tmp_path, "d")
+    assert "0.2 s" in (sidecar.ask(tmp_path, "d") or "")
     monkeypatch.setenv(sidecar.WAIT_S, "900")
     (tmp_path / "alive").touch()
     os.utime(tmp_path / "alive", (1, 1))
@@ -234,6 +237,49 @@ def test_the_results_of_a_deployment_are_uploaded_as_one_archive_without_keys(
 
 @pytest.mark.covers("D3")
 def test_debug_keeps_the_server_until_it_is_told_to_go_on(step: Any, tmp_path: Path) -> None:
-    (tmp_path / "shared/continue").touch()
-    assert step("remove", "--debug=true")[0] == 0
-    assert (tmp_path / "shared/end").exists()
+    shared = tmp_path / "shared"
+    removed = threading.Thread(target=step, args=("remove", "--debug=true"))
+    removed.start()
+    removed.join(0.6)
+    assert not (shared / "end").exists()
+    (shared / "continue").touch()
+    removed.join(30)
+    assert (shared / "end").exists()
+
+
+@pytest.mark.covers("D3")
+@pytest.mark.parametrize("how", ["killed", "error"])
+def test_a_step_that_is_killed_or_has_an_error_of_ours_fails_the_task(
+    step: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def breaks(pod: Pod) -> None:
+        raise KeyboardInterrupt if how == "killed" else ValueError
+
+    monkeypatch.setitem(STEPS, "analyse", breaks)
+    with pytest.raises((KeyboardInterrupt, ValueError)):
+        step("analyse")
+    assert step("load")[1]["outcome"] == "skipped"
+    assert step("archive")[0] == 1
+
+
+@pytest.mark.covers("D3", "D9")
+@pytest.mark.slow
+def test_a_second_pod_of_a_deployment_refuses_and_leaves_the_first_ones_server(
+    step: Any, study: StudyFolder, tmp_path: Path
+) -> None:
+    folder = Study.at(study.root, scenario=SCENARIO).folder("try")
+    planned = Study.at(study.root, scenario=SCENARIO).plan.deployments
+    [deployment] = [each for each in planned if each.settings["delay_ms"] == 0]
+    words = [f"--study={study.root}", f"--scenario={SCENARIO}", "--site=local", f"--shared={tmp_path / 'shared'}"]
+    with only_job(folder.deployment(deployment.id)) as alone:
+        assert alone
+        code = [sys.executable, "-m", "seamark_kubernetes.pod.steps", "serve", *words, "--level=delay_ms=0"]
+        beside = subprocess.Popen(code)
+        assert step("place")[0] == 0
+        assert step("model")[0] == 1
+        endpoint = folder.deployment(deployment.id).endpoint
+        endpoint.parent.mkdir(parents=True, exist_ok=True)
+        endpoint.write_text("{}")
+        assert step("remove")[0] == 0
+        assert endpoint.exists()
+        assert beside.wait(30) == 0

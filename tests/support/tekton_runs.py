@@ -128,10 +128,13 @@ class Cluster:
         pod.mkdir(parents=True)
         params = {each["name"]: each.get("default") for each in spec["params"]} | dict(row)
         params = {key: value for key, value in params.items() if key in {each["name"] for each in spec["params"]}}
-        mounts = {"/shared": pod / "shared", "/models": self.root / "models", "/workspace/data": self.root / "data"}
-        for folder in mounts.values():
+        volumes = {}
+        for volume in filled(spec.get("volumes", []), params):
+            claim = volume.get("persistentVolumeClaim")
+            volumes[volume["name"]] = self.root / claim["claimName"] if claim else pod / volume["name"]
+        for folder in volumes.values():
             folder.mkdir(parents=True, exist_ok=True)
-        beside = [self._start(filled(each, params), mounts, pod / each["name"]) for each in spec.get("sidecars", ())]
+        beside = [self._start(filled(each, params), volumes, pod / each["name"]) for each in spec.get("sidecars", ())]
         codes = self.codes.setdefault(name, [])
         for step in spec["steps"]:
             container: Any = step
@@ -143,7 +146,7 @@ class Cluster:
                 container = filled({key: value for key, value in action.items() if key != "params"}, passed)
             else:
                 container = filled(step, params)
-            process = self._start(container, mounts, pod / step["name"])
+            process = self._start(container, volumes, pod / step["name"])
             codes.append((step["name"], process.wait()))
             if codes[-1][1] and step.get("onError") != "continue":
                 break
@@ -151,8 +154,10 @@ class Cluster:
             process.terminate()
             process.wait()
 
-    def _start(self, container: Document, mounts: Mapping[str, Path], log: Path) -> "subprocess.Popen[bytes]":
-        """Start a container; its output is in a file. What it starts ends with it."""
+    def _start(self, container: Document, volumes: Mapping[str, Path], log: Path) -> "subprocess.Popen[bytes]":
+        """Start a container, which sees the volumes that it mounts; its output is in a file. What it starts ends with
+        it."""
+        mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container.get("volumeMounts", ())}
 
         def mounted(text: str) -> str:
             for path, folder in mounts.items():

@@ -64,6 +64,7 @@ PIPELINE_TASK = fields(
     name=NAME,
     displayName=TEXT,
     runAfter=listed(NAME),
+    timeout=TEXT,
     taskRef=fields("name", name=NAME),
     onError=ON_ERROR,
     params=PARAMS,

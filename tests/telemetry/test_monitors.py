@@ -282,6 +282,7 @@ def test_counters_are_summed_over_labels_or_taken_with_them_under_the_names_that
     with answering(lambda request, _: (200, body, {})) as port:
         readings = list(Counters("replica-2", f"http://127.0.0.1:{port}/metrics", wanted, print).read())
     assert [(each.source, each.name, each.value, each.unit) for each in readings] == [
+        ("replica-2", "replica_answers", 1.0, ""),
         ("replica-2", "requests", 9.0, "total"),
         ("replica-2", "good", 7.0, "total"),
     ]

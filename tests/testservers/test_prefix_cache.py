@@ -63,9 +63,11 @@ def test_the_first_token_is_later_by_each_token_that_is_not_cached(endpoint: str
     ask = read_ask(endpoint, json.dumps(document).encode(), blocks=True)  # type: ignore[arg-type]
     server = ReferenceServer(behaviour, loop, None)
     assert [server.begin(ask, at)[2] - at for at in (0, 50)] == [1000 + 400, 1000 + 80]
+    batch = read_ask("completions", json.dumps({"prompt": [[7] * 10, [8] * 100]}).encode(), blocks=True)
+    assert [server.begin(batch, 0)[2] for _ in range(2)] == [1000 + 1100, 1000 + 10 * (10 + 4)]
     page = server.metrics().decode()
-    assert "known_prefix_cache_queries_total 80" in page
-    assert "known_prefix_cache_hits_total 32" in page
+    assert "known_prefix_cache_queries_total 300" in page
+    assert "known_prefix_cache_hits_total 128" in page
     without = ReferenceServer(replace(behaviour, cache_tokens=0), loop, None)
     assert [without.begin(replace(ask, blocks=()), at)[2] - at for at in (0, 50)] == [1400, 1400]
     loop.close()

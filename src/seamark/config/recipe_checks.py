@@ -17,7 +17,7 @@ from seamark.errors import did_you_mean
 from seamark.model.annotations import limits_of
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.results.replicas import REPLICA_SERIES
-from seamark.model.service import GpuMemory, Health, Part, Server, Service
+from seamark.model.service import URLS, GpuMemory, Health, Part, Server, Service
 
 PLACES = (
     *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "urls"),
@@ -171,9 +171,12 @@ def _check_template(
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
         elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):
             mistakes.add(item, f"'{{{field}}}': no such part. Parts: {', '.join(parts)}.{did_you_mean(key, parts)}")
-        elif name == "urls" and key not in (parts := [part.name for part in server.parts if part.count is not None]):
+        elif name == "urls" and key not in (parts := [part.name for part in server.parts if part.count and part.ports]):
             there = ", ".join(parts) or "none"
-            mistakes.add(item, f"'{{{field}}}': no part with a `count`. Parts: {there}.{did_you_mean(key, parts)}")
+            text = f"'{{{field}}}': no part with `count` and `ports`. Parts: {there}.{did_you_mean(key, parts)}"
+            mistakes.add(item, text)
+        elif name == "urls" and not URLS.fullmatch(item.value):
+            mistakes.add(item, f"'{{{field}}}' stands for several words of a command: write it as one alone.")
         elif name in ("settings", "switches", "words") and key not in settings:
             mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
         elif name == "switches" and settings[key] != "bool":

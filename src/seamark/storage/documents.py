@@ -61,7 +61,8 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() and not path.is_symlink():
         put_away(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    own = f"{os.getpid()}-{os.urandom(3).hex()}"  # containers on one file system have the same process ids
+    temporary = path.with_name(f".{path.name}.{own}.tmp")
     try:
         yield temporary
         if durable:

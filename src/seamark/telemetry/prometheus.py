@@ -14,6 +14,7 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from seamark.load.fetch import fetch
+from seamark.model.results.replicas import ANSWERS
 from seamark.telemetry.sampler import Reading, Say
 
 MOST_SERIES = 500
@@ -105,8 +106,11 @@ class Counters(Prometheus):
         self._source, self._wanted = source, wanted
 
     def read(self) -> Iterator[Reading]:
-        """Yield each counter that the endpoint has."""
-        text = self._fetch() if self._due() else None
+        """Yield each counter that the endpoint has, and whether it answered."""
+        if not self._due():
+            return
+        text = self._fetch()
+        yield Reading(source=self._source, name=ANSWERS, value=float(text is not None), unit="")
         sums: dict[str, float] = {}
         for name, value in parse(text or ""):
             for key in {name, name.partition("{")[0]}:

@@ -45,7 +45,7 @@ class Head:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerParameters:
     """Parameters that determine the answer. `choices` is the number of prompts times n; `usage` is requested in the
-    last chunk (end) or in each. `blocks` name the blocks of each prompt, where a prefix cache asks for them."""
+    last chunk (end) or in each. `blocks` name the blocks of each prompt beside its tokens, where a prefix cache asks for them."""
 
     endpoint: Endpoint
     stream: bool = False
@@ -53,7 +53,7 @@ class AnswerParameters:
     max_tokens: int | None = None
     prompt_tokens: int = 0
     choices: int = 1
-    blocks: tuple[tuple[int, ...], ...] = ()
+    blocks: tuple[tuple[tuple[int, ...], int], ...] = ()
 
 
 def endpoint_of(method: str, path: str) -> Endpoint | None:
@@ -117,7 +117,7 @@ def read_ask(endpoint: Endpoint, body: bytes, *, blocks: bool = False) -> Answer
         max_tokens=_count(document, "max_completion_tokens") or _count(document, "max_tokens"),
         prompt_tokens=sum(map(len, prompts)),
         choices=len(prompts) * (_count(document, "n") or 1),
-        blocks=tuple(map(chained, prompts)) if blocks else (),
+        blocks=tuple((chained(prompt), len(prompt)) for prompt in prompts) if blocks else (),
     )
 
 

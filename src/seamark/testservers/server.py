@@ -97,8 +97,7 @@ class ReferenceServer:
         """Return how many prompt tokens of a request the prefix cache has."""
         if self.cache is None:
             return 0
-        each = ask.prompt_tokens // max(1, len(ask.blocks))
-        return sum(self.cache.take(blocks, each) for blocks in ask.blocks)
+        return sum(self.cache.take(blocks, tokens) for blocks, tokens in ask.blocks)
 
     def script(self, ask: AnswerParameters, fault: Fault | None, number: int) -> Script:
         """Return the script of request `number`."""

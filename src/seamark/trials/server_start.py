@@ -28,7 +28,10 @@ def serve(context: DeploymentContext) -> None:
     """Start the deployment's server, or those of its members; endpoint.json has the outcome. Never raises for a
     failure of the service."""
     if folder := os.environ.get(sidecar.FOLDER):
-        sidecar.ask(Path(folder), context.deployment.id)
+        if why := sidecar.ask(Path(folder), context.deployment.id):
+            for served in context.deployment.served:
+                servers.stop(context.results.deployment(served.id))
+            leave_out(context, "server_never_healthy", why)
         return
     if context.deployment.members:
         for member in context.members:

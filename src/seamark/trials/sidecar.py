@@ -21,10 +21,9 @@ LOST_S = 20.0
 POLL_S = 0.1
 
 
-def ask(folder: Path, deployment: str) -> None:
-    """Let the sidecar start the server of a deployment; return once endpoint.json has the outcome.
-
-    Raises SystemExit where the sidecar refuses or has ended, and after the time of WAIT_S.
+def ask(folder: Path, deployment: str) -> str | None:
+    """Let the sidecar start the server of a deployment; return once endpoint.json has the outcome, with the reason
+    once the time of WAIT_S is over. Raises SystemExit where the sidecar refuses or has ended.
     """
     answer, alive, wait_s = folder / "answer", folder / "alive", float(os.environ.get(WAIT_S, "900"))
     answer.unlink(missing_ok=True)
@@ -34,10 +33,11 @@ def ask(folder: Path, deployment: str) -> None:
         if alive.exists() and time.time() - alive.stat().st_mtime > LOST_S:
             raise SystemExit(f"{deployment}: the container of its server has ended; its log says why.")
         if time.monotonic() > until_s:
-            raise SystemExit(f"{deployment}: its server was not started within {wait_s:g} s.")
+            return f"its server was not up within {wait_s:g} s, the time that its pod was given"
         time.sleep(POLL_S)
     if why := answer.read_text(encoding="utf-8"):
         raise SystemExit(why)
+    return None
 
 
 def attend(folder: Path, start: Callable[[str], "subprocess.Popen[bytes] | str"]) -> None:

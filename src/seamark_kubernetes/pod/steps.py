@@ -1,8 +1,8 @@
 """Steps of a pod that measures one deployment, and the sidecar that serves it: one container each.
 
 Exported manifests run `python -m seamark_kubernetes.pod.steps STEP --study FOLDER ... --level=NAME=VALUE ...`. The
-containers have the study and a folder in common, and no processes. A step that fails is a reason to skip the others;
-the last one ends the server and returns the code of the one that failed.
+containers have the study and a folder in common, and no processes. A step that fails, or is killed, is a reason to skip
+the others; `remove` and `archive` run in any case, and the last one returns the code of the one that failed.
 """
 
 import argparse
@@ -98,7 +98,7 @@ class Pod:
 
     @property
     def failed(self) -> Path:
-        """Exists once a step has failed, with its name and exit code."""
+        """Exists while a step runs and once one has failed, with its name and exit code."""
         return self.shared / "failed"
 
     @property
@@ -108,7 +108,7 @@ class Pod:
 
     @property
     def served(self) -> Path:
-        """Exists once a server was asked for."""
+        """Exists once the sidecar has started a server."""
         return self.shared / "served"
 
     @cached_property
@@ -144,14 +144,12 @@ def place(pod: Pod) -> None:
     left = pending_trials(pod.study, pod.scenario, pod.deployment.id)
     pod.study.refresh_plan(pod.scenario)
     write_text(pod.shared / "trials", json.dumps(left))
-    if not left and pod.folder.record.exists():
+    if not left:
         write_text(pod.idle, "all trials are measured")
 
 
 def capacity(pod: Pod) -> None:
     """Check that the server of this deployment fits into its GPUs."""
-    if not pod.trials:
-        raise SkippedError("no trial is left")
     try:
         for checked in checked_by_plugins(pod.study.of_trial(pod.scenario, pod.trials[0])):
             print("\n".join((*checked.lines, *checked.notes)))
@@ -179,7 +177,6 @@ def download(pod: Pod) -> None:
 
 def model(pod: Pod) -> None:
     """Let the sidecar start the server; that it fails is a result."""
-    pod.served.touch()
     pod.measure("serve", [pod.deployment.id])
     if not (answer := read(pod.folder.endpoint, Endpoint)).ok:
         print(f"{answer.category}: {answer.reason}", flush=True)
@@ -217,10 +214,26 @@ def analyse(pod: Pod) -> None:
             derive_trial(pod.results, trial, pod.deployment)
 
 
+def remove(pod: Pod) -> None:
+    """End the server and write its record; with `debug` first wait for a file `continue` in the folder in common."""
+    until_s = time.monotonic() + KEEP_S
+    if pod.debug:
+        print(f"debug: the server stays for {KEEP_S / 60:g} min, or until {pod.shared}/continue is there", flush=True)
+    while pod.debug and time.monotonic() < until_s and not (pod.shared / "continue").exists():
+        time.sleep(0.2)
+    if pod.served.exists() or (pod.idle.exists() and not pod.folder.record.exists()):
+        pod.script("teardown", pod.deployment.id).wait()
+        pod.folder.endpoint.unlink(missing_ok=True)
+        pod.folder.warmup.unlink(missing_ok=True)
+    (pod.shared / "end").touch()
+
+
 def archive(pod: Pod) -> None:
-    """Upload the results of the deployment to S3 as one archive."""
+    """Upload the results of the deployment to S3 as one archive, in the place of an earlier one."""
     if not pod.bucket:
         raise SkippedError("no s3-bucket is named")
+    if not (pod.shared / "trials").exists():
+        raise SkippedError("there is no deployment of these levels")
     boto3 = prepare_environment("s3", pod.study.locks, pod.study.environments) / "bin" / "python"
     trials = (pod.results.trial(trial.id).root for trial in pod.study.trials_of(pod.scenario, pod.deployment.id))
     folders = [folder for folder in (pod.folder.root, *trials) if folder.is_dir()]
@@ -234,24 +247,6 @@ def archive(pod: Pod) -> None:
     print(f"{key} is in {pod.bucket}", flush=True)
 
 
-def remove(pod: Pod) -> None:
-    """End the server; with `debug` first wait for a file `continue` in the folder in common."""
-    until_s = time.monotonic() + KEEP_S
-    if pod.debug:
-        print(f"debug: the server stays for {KEEP_S / 60:g} min, or until {pod.shared}/continue is there", flush=True)
-    while pod.debug and time.monotonic() < until_s and not (pod.shared / "continue").exists():
-        time.sleep(1)
-    if pod.served.exists():
-        pod.script("teardown", pod.deployment.id).wait()
-        pod.folder.endpoint.unlink(missing_ok=True)
-        pod.folder.warmup.unlink(missing_ok=True)
-    (pod.shared / "end").touch()
-    if pod.failed.exists():
-        name, code = pod.failed.read_text(encoding="utf-8").split()
-        print(f"step {name} failed", file=sys.stderr)
-        raise SystemExit(int(code))
-
-
 STEPS: Mapping[str, Callable[[Pod], None]] = {
     step.__name__: step for step in (place, capacity, download, model, ready, load, convert, analyse, archive, remove)
 }
@@ -263,23 +258,30 @@ def serve(pod: Pod) -> None:
     if pod.dry_run:
         return
 
-    def start(deployment: str) -> "subprocess.Popen[bytes] | str":
-        return pod.script("serve", deployment)
-
-    pod.shared.mkdir(parents=True, exist_ok=True)
     with only_job(pod.folder) as alone, exit_on_signals(SIGTERM):
+
+        def start(deployment: str) -> "subprocess.Popen[bytes] | str":
+            if not alone:
+                return f"{deployment}: another pod is at work on it."
+            pod.served.touch()
+            return pod.script("serve", deployment)
+
         try:
-            sidecar.attend(pod.shared, start if alone else lambda name: f"{name}: another pod is at work on it.")
+            sidecar.attend(pod.shared, start)
         finally:
             if alone:
                 servers.stop(pod.folder, "sigterm")
 
 
 def run(name: str, pod: Pod) -> int:
-    """Run a step unless it is skipped, note its outcome and seconds, and return its exit code."""
+    """Run a step unless it is skipped, note its outcome and seconds, and return its exit code: of the last step that
+    of the first that failed."""
     began_s, outcome, reason, code = time.monotonic(), "done", "", 0
+    before = pod.failed.read_text(encoding="utf-8").split() if pod.failed.exists() else None
+    if before is None:
+        write_text(pod.failed, f"{name} 1")  # what ends by a signal, or by an error of ours, leaves it there
     try:
-        if name != "remove" and (reason := _why_skipped(name, pod)):
+        if reason := _why_skipped(name, pod, before):
             raise SkippedError(reason)
         STEPS[name](pod)
     except SkippedError as skipped:
@@ -293,21 +295,27 @@ def run(name: str, pod: Pod) -> int:
         outcome, reason, code = "failed", str(cause), 1
     noted = {"step": name, "at": timestamp(), "s": round(time.monotonic() - began_s, 3), "outcome": outcome}
     print(json.dumps(noted | ({"reason": reason} if reason else {})), flush=True)
-    if pod.shared.is_dir():
-        if code and not pod.failed.exists():
-            write_text(pod.failed, f"{name} {code}")
-        with (pod.shared / "steps.jsonl").open("a", encoding="utf-8") as file:
-            print(json.dumps(noted | {"reason": reason}), file=file)
+    with (pod.shared / "steps.jsonl").open("a", encoding="utf-8") as file:
+        print(json.dumps(noted | {"reason": reason}), file=file)
+    if before is None and code:
+        write_text(pod.failed, f"{name} {code}")
+    elif before is None:
+        pod.failed.unlink()
+    if name == [*STEPS][-1] and before is not None:
+        print(f"step {before[0]} failed", file=sys.stderr)
+        return code or int(before[1])
     return code
 
 
-def _why_skipped(name: str, pod: Pod) -> str:
+def _why_skipped(name: str, pod: Pod, failed: Sequence[str] | None) -> str:
     if name in pod.skip:
         return pod.skip[name] or "the parameter `skip` names it"
-    if pod.failed.exists():
-        return f"step {pod.failed.read_text(encoding='utf-8').split()[0]} failed"
     if pod.dry_run and name != "place":
         return "dryRun"
+    if name in ALWAYS:
+        return ""
+    if failed is not None:
+        return f"step {failed[0]} failed"
     return pod.idle.read_text(encoding="utf-8") if pod.idle.exists() else ""
 
 
@@ -331,8 +339,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("step", choices=(*STEPS, "serve"))
     for option in ("study", "scenario", "site", "shared"):
         parser.add_argument(f"--{option}", required=True)
-    for option in ("namespace", "skip", "on-validation-failure", "dry-run", "debug", "bucket", "endpoint"):
+    for option in ("namespace", "skip", "bucket", "endpoint"):
         parser.add_argument(f"--{option}", default="")
+    for option in ("dry-run", "debug"):
+        parser.add_argument(f"--{option}", default="false", choices=("true", "false"))
+    parser.add_argument("--on-validation-failure", default="terminate", choices=("terminate", "ignore"))
     parser.add_argument("--level", action="append", default=[])
     given = parser.parse_args(argv)
     try:

@@ -12,6 +12,21 @@ from seamark_kubernetes.tekton.matrix import Combination
 
 DEPLOYMENT = "deployment"
 """Parameter that names a deployment by its id, where its levels cannot."""
+PASSED: Mapping[str, str] = {
+    "namespace": "$(context.pipelineRun.namespace)",
+    "hf-secret": "hf-secret",
+    "s3-keys": "s3-keys",
+    "s3-bucket": "",
+    "s3-endpoint": "",
+    "modelWaitTimeout": "900",
+    "behaviorOnValidationFailure": "terminate",
+    "skip": "",
+    "dryRun": "false",
+    "debug": "false",
+}
+"""Parameters of a PipelineRun, which its tasks get as they are."""
+OWN = (*PASSED, DEPLOYMENT, "image", "study", "workspace-pvc-name", "model-pvc-name")
+"""Parameters of a task that are no levels."""
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
@@ -25,7 +40,7 @@ def combinations(plan: Plan, services: Mapping[str, Service]) -> dict[str, Combi
     names = unrollable(units)
     rows = {unit.id: {name: show(unit.levels[name]) for name in names} for unit in units}
     distinct = max(Counter(map(str, rows.values())).values(), default=1) == 1
-    written = all(_NAME.fullmatch(name) for name in names) and DEPLOYMENT not in names
+    written = all(_NAME.fullmatch(name) and name not in OWN for name in names)
     if distinct and written and not any("$(" in level for row in rows.values() for level in row.values()):
         return rows
     return {name: {DEPLOYMENT: name} for name in rows}

@@ -21,44 +21,20 @@ from seamark.model.trial import Deployment
 from seamark.planning.plan_order import begun_in, units_of
 from seamark.planning.study import Study
 from seamark.storage.documents import write_text
-from seamark_kubernetes.tekton.deployments import combinations
+from seamark_kubernetes.tekton.deployments import PASSED, combinations
 from seamark_kubernetes.tekton.lines import flow, word
 from seamark_kubernetes.tekton.matrix import Combination, matrix_lines, params_lines
 from seamark_kubernetes.tekton.transform import LARGEST_MATRIX, distinct_names, last_of
 
 TASK = "run-experiment"
-STEPS: Mapping[str, str] = {
-    "place": "Find the deployment and its missing trials; nothing of another run may serve it.",
-    "capacity": "Check that the server fits into its GPUs.",
-    "download": "Install the environments of servers and loads; download a model that a setting names.",
-    "model": "Let the sidecar start the server.",
-    "ready": "Send the server its first requests.",
-    "load": "Measure the missing trials.",
-    "convert": "Score the replies that were kept.",
-    "analyse": "Derive telemetry and metrics of each measured trial.",
-    "archive": "Upload the results of the deployment to S3.",
-    "remove": "End the server.",
-}
+NO_LIMIT = 'timeout: "0"'
+"""Of a task: Tekton ends one without a limit of its own after an hour, whatever that of its run is."""
+STEPS = ("place", "capacity", "download", "model", "ready", "load", "convert", "analyse", "remove", "archive")
 """Steps of a task in their order; pod/steps.py has what each does."""
 LARGEST_OBJECT = 400_000
 """Bytes of a PipelineRun as it is written. A cluster keeps about 1 MiB of an object, and the state of a run repeats
 its pipeline."""
 QUEUE = "kueue.x-k8s.io/queue-name"
-PASSED: Mapping[str, str] = {
-    "namespace": "$(context.pipelineRun.namespace)",
-    "hf-secret": "hf-secret",
-    "s3-keys": "s3-keys",
-    "s3-bucket": "",
-    "s3-endpoint": "",
-    "modelWaitTimeout": "900",
-    "behaviorOnValidationFailure": "terminate",
-    "skip": "",
-    "dryRun": "false",
-    "debug": "false",
-}
-"""Parameters of a PipelineRun, which its tasks get as they are."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class PipelineTask:
     """A task of a pipeline: one deployment, or a matrix of several. `kind` is the Task of their resources, `after`
@@ -88,7 +64,7 @@ class PipelineTask:
             *([f"runAfter: [{', '.join(self.after)}]"] if self.after else []),
             f"taskRef: {{name: {self.kind}}}",
             "onError: continue",
-            "workspaces: [{name: data, workspace: data}]",
+            NO_LIMIT,
             *params_lines(fixed | {name: f"$(params.{name})" for name in PASSED}),
             *(matrix_lines(varied) if len(varied) > 1 else []),
         ]
@@ -124,8 +100,7 @@ def export_tekton(study: Study, folder: Path, *, image: str | None = None) -> Ex
         "folder": study.root.resolve().name,
         "kinds": {kind: _resources(study, alike[0]) for kind, alike in kinds.items()},
         "passed": PASSED,
-        "what": STEPS,
-        "steps": list(STEPS),
+        "steps": STEPS,
         "order": order.text,
         "preset": preset,
     }
@@ -289,7 +264,7 @@ def _run(name: str, tasks: Sequence[PipelineTask], order: Order, *, report: bool
     run_report = [
         f"name: {'report' if tasks else TASK}",
         "taskRef: {name: report}",
-        "workspaces: [{name: data, workspace: data}]",
+        NO_LIMIT,
     ]
     bodies = [
         replace(task, after=tuple(earlier for earlier in task.after if earlier in here)).lines for task in tasks
@@ -306,16 +281,12 @@ def _run(name: str, tasks: Sequence[PipelineTask], order: Order, *, report: bool
             "spec:",
             '  timeouts: {pipeline: "0"}',
             "  taskRunTemplate: {serviceAccountName: seamark}",
-            "  workspaces:",
-            "    - name: data",
-            "      persistentVolumeClaim: {claimName: workspace-pvc}",
             *_indented(given, 2),
             *(["  taskRunSpecs:"] if single else []),
             *(line for task in single for line in _annotated(task)),
             "  pipelineSpec:",
             "    params:",
             *(f"      - {{name: {name}, type: string}}" for name in PASSED),
-            "    workspaces: [{name: data}]",
             "    tasks:",
             *(line for body in bodies for line in _item(body)),
             *(["    finally:", *_item(run_report)] if report and tasks else []),

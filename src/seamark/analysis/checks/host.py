@@ -85,20 +85,24 @@ def device_shared(view: CheckedTrial) -> str | None:
 
 IDLE_REPLICA = 0.25
 """Ratio of an even share of the requests below which a replica is hardly used."""
+EVEN_SHARE = 20
+"""Fewest requests of an even share of which that is said: of 20 drawn at random, fewer than 5 have odds of 1e-5."""
 
 
-@check("suspect", "See that the gateway knows it and finds it healthy; with few groups of prompts, add some.")
+@check("suspect", "See that the gateway knows it and finds it healthy, and its log; with few groups of prompts, add some.")
 def replica_idle(view: CheckedTrial) -> str | None:
     """A pool of which a replica does nothing is a smaller pool, whatever its picker is called."""
-    found = view.metrics.replicas
-    if found is None or len(found.each) < 2:
+    if view.metrics.replicas is None:
         return None
-    even = 1 / len(found.each)
-    idle = [each for each in found.each if each.share is not None and each.share < IDLE_REPLICA * even]
-    if not idle:
+    found = view.metrics.replicas.by_replica
+    if uncounted := [name for name, replica in found.items() if replica.requests is None]:
+        return f"of {len(found)} replicas, {', '.join(uncounted)} did not serve its counters, or began them anew"
+    even = sum(replica.requests or 0.0 for replica in found.values()) / len(found)
+    idle = {name: replica.share for name, replica in found.items() if (replica.requests or 0.0) < IDLE_REPLICA * even}
+    if even < EVEN_SHARE or not idle:
         return None
-    named = ", ".join(f"{each.name} {in_percent(each.share or 0.0)}" for each in idle)
-    return f"of {len(found.each)} replicas, {named} of the requests"
+    named = ", ".join(f"{name} {in_percent(share or 0.0)}" for name, share in idle.items())
+    return f"of {len(found)} replicas, {named} of the requests"
 
 
 BUSY_IDLE = 0.05

@@ -11,7 +11,7 @@ from seamark.analysis.metrics.metric import MetricInputs, own_metrics
 from seamark.analysis.metrics.metric_inputs import metric_inputs
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.processors import others_unknown, processors_of
-from seamark.analysis.metrics.replicas import replicas_of
+from seamark.analysis.metrics.replicas import replica_figures
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, error_ranges, goodput_ranges
 from seamark.analysis.metrics.timeline import Second, series_of
@@ -259,7 +259,7 @@ def _with_figures(metrics: TrialMetrics, trial: Trial, load: LoadRecord, inputs:
         if len(counts.by_kind) > 1
         else None,
         stages=inputs.stages,
-        replicas=replicas_of(inputs.telemetry),
+        replicas=replica_figures(inputs.telemetry),
         telemetry={f"{source}.{name}": series.record for (source, name), series in sorted(inputs.telemetry.items())},
         own=own_metrics(trial.metrics, inputs),
     )

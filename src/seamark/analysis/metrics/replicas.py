@@ -1,36 +1,40 @@
 """Figures of the replicas of a server, from their own counters in the telemetry."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seamark.analysis.metrics.telemetry import Key, SeriesSummary
-from seamark.model.results.replicas import PREFIX_HITS, PREFIX_QUERIES, REQUESTS, ReplicaFigures, Replicas
+from seamark.model.results.replicas import ANSWERS, PREFIX_HITS, PREFIX_QUERIES, REQUESTS, ReplicaFigures, Replicas
+
+SAME_SPAN = 0.9
+"""Least ratio of the shortest to the longest time in which replicas were counted, for their requests to be shares."""
 
 
-def replicas_of(telemetry: Mapping[Key, SeriesSummary]) -> Replicas | None:
-    """Return the figures of each replica whose requests were counted; None without any."""
-    names = sorted((source for source, series in telemetry if series == REQUESTS), key=_number)
+def replica_figures(telemetry: Mapping[Key, SeriesSummary]) -> Replicas | None:
+    """Return the figures of each replica that counters were asked of; None without any."""
+    names = sorted((source for source, series in telemetry if series == ANSWERS), key=_number)
     if not names:
         return None
-    grew = {key: series.increase or 0.0 for key, series in telemetry.items()}
-    requests = {name: grew[name, REQUESTS] for name in names}
-    total = sum(requests.values())
+    grew = {key: series.increase for key, series in telemetry.items() if series.increase is not None}
+    requests = {name: grew[name, REQUESTS] for name in names if (name, REQUESTS) in grew}
+    spans = [telemetry[name, REQUESTS].span_s or 0.0 for name in requests]
+    whole = len(requests) == len(names) and min(spans) >= SAME_SPAN * max(spans)
+    total = sum(requests.values()) if whole else 0.0
     return Replicas(
-        each=tuple(
-            ReplicaFigures(
-                name=name,
-                requests=requests[name],
+        by_replica={
+            name: ReplicaFigures(
+                requests=requests.get(name),
                 share=requests[name] / total if total else None,
                 prefix_hit_ratio=_ratio(grew, [name]),
             )
             for name in names
-        ),
-        counted_s=min(telemetry[name, REQUESTS].span_s or 0.0 for name in names),
+        },
+        counted_s=min(spans, default=None),
         imbalance=max(requests.values()) * len(names) / total if total else None,
-        prefix_hit_ratio=_ratio(grew, names),
+        prefix_hit_ratio=_ratio(grew, names) if whole else None,
     )
 
 
-def _ratio(grew: Mapping[Key, float], names: list[str]) -> float | None:
+def _ratio(grew: Mapping[Key, float], names: Sequence[str]) -> float | None:
     asked = sum(grew.get((name, PREFIX_QUERIES), 0.0) for name in names)
     return sum(grew.get((name, PREFIX_HITS), 0.0) for name in names) / asked if asked else None
 

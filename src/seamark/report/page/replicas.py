@@ -13,29 +13,33 @@ from seamark.report.tables.by_treatment import factor_columns
 HITS = "prefix_hit_ratio"
 NOT_COUNTED = "the replica does not count it"
 NOTE = (
-    "Medians over the repetitions, by the counters of the replicas themselves, between the first and the last look at"
-    " them in the measured window. Of all: the most requests of one over the mean, 1 where each has as many."
+    "Medians over the repetitions of the most used replica, the second, and so on, by their own counters, between the"
+    " first and the last look at them in the measured window. Most over mean: 1 where each has as many requests."
 )
 
 
 def replica_blocks(workload: ShownWorkload) -> list[Table]:
-    """Return what the replicas of each treatment served; nothing without replicas."""
+    """Return what the replicas of each treatment served, the most used one of each trial first; nothing without
+    replicas."""
     rows: list[tuple[SummaryRow, str, Content, Content, Content, float | None]] = []
     for treatment in workload.treatments:
         found = replicas_of(workload.results, treatment)
-        for name in dict.fromkeys(each.name for replicas in found for each in replicas.each):
-            own = [each for replicas in found for each in replicas.each if each.name == name]
-            requests, share = _median([each.requests for each in own]), _median([each.share for each in own])
-            rows.append((treatment, name, requests, share, "", _median([each.prefix_hit_ratio for each in own])))
+        ranked = [sorted(one.by_replica.values(), key=lambda replica: -(replica.requests or 0.0)) for one in found]
+        for rank in range(max(map(len, ranked), default=0)):
+            own = [replicas[rank] for replicas in ranked if rank < len(replicas)]
+            requests, share, hits = (
+                _median([getattr(replica, name) for replica in own]) for name in ("requests", "share", HITS)
+            )
+            rows.append((treatment, f"{rank + 1}", requests, share, "", hits))
         if found:
-            uneven, hits = (_median([getattr(each, name) for each in found]) for name in ("imbalance", HITS))
+            uneven, hits = (_median([getattr(one, name) for one in found]) for name in ("imbalance", HITS))
             rows.append((treatment, "all", "", "", uneven, hits))
     if not rows:
         return []
     treatments, names, requests_of, shares, most, hit = zip(*rows, strict=True)
     columns = [
         *factor_columns(treatments, workload.treatments),
-        column("replica", names),
+        column("replica by use", names),
         figures("requests", requests_of, why=NOT_COUNTED, shown=lambda count: f"{count:,.0f}"),
         figures("share", shares, "%", why=NOT_COUNTED, shown=percent),
         figures("most over mean", most, why=NOT_COUNTED, shown=number),
