@@ -29,7 +29,9 @@ def figures(tmp_path: Path, rates: Mapping[str, tuple[int, ...]], **until_s: flo
         if at <= until_s.get(source.replace("-", "_"), 10.0)
     ]
     rows += [
-        {"at_s": at, "source": source, "name": ANSWERS, "value": 1.0, "unit": ""} for source in rates for at in (3, 4, 5)
+        {"at_s": at, "source": source, "name": ANSWERS, "value": 1.0, "unit": ""}
+        for source in rates
+        for at in (3, 4, 5)
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "telemetry.parquet")
     return replica_figures(summarise_telemetry(tmp_path / "telemetry.parquet", 2.0, 7.0))

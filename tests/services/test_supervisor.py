@@ -387,9 +387,14 @@ def test_a_supervised_server_has_telemetry_of_host_server_and_sampler(bench: Ben
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no groups of sessions")
 @pytest.mark.parametrize("busy_waits", [True, False])
-def test_only_a_server_that_spins_while_it_waits_gives_way_to_other_sessions(bench: Bench, busy_waits: bool):
-    answer = bench.with_server(busy_waits=busy_waits).serve()
+def test_only_a_server_that_spins_while_it_waits_gives_way_to_other_sessions_once_it_answers(
+    bench: Bench, busy_waits: bool
+):
+    assert bench.service.server is not None
+    told = ("sh", "-c", 'sleep 0.2; cat /proc/self/autogroup > "$0"; exec "$@"', "{data}/began")
+    answer = bench.with_server(busy_waits=busy_waits, command=(*told, *bench.service.server.command)).serve()
     assert answer["status"] == "ok"
+    assert (Path(answer["data"]) / "began").read_text().split()[-1] == "0"
     niceness = Path(f"/proc/{answer['server_pid']}/autogroup").read_text().split()[-1]
     assert niceness == ("10" if busy_waits else "0")
     assert Path("/proc/self/autogroup").read_text().split()[-1:] != ["10"]

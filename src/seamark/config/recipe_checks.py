@@ -162,6 +162,7 @@ def template_fields(item: Item, mistakes: Mistakes) -> list[str]:
 def _check_template(
     item: Item, ports: set[str], server: Server, settings: Mapping[str, str], mistakes: Mistakes
 ) -> None:
+    copies = [part.name for part in server.parts if part.count and part.ports]
     for field in template_fields(item, mistakes):
         name, _, rest = field.partition("[")
         key = rest.rstrip("]")
@@ -171,9 +172,9 @@ def _check_template(
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
         elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):
             mistakes.add(item, f"'{{{field}}}': no such part. Parts: {', '.join(parts)}.{did_you_mean(key, parts)}")
-        elif name == "urls" and key not in (parts := [part.name for part in server.parts if part.count and part.ports]):
-            there = ", ".join(parts) or "none"
-            text = f"'{{{field}}}': no part with `count` and `ports`. Parts: {there}.{did_you_mean(key, parts)}"
+        elif name == "urls" and key not in copies:
+            there = ", ".join(copies) or "none"
+            text = f"'{{{field}}}': no part with `count` and `ports`. Parts: {there}.{did_you_mean(key, copies)}"
             mistakes.add(item, text)
         elif name == "urls" and not URLS.fullmatch(item.value):
             mistakes.add(item, f"'{{{field}}}' stands for several words of a command: write it as one alone.")

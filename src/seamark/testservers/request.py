@@ -45,7 +45,8 @@ class Head:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerParameters:
     """Parameters that determine the answer. `choices` is the number of prompts times n; `usage` is requested in the
-    last chunk (end) or in each. `blocks` name the blocks of each prompt beside its tokens, where a prefix cache asks for them."""
+    last chunk (end) or in each. `blocks` name the blocks of each prompt beside its number of
+    tokens, where a prefix cache asks for them."""
 
     endpoint: Endpoint
     stream: bool = False

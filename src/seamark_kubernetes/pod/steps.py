@@ -1,8 +1,8 @@
 """Steps of a pod that measures one deployment, and the sidecar that serves it: one container each.
 
 Exported manifests run `python -m seamark_kubernetes.pod.steps STEP --study FOLDER ... --level=NAME=VALUE ...`. The
-containers have the study and a folder in common, and no processes. A step that fails, or is killed, is a reason to skip
-the others; `remove` and `archive` run in any case, and the last one returns the code of the one that failed.
+containers have the study and a folder in common, and no processes. A step that fails, or is killed, is a reason to
+skip the others; `remove` and `archive` run in any case, and the last one returns the code of the one that failed.
 """
 
 import argparse
@@ -247,10 +247,12 @@ def archive(pod: Pod) -> None:
     print(f"{key} is in {pod.bucket}", flush=True)
 
 
-STEPS: Mapping[str, Callable[[Pod], None]] = {
-    step.__name__: step for step in (place, capacity, download, model, ready, load, convert, analyse, archive, remove)
+STEPS: dict[str, Callable[[Pod], None]] = {
+    step.__name__: step for step in (place, capacity, download, model, ready, load, convert, analyse, remove, archive)
 }
-"""Steps in their order."""
+"""Steps in their order. An archive has the record that is written at the end of the server."""
+ALWAYS = ("remove", "archive")
+"""Steps that run after a failure too, and with nothing to measure."""
 
 
 def serve(pod: Pod) -> None:

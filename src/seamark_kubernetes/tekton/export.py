@@ -35,6 +35,8 @@ LARGEST_OBJECT = 400_000
 """Bytes of a PipelineRun as it is written. A cluster keeps about 1 MiB of an object, and the state of a run repeats
 its pipeline."""
 QUEUE = "kueue.x-k8s.io/queue-name"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PipelineTask:
     """A task of a pipeline: one deployment, or a matrix of several. `kind` is the Task of their resources, `after`

@@ -89,7 +89,10 @@ EVEN_SHARE = 20
 """Fewest requests of an even share of which that is said: of 20 drawn at random, fewer than 5 have odds of 1e-5."""
 
 
-@check("suspect", "See that the gateway knows it and finds it healthy, and its log; with few groups of prompts, add some.")
+@check(
+    "suspect",
+    "See that the gateway knows it and finds it healthy, and its log; with few groups of prompts, add some.",
+)
 def replica_idle(view: CheckedTrial) -> str | None:
     """A pool of which a replica does nothing is a smaller pool, whatever its picker is called."""
     if view.metrics.replicas is None:
