@@ -54,7 +54,10 @@ def step(study: StudyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def run(name: str, *words: str, levels: tuple[str, ...] = ("delay_ms=0",)) -> tuple[int, dict[str, Any]]:
         given = [f"--study={study.root}", f"--scenario={SCENARIO}", "--site=local", f"--shared={shared}"]
         given += [] if any(word.startswith("--namespace") for word in words) else ["--namespace=n"]
-        code = main([name, *given, *(f"--level={level}" for level in levels), *words])
+        try:
+            code = main([name, *given, *(f"--level={level}" for level in levels), *words])
+        except SystemExit as ended:  # of the command line
+            code = int(ended.code or 0)
         noted = (shared / "steps.jsonl").read_text().splitlines() if (shared / "steps.jsonl").exists() else ["{}"]
         return code, json.loads(noted[-1])
 

@@ -86,7 +86,7 @@ def device_shared(view: CheckedTrial) -> str | None:
 IDLE_REPLICA = 0.25
 """Ratio of an even share of the requests below which a replica is hardly used."""
 EVEN_SHARE = 20
-"""Fewest requests of an even share of which that is said: of 20 drawn at random, fewer than 5 have odds of 1e-5."""
+"""Fewest requests of an even share of which that is said: of 20 drawn at random, fewer than 5 have odds of 2e-5."""
 
 
 @check(
