@@ -291,9 +291,13 @@ def test_an_output_that_is_no_query_or_goes_nowhere_fails_the_query() -> None:
 
 def test_a_query_ends_at_its_time_out_and_a_stage_that_never_returns_ends_the_pipeline() -> None:
     flow = flow_of({"work": lambda stage, query: time.sleep(60)}, outputs=(0,), timeout_s=0.2)
-    [ticket] = sent(flow, 1)
-    assert ticket.error == "timeout"
+
+    def ask() -> None:
+        for _ in range(4):  # on a busy machine the first may be told of the stage already
+            [ticket] = sent(flow, 1)
+            assert ticket.error == "timeout"
+
     with pytest.raises(TaskFailure, match=r"'s0' has not returned 0\.2 s after its query timed out") as failure:
-        sent(flow, 3, at_once=1)
+        ask()
     assert failure.value.category == "timeout"
     flow.stop()
