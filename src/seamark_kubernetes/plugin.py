@@ -6,6 +6,7 @@ PLUGIN = Plugin(
     name="kubernetes",
     exports={"tekton": "seamark_kubernetes.cli.export:command"},
     verbs={
-        "tekton": Verb(summary="Set the order of a Tekton matrix.", command="seamark_kubernetes.cli.tekton:command")
+        "tekton": Verb(summary="Set the order of a Tekton matrix.", command="seamark_kubernetes.cli.tekton:command"),
+        "import": Verb(summary="Make a scenario of an experiment.", command="seamark_kubernetes.cli.imports:command"),
     },
 )

@@ -1,0 +1,57 @@
+"""bench import: experiments of other tools as scenarios."""
+
+from pathlib import Path
+
+import click
+
+from seamark.cli.options import output_file, output_option
+from seamark.config.read import Recipes
+from seamark.config.yaml_source import Mistakes, load, shown
+from seamark.errors import Mistake, UserError
+from seamark.patterns.table import load_settings_of
+from seamark.planning.study import config_folder
+from seamark_kubernetes.llmd.experiment import read_experiment
+from seamark_kubernetes.llmd.scenario import SERVICE, scenario_of
+
+
+@click.group("import")
+def command() -> None:
+    """Turn an experiment of another tool into a scenario.
+
+    \b
+    Examples:
+      bench import llmd experiment.yaml
+    """
+
+
+@command.command("llmd")
+@click.argument("file", type=click.Path(path_type=Path))
+@output_option("output", "Scenario file, which must not exist. Default: standard output.")
+def llmd(file: Path, output: Path | None) -> None:
+    """Turn an experiment file of llm-d-benchmark into a scenario of the service vllm.
+
+    Treatments of `setup` are deployments, those of `run` are loads. What the scenario cannot have is listed on
+    standard error, and in its first lines.
+
+    \b
+    Examples:
+      bench import llmd experiment.yaml -o mine.yaml
+      bench plan -c mine.yaml
+    """
+    mistakes = Mistakes()
+    root = load(file, mistakes)
+    mistakes.raise_any()
+    assert root is not None, "a file that cannot be read leaves a mistake"
+    service = Recipes(config_folder(Path.cwd(), "services"))[SERVICE]
+    settings = {setting.name: setting for setting in (*service.settings, *load_settings_of(service))}
+    text, notes = scenario_of(read_experiment(root, mistakes), settings, mistakes)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        target = output_file(output, "--output", "config/scenarios/NAME.yaml")
+        if target.is_file():
+            said = "is there already. Choose another name, or remove it."
+            raise UserError(Mistake(code="conflict", file=shown(target), text=said))
+        target.write_text(text, encoding="utf-8")
+    for note in notes:
+        click.echo(note, err=True)
