@@ -47,10 +47,11 @@ def comparing_of(
 
 
 def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, tuple[Value, ...]]:
-    """Return the levels of everything that varies in some workload."""
+    """Return the levels of everything that varies in some workload. What a service alone is given varies within it
+    or not at all: it is no level of the others."""
     found: dict[str, list[Value]] = {}
     for workload in workloads:
-        settings = [*workload.levels.items()]
+        settings = [item for item in workload.levels.items() if len(item[1]) > 1 or item[0] not in workload.own]
         settings += [(name, level) for more in workload.include for name, only in more.items() for level in [(only,)]]
         for name, levels in (*settings, *vars(resources).items()):
             found.setdefault(name, []).extend(level for level in levels if level not in found.get(name, []))

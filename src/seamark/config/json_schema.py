@@ -287,7 +287,7 @@ def _compared_services(services: Mapping[str, Service]) -> Schema:
                 "type": "object",
                 "propertyNames": names,
                 "additionalProperties": {"type": "object"},
-                "description": "Settings of one of the services, by its name.",
+                "description": "Settings of one of the services, by its name. A list has levels of its own.",
             },
         },
     }

@@ -1,12 +1,13 @@
 """Decoder of a scenario's workloads: settings, levels, inclusions, exclusions, conditions and objectives."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os.path import expandvars
 from types import FunctionType
 
+from seamark.config.compared_services import by_service
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import LevelReader, PresetFolder, form_names, form_of, qualities_of
@@ -99,72 +100,17 @@ def workloads_of(
     defaults = tree.value.get("defaults")
     if defaults is not None and not is_mapping(defaults, mistakes):
         defaults = None
-    each = [_compared_services(item, services, mistakes) for item in items]
-    items = [workload for workloads in each for workload in workloads]
+    each = [by_service(item, services, mistakes) for item in items]
+    of_services = [one for workloads in each for one in workloads]
+    items = [one.item for one in of_services]
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults if all(each) else None, made, services, mistakes)
     for item, workload in zip(items, made, strict=True):
         if workload is not None and workload.service in services:  # parties have several recipes
             _check_by_recipe(item, workload, services[workload.service], tree.value.get("repetitions"), mistakes)
-    found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
-    return tuple(found)
-
-
-def _compared_services(item: Item, services: Mapping[str, Service], mistakes: Mistakes) -> list[Item]:
-    """Return a workload of one name for each of several services that are compared under one load: what stands beside
-    `service` is shared, what stands under `per_service` is of one. Any other workload stays as it is. Nothing after a
-    mistake in the list."""
-    entry = item.value.get("service") if isinstance(item.value, dict) else None
-    if entry is None or not isinstance(entry.value, list):
-        return [item]
-    names, given = decode(entry, tuple[str, ...], mistakes), item.value.get("per_service")
-    if names is WRONG or (given is not None and not is_mapping(given, mistakes)):
-        return []
-    if len({*names}) < max(2, len(names)):
-        mistakes.add(entry, "name two services or more, each once. One stands alone: 'service: NAME'.", "wrong_form")
-        return []
-    try:
-        known = {name: services[name] for name in names if name in services}
-    except UserError as error:  # a recipe
-        mistakes.note(*error.mistakes)
-        return []
-    components = {service.component: name for name, service in known.items()}
-    if len(components) > 1:
-        which = " and ".join(f"{name} ({component})" for component, name in components.items())
-        mistakes.add(entry, f"only services of one component are compared, not {which}.", "conflict")
-    own = _own_parts(given, names, known, mistakes) if given is not None else {}
-    title = item.value.get("name", replace(entry, value="-".join(names)[:64], text=None, path=f"{item.path}.name"))
-    shared = {key: part for key, part in item.items() if key not in ("service", "per_service")} | {"name": title}
-    settings = {name: {setting.name for setting in service.settings} for name, service in known.items()}
-    for key, part in item.items():
-        knows = [name for name in settings if key in settings[name]]
-        if 0 < len(knows) < len(settings):
-            lacking = ", ".join(name for name in settings if name not in knows)
-            text = f"{lacking} has no such setting. Write it under 'per_service: {{{knows[0]}: ...}}'."
-            mistakes.add(part, text, "unknown_key")
-            del shared[key]
-    parts = zip(entry.value, names, strict=True)
-    return [replace(item, value={**shared, **own.get(name, {}), "service": at}) for at, name in parts]
-
-
-def _own_parts(
-    given: Item, names: Sequence[str], known: Mapping[str, Service], mistakes: Mistakes
-) -> dict[str, dict[str, Item]]:
-    """Return what stands under `per_service`, by service: settings of the service at one level. The load is shared,
-    and a service with several levels would have no other to be compared with at each."""
-    known_keys(given, names, mistakes)
-    found: dict[str, dict[str, Item]] = {}
-    for name, part in given.items():
-        if name not in known or not is_mapping(part, mistakes):
-            continue
-        allowed = [setting.name for setting in known[name].settings]
-        known_keys(part, allowed, mistakes)
-        for entry in part.value.values():
-            if isinstance(entry.value, list):
-                mistakes.add(entry, "a service that is compared has one level here. Write one value.", "wrong_form")
-        found[name] = {key: entry for key, entry in part.items() if key in allowed}
-    return found
+    pairs = zip(made, of_services, strict=True)
+    return tuple(replace(workload, own=one.own) for workload, one in pairs if workload is not None)
 
 
 def _check_by_recipe(

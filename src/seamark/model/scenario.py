@@ -82,7 +82,8 @@ class Workload:
     a `search` each treatment searches the level of one setting, whose only level here is the first one. `leaves` are
     the settings that leaves of its structures are (`filled`). With `parties` several services are under load
     at the same time: `leaves` are then the settings of all of them, as `PARTY.SETTING`. With `fresh_server` each
-    treatment has a server that no other one was measured on.
+    treatment has a server that no other one was measured on. `own` are the settings that this service alone is given,
+    where several are compared: its levels of these have no counterpart among the others.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Workload:
     path: str = field(default="workload", compare=False)
     """Where it stands in the scenario, as in `Scenario.lines`."""
     fresh_server: bool = limited(False, help="Whether each treatment has a server of its own.")
+    own: frozenset[str] = frozenset()
 
     @property
     def loads(self) -> "Mapping[str, Workload]":

@@ -94,7 +94,8 @@ class Trial:
     A trial with `parties` puts several services under load at the same time: each party is a trial of its own, with
     the id `{deployment}--{workload}@{party}--r{repetition}`, and everything is measured of them. `beside` has the
     factors of such a trial that are no settings of the party. With `keep_busy` a party whose work runs out begins
-    anew.
+    anew. `own` has the settings that its service alone was given among those that are compared (`Workload.own`), each
+    with the place of its level, from 0, among those of the service.
     """
 
     id: str
@@ -118,6 +119,7 @@ class Trial:
     parties: "tuple[Trial, ...]" = field(default=(), metadata=OPTIONAL)
     beside: Mapping[str, Value] | None = field(default=None, metadata=OPTIONAL)
     keep_busy: bool = field(default=False, metadata=OPTIONAL)
+    own: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def party(self) -> str | None:

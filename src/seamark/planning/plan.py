@@ -1,7 +1,7 @@
 """From a scenario and a site to deployments and trials, in their order of execution. Pure: touches no file."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 from seamark.config.forms.table import directed_figures
 from seamark.config.levels import settings_of
@@ -49,6 +49,7 @@ class Treatment:
     """The id without settings of the role `policy`, and without services that are compared: treatments that differ by
     these alone draw the same numbers."""
     varied: frozenset[str] = frozenset()
+    own: Mapping[str, int] = field(default_factory=dict)
 
 
 def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Plan:
@@ -78,8 +79,11 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             factors["deployment"][SERVICE] = tuple(dict.fromkeys((*known, *names)))
         _add_factors(factors, combinations, service, workload)
         varied = frozenset(factors_of(combinations))
+        alone = [name for name in combinations[0] if name.partition(".")[0] in workload.own]
+        own = {name: list(dict.fromkeys(values[name] for values in combinations)) for name in alone}
         for values in combinations:
             treatment = _treatment(scenario, workload, service, values, services, varied)
+            treatment = replace(treatment, own={name: own[name].index(values[name]) for name in own})
             other = found.setdefault(treatment.id.casefold(), treatment)
             if other is not treatment:
                 mistakes.append(_collision(at, treatment, other))
@@ -288,6 +292,7 @@ def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: 
         search=treatment.workload.search,
         metrics=scenario.metrics,
         checks=scenario.checks,
+        own=treatment.own or None,
     )
 
 

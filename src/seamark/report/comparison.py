@@ -10,7 +10,7 @@ from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
-from seamark.report.numbers import ABSENT, SATURATED, level, levels_text, number, unit_words, with_unit
+from seamark.report.numbers import ABSENT, SATURATED, levels_text, number, side_name, unit_words, with_unit
 
 NO_VERDICT = "no verdict"
 SERVICE = "service"
@@ -52,7 +52,7 @@ def contrast_text(compared: Compared, comparisons: Comparisons) -> str:
     if compared.factor is None:
         text = f"{comparisons.new} against {comparisons.base}"
     else:
-        base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
+        base, new = (side_name(side, compared.factor) for side in (compared.base, compared.new))
         text = f"{compared.factor} {new} against {base}"
     fixed = levels_text(compared.fixed)
     several = len({comparison.workload for comparison in comparisons.comparisons}) > 1
@@ -371,7 +371,7 @@ def _full(compared: Compared, comparisons: Comparisons) -> str:
     if compared.factor is None:
         base, new = str(comparisons.base), str(comparisons.new)
     else:
-        base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
+        base, new = (side_name(side, compared.factor) for side in (compared.base, compared.new))
         new = f"{compared.factor} = {new}"
     several = len({comparison.workload for comparison in comparisons.comparisons}) > 1
     where = ", ".join(filter(None, (compared.workload if several else "", fixed)))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from seamark.model.plurals import in_percent
 from seamark.model.results.comparison import Front, FrontPoint
-from seamark.report.numbers import level, levels_text, unit_of, unit_words, with_unit
+from seamark.report.numbers import levels_text, side_name, unit_of, unit_words, with_unit
 
 METHOD = "method"
 """The factor that an evaluation chooses among, whatever else varies beside it."""
@@ -51,7 +51,7 @@ def _costs_less(front: Front, point: FrontPoint) -> bool:
 def front_sentence(front: Front) -> str:
     """Return the level of the least cost that is not worse than the baseline by more than the margin, how sure its
     saving is, or why none can be named."""
-    base = level(front.base, front.factor)
+    base = side_name(front.points[0], front.factor)
     if not _has_skill(front):
         lost = "any" if not front.margin else f"more than {front.margin:g}"
         scored = f"{base} itself has {front.quality} {front.points[0].quality or 0:.3g}"
@@ -67,12 +67,12 @@ def front_sentence(front: Front) -> str:
         near = f"within {front.margin:g} of {base}"
         return f"No other {front.factor} is shown to keep {front.quality} {near} ({_items(front)})."
     best = best_of(front)
-    shown = ", ".join(level(point.level, front.factor) for point in within)
+    shown = ", ".join(side_name(point, front.factor) for point in within)
     if front.points[0].cost is None:
         return f"Shown to be {kept}: {shown}. {base} has no {front.cost} to compare with: {front.points[0].reason}."
     if best is None:
         return f"Shown to be {kept}: {shown}. None of them has a lower {front.cost} than {base}."
-    name = level(best.level, front.factor)
+    name = side_name(best, front.factor)
     cost = f"{front.cost} {with_unit(best.cost, unit_words(front.cost_unit))}"
     facts = f"{cost}, {best.ratio:.2f} x that of {base}"
     if best.cheaper:
@@ -107,9 +107,9 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
     named = [(candidate, best) for candidate in first if (best := best_of(candidate)) is not None]
     if not named:
         answered = all(front.margin is not None and front.points[0].cost is not None for front in first)
-        keep = f"Keep {first[0].factor} = {level(first[0].base, first[0].factor)}. " if answered else ""
+        keep = f"Keep {first[0].factor} = {side_name(first[0].points[0], first[0].factor)}. " if answered else ""
         return f"{keep}{front_title(first[0], several)}: {front_sentence(first[0])}"
-    counts = Counter(level(best.level, front.factor) for front, best in named)
+    counts = Counter(side_name(best, front.factor) for front, best in named)
     standings = {name: [_standing(candidate, name) for candidate in first] for name in counts}
 
     def failures(name: str) -> tuple[int, int, int]:
@@ -117,7 +117,7 @@ def choice_sentence(fronts: Sequence[Front]) -> str | None:
         return loses + costs, unsure, -counts[name]
 
     name = min(counts, key=failures)
-    front = next(front for front, best in named if level(best.level, front.factor) == name)
+    front = next(front for front, best in named if side_name(best, front.factor) == name)
     where = f" (the least {front.cost} in {counts[name]} of {len(first)} comparisons; {front_title(front, several)})"
     verb = "Take " if set(standings[name]) == {"saves"} and not without else ""
     said = f"{verb}{front.factor} = {name}{where if len(first) > 1 else ''}: {front_sentence(front)}"
@@ -147,7 +147,7 @@ def _of_one_factor(fronts: Sequence[Front]) -> tuple[list[Front], list[Front]]:
 def _standing(front: Front, name: str) -> Standing:
     """Return how the level of that name stands against the baseline, which itself saves as much as it should: `loses`
     where it is not shown to keep the quality, `costs` where it does and costs no less."""
-    points = [point for point in front.points if level(point.level, front.factor) == name]
+    points = [point for point in front.points if side_name(point, front.factor) == name]
     if any(point is front.points[0] for point in points):
         return "saves"
     if not points or not points[0].not_worse:
@@ -162,7 +162,7 @@ def _reservations(fronts: Sequence[Front], standings: Sequence[Standing], name: 
     several = len({front.workload for front in fronts}) > 1
     reasons: Mapping[Standing, str] = {
         "loses": f"But {name} is not shown to be so good in",
-        "costs": f"But {name} has no lower {told.cost} than {level(told.base, told.factor)} in",
+        "costs": f"But {name} has no lower {told.cost} than {side_name(told.points[0], told.factor)} in",
         "unsure": f"That its {told.cost} is lower is not shown in",
     }
     said = []
@@ -182,7 +182,7 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _ratio_text(front: Front, name: str) -> str:
-    [ratio] = [point.ratio for point in front.points if level(point.level, front.factor) == name]
+    [ratio] = [point.ratio for point in front.points if side_name(point, front.factor) == name]
     return "no cost to compare" if ratio is None else f"{ratio:.2f} x"
 
 

@@ -5,6 +5,7 @@ from math import floor, isfinite, log10
 
 from seamark.config.forms.table import is_structured, label_of
 from seamark.model.plurals import unit_of_times
+from seamark.model.results.comparison import ComparedSide, FrontPoint
 from seamark.model.results.summary import SearchSummary, Spread
 from seamark.model.results.times import Ranged, Times
 from seamark.model.service import Value
@@ -143,6 +144,12 @@ def level(value: Value, name: str = "") -> str:
 def levels_text(levels: Mapping[str, Value]) -> str:
     """Return the levels of factors with their names: `task passkey, model small`."""
     return ", ".join(f"{name} {level(value, name)}" for name, value in levels.items())
+
+
+def side_name(side: ComparedSide | FrontPoint, factor: str | None) -> str:
+    """Return the level of a side by a factor; of a service with what it alone was given: `milvus (index hnsw)`."""
+    own = levels_text(side.own or {})
+    return level(side.level, factor or "") + (f" ({own})" if own else "")
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), gap: str = "  ") -> list[str]:

@@ -199,8 +199,8 @@ def _test(
         metric=metric.name,
         unit=unit,
         better=metric.better,
-        base=replace(_side(base, metric.path), level=contrast.base_level),
-        new=replace(_side(new, metric.path), level=contrast.new_level),
+        base=replace(_side(base, metric.path), level=contrast.base_level, own=contrast.base_own or None),
+        new=replace(_side(new, metric.path), level=contrast.new_level, own=contrast.new_own or None),
         in_family=member,
         verdict="inconclusive" if member else None,
     )

@@ -1,14 +1,15 @@
 """Which treatments of a plan are compared: each level of a factor with its baseline, other factors fixed. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from seamark.model.objectives import primary_metric
 from seamark.model.parties import SETS, names_in
 from seamark.model.scenario import Comparing
 from seamark.model.service import Value
-from seamark.model.trial import Plan, levels_of
+from seamark.model.trial import SERVICE, Plan, Trial, levels_of
 
 Levels = Mapping[str, Value]
 OTHER_QUESTIONS = frozenset(("task", "max_requests", "generated_requests", "requests_file"))
@@ -19,7 +20,8 @@ answers, so they are compared only where `compare` names them."""
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
     """Two treatments, by name. `factor` is what differs, None between two results, and `tied` are the factors that
-    always change with it; `fixed` are the levels of the other factors."""
+    always change with it; `fixed` are the levels of the other factors. Of two services `base_own` and `new_own` are
+    the levels that each was given alone."""
 
     workload: str
     base: str
@@ -29,6 +31,8 @@ class Contrast:
     new_level: Value = None
     tied: tuple[str, ...] = ()
     fixed: Levels = field(default_factory=dict)
+    base_own: Levels = field(default_factory=dict)
+    new_own: Levels = field(default_factory=dict)
 
 
 def _idle(factor: str, level: Value, first: Value, names: Collection[str]) -> Levels:
@@ -45,49 +49,99 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     The baseline of a factor is its level in `baseline`, else the first of the plan. Factors that always change
     together are compared as one, by the name of the first; `baseline` may name any of them. A combination without the
     baseline has no contrast, nor have factors of OTHER_QUESTIONS that `compare` does not name.
+
+    What a service alone was given (`Trial.own`) is compared within this service. Other services are compared with the
+    service that is the baseline at its baseline levels of that.
     """
     asked = {*baseline, *(plan.compare.family if plan.compare is not None else ())}
-    levels = levels_of(plan)
+    levels, trials = levels_of(plan), {trial.treatment: trial for trial in plan.measured}
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
     contrasts: list[Contrast] = []
     for workload, treatments in treatments_of(plan).items():
-        of_workload = {treatment: levels[treatment] for treatment in treatments}
-        tied = _tied(of_workload)
-        names = list(tied)
-        at = {key_of(of_workload[treatment], names): treatment for treatment in treatments}
-        orders = {
-            name: ordered([of_workload[treatment][name] for treatment in treatments], written.get(name, ()))
-            for name in names
-        }
-        ranks = {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
-        for name, order in orders.items():
-            together = {name, *tied[name]}
-            if not together & asked and ("task" in together or together <= OTHER_QUESTIONS):
-                continue
-            first = _baseline_level(order, (name, *tied[name]), of_workload, baseline)
-            by = (name, *(factor for factor in names if factor != name))
-            for treatment in sorted(
-                treatments, key=lambda treatment: [ranks[n][key(of_workload[treatment][n])] for n in by]
-            ):
-                level = of_workload[treatment][name]
-                other = at.get(
-                    key_of({**of_workload[treatment], name: first, **_idle(name, level, first, names)}, names)
-                )
-                if key(level) != key(first) and other is not None:
-                    fixed = {factor: of_workload[treatment][factor] for factor in names if factor != name}
-                    contrasts.append(
-                        Contrast(
-                            workload=workload,
-                            factor=name,
-                            base=other,
-                            new=treatment,
-                            base_level=first,
-                            new_level=level,
-                            tied=tied[name],
-                            fixed=fixed,
-                        )
-                    )
+        of_workload = _Workload(
+            name=workload,
+            trials={treatment: trials[treatment] for treatment in treatments},
+            levels={treatment: levels[treatment] for treatment in treatments},
+            written=written,
+            baseline=baseline,
+        )
+        for name, tied in of_workload.tied.items():
+            together = {name, *tied}
+            if together & asked or ("task" not in together and not together <= OTHER_QUESTIONS):
+                contrasts += of_workload.contrasts(name)
     return tuple(contrasts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Workload:
+    """The treatments of one workload, each with its trial and its levels; the levels of factors as the scenario
+    writes them, and the baseline that it asks for."""
+
+    name: str
+    trials: Mapping[str, Trial]
+    levels: Mapping[str, Levels]
+    written: Mapping[str, Sequence[Value]]
+    baseline: Levels
+
+    @cached_property
+    def tied(self) -> Mapping[str, tuple[str, ...]]:
+        """The factors, each with those that always change with it."""
+        return _tied(self.levels)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """The factors that a service alone was given."""
+        return frozenset(name for trial in self.trials.values() for name in trial.own or () if name in self.tied)
+
+    @cached_property
+    def of_services(self) -> Mapping[Value, list[str]]:
+        """The treatments of each service."""
+        groups: dict[Value, list[str]] = {}
+        for treatment, trial in self.trials.items():
+            groups.setdefault(trial.service, []).append(treatment)
+        return groups
+
+    def order(self, name: str, treatments: Iterable[str]) -> list[Value]:
+        """Return the levels of a factor that some treatments have, in the order of the scenario."""
+        return ordered([self.levels[treatment][name] for treatment in treatments], self.written.get(name, ()))
+
+    def first(self, name: str, treatments: Sequence[str]) -> Value:
+        """Return the baseline level of a factor among some treatments. `baseline` may name any factor that is tied to
+        it; without a known level there it is the first level of the service alone, else of the plan."""
+        for tied in (name, *self.tied[name]):
+            for levels in (self.levels[treatment] for treatment in treatments if tied in self.baseline):
+                if key(levels[tied]) == key(self.baseline[tied]):
+                    return levels[name]
+        order = self.order(name, treatments)
+        places = {treatment: (self.trials[treatment].own or {}).get(name, 0) for treatment in treatments}
+        return self.levels[min(treatments, key=lambda of: (places[of], order.index(self.levels[of][name])))][name]
+
+    def contrasts(self, name: str) -> Iterator[Contrast]:
+        """Yield the levels of a factor against its baseline, in the order of the levels."""
+        names = [name, *(other for other in self.tied if other != name)]
+        at = {key_of(levels, names): treatment for treatment, levels in self.levels.items()}
+        ranks = {n: {key(level): rank for rank, level in enumerate(self.order(n, self.levels))} for n in names}
+        apart = self.own if name == SERVICE else frozenset()
+        for treatments in self.of_services.values() if name in self.own else [[*self.levels]]:
+            first = self.first(name, treatments)
+            beside = {factor: self.first(factor, self.of_services[first]) for factor in apart}
+            for treatment in sorted(treatments, key=lambda of: [ranks[n][key(self.levels[of][n])] for n in names]):
+                levels = self.levels[treatment]
+                idle = _idle(name, levels[name], first, names)
+                base = at.get(key_of({**levels, name: first, **idle, **beside}, names))
+                if key(levels[name]) != key(first) and base is not None:
+                    yield Contrast(
+                        workload=self.name,
+                        factor=name,
+                        base=base,
+                        new=treatment,
+                        base_level=first,
+                        new_level=levels[name],
+                        tied=self.tied[name],
+                        fixed={factor: levels[factor] for factor in self.tied if factor not in {name, *apart}},
+                        base_own={n: self.levels[base][n] for n in self.trials[base].own or () if n in apart},
+                        new_own={n: levels[n] for n in self.trials[treatment].own or () if n in apart},
+                    )
 
 
 def treatments_of(plan: Plan) -> dict[str, list[str]]:
@@ -161,19 +215,6 @@ def _tied(own: Mapping[str, Levels]) -> dict[str, tuple[str, ...]]:
             places.setdefault(key(levels[name]), []).append(index)
         alike.setdefault(tuple(map(tuple, places.values())), []).append(name)
     return {first: tuple(others) for first, *others in alike.values()}
-
-
-def _baseline_level(
-    order: Sequence[Value], names: Sequence[str], own: Mapping[str, Levels], baseline: Levels
-) -> Value:
-    """Return the baseline level of the first of some tied factors. `baseline` may name any of them; without a known
-    level there it is the first level of the plan."""
-    for name in names:
-        if name in baseline:
-            for levels in own.values():
-                if key(levels[name]) == key(baseline[name]):
-                    return levels[names[0]]
-    return order[0]
 
 
 def key_of(levels: Levels, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:

@@ -47,6 +47,7 @@ class _Level:
 
     treatment: str
     level: Value
+    own: Mapping[str, Value]
     trials: Sequence[Observation]
     scores: Mapping[Item, float]
 
@@ -100,9 +101,10 @@ def first_score(trials: Sequence[Observation]) -> str | None:
 def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
     """Return the baseline and the other levels that have items in common with it."""
     first = contrasts[0]
-    named = [(first.base, first.base_level), *((contrast.new, contrast.new_level) for contrast in contrasts)]
+    named = [(first.base, first.base_level, first.base_own)]
+    named += [(contrast.new, contrast.new_level, contrast.new_own) for contrast in contrasts]
     levels: list[_Level] = []
-    for treatment, level in named:
+    for treatment, level, own in named:
         trials = [
             trial
             for trial in seen.get(treatment, ())
@@ -111,7 +113,7 @@ def _levels(contrasts: Sequence[Contrast], seen: Seen) -> list[_Level]:
         score = first_score(trials)
         scores = item_means(trials, score) if score is not None else {}
         if scores and (not levels or scores.keys() & levels[0].scores.keys()):
-            levels.append(_Level(treatment=treatment, level=level, trials=trials, scores=scores))
+            levels.append(_Level(treatment=treatment, level=level, own=own, trials=trials, scores=scores))
         elif not levels:
             return []
     return levels
@@ -167,6 +169,7 @@ def _front(
             FrontPoint(
                 treatment=level.treatment,
                 level=level.level,
+                own=level.own or None,
                 quality=fmean(level.scores[item] for item in common),
                 quality_low=limits.low if limits else None,
                 quality_high=limits.high if limits else None,

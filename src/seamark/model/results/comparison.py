@@ -18,11 +18,12 @@ class FrontPoint(HasOrigin):
     of resamples in which that holds; None off the front for `reason`. `not_worse`: a loss of quality of the margin or
     more against the baseline is excluded; None for the baseline and without a margin. `ratio` is its cost to that of
     the baseline; `cheaper`: a test shows that it is lower, None where the trials allow no test: because they are few,
-    or else because of what `untested` says.
+    or else because of what `untested` says. `own` as of a side that is compared.
     """
 
     treatment: str
     level: Setting = None
+    own: Mapping[str, Setting] | None = field(default=None, metadata=OPTIONAL)
     quality: Number = None
     quality_low: Number = field(default=None, metadata=OPTIONAL)
     quality_high: Number = field(default=None, metadata=OPTIONAL)
@@ -84,10 +85,12 @@ class ComparedSide(HasOrigin):
     """One of two treatments. `units` is the number of values that the test has, `starts` that of the servers' starts
     that its trials were on. `excluded` trials are INVALID or without figures, `suspect` ones are counted among
     `trials`, by the codes of their reasons too, `unmatched` ones have no partner in their block on their start,
-    `apart` ones were not measured in turns with it."""
+    `apart` ones were not measured in turns with it. `own` are the levels that a service alone was given, beside that
+    of the factor, its name."""
 
     treatment: Word = None
     level: Setting = None
+    own: Mapping[str, Setting] | None = field(default=None, metadata=OPTIONAL)
     trials: int = 0
     units: int = 0
     starts: int = 0

@@ -9,7 +9,7 @@ from seamark.analysis.trial_view import TrialView
 from seamark.model.results.comparison import Compared, Comparisons, SubsetAverage
 from seamark.report.compared_answers import score_text
 from seamark.report.comparison import contrast_text
-from seamark.report.numbers import level, levels_text
+from seamark.report.numbers import level, levels_text, side_name
 from seamark.report.page.answer_costs import answer_cost_blocks
 from seamark.report.page.content import Block, Section, Table, Text, column, figures
 from seamark.report.source import Results
@@ -74,8 +74,8 @@ def _facts(pairs: Sequence[SideBySide]) -> list[Block]:
     for group in list(groups.values())[:MOST_FACT_TABLES]:
         first = group[0].compared
         name = first.factor or ""
-        levels = {level(first.base.level, name): group[0].base}
-        levels |= {level(pair.compared.new.level, name): pair.new for pair in group}
+        levels = {side_name(first.base, name): group[0].base}
+        levels |= {side_name(pair.compared.new, name): pair.new for pair in group}
         rows = scores_by_fact(levels, first.metric)
         if not rows:
             continue

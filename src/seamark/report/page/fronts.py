@@ -20,7 +20,7 @@ from seamark.model.results.comparison import Front, FrontPoint
 from seamark.report.compared_answers import score_text
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, SHADE, drawing, picture_of, plain_numbers
 from seamark.report.fronts import as_printed, front_note, front_place, front_sentence, front_title, share
-from seamark.report.numbers import level, span
+from seamark.report.numbers import side_name, span
 from seamark.report.page.content import Block, Picture, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -91,7 +91,7 @@ def draw_fronts(figure: Figure, fronts: Sequence[Front], *, several: bool) -> No
 
 
 def _numbers(fronts: Sequence[Front]) -> dict[str, int]:
-    names = dict.fromkeys(level(point.level, front.factor) for front in fronts for point in _known(front))
+    names = dict.fromkeys(side_name(point, front.factor) for front in fronts for point in _known(front))
     return {name: number for number, name in enumerate(names, 1)}
 
 
@@ -132,7 +132,7 @@ def _place_numbers(axis: Axes, front: Front, numbers: Mapping[str, int]) -> None
     angles = [math.pi / 4 + 2 * math.pi * step / ANGLES for step in range(ANGLES)]
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
     for point, (x, y) in zip(known, points, strict=True):
-        text = str(numbers[level(point.level, front.factor)])
+        text = str(numbers[side_name(point, front.factor)])
         size = 6 + 6 * len(text), 11
         for radius, angle in product(RADII_PX, angles):  # the near ones first, from its upper right on
             left, low = x + radius * math.cos(angle) - size[0] / 2, y + radius * math.sin(angle) - size[1] / 2
@@ -155,7 +155,7 @@ def _table(front: Front, title: str) -> Table:
     points = front.points
     chance = "probability" if front.blocks > 1 else "probability (quality alone)"
     columns = (
-        column(front.factor, [level(point.level, front.factor) for point in points]),
+        column(front.factor, [side_name(point, front.factor) for point in points]),
         figures(front.quality, [point.quality for point in points], shown=score_text),
         figures("95 % interval", [span(point.quality_low, point.quality_high) for point in points]),
         figures(front.cost, [point.cost for point in points], front.cost_unit, why="no place"),
@@ -165,7 +165,7 @@ def _table(front: Front, title: str) -> Table:
         column("within the margin", [_within(front, index) for index in range(len(points))]),
     )
     notes = [front_note(front)]
-    notes += [f"{level(point.level, front.factor)} has no place: {point.reason}." for point in points if point.reason]
+    notes += [f"{side_name(point, front.factor)} has no place: {point.reason}." for point in points if point.reason]
     return Table(columns=columns, caption=title, footnotes=tuple(notes))
 
 
