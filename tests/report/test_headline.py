@@ -28,7 +28,8 @@ from seamark.model.scenario import Comparing
 from seamark.model.trial import Plan
 from seamark.report.comparison import answer
 from seamark.report.headline import headline_of, number_text
-from seamark.report.numbers import objective_text
+from seamark.report.numbers import objective_text, side_name
+from seamark.report.tables.summary import workload_table
 
 PLAN = Plan(
     scenario="s", source="s.yaml", seed=0, repetitions=5, max_retries=0, factors={}, deployments=(), trials=()
@@ -198,6 +199,63 @@ def test_a_declared_comparison_says_which_treatments_meet_the_objectives(met, sa
     headline = headline_of(ASKED, summary(*rows, comparisons=found))
     assert headline.kind == "comparison"
     assert headline.answer.endswith(says)
+
+
+RECALL = {"metric": "recall_at_10", "op": ">=", "limit": 0.95}
+
+
+def stores(rates, recalls=(1.0, 0.97, 0.96), slos=True):
+    """Return treatments of two services, one of which has two levels of its own, at two numbers of users."""
+    variants = [("faiss", "flat"), ("faiss", "ivf"), ("milvus", "hnsw")]
+    return [
+        row(
+            f"{service}-{index}-{users}",
+            users * rate,
+            service=service,
+            verdict="VALID",
+            factors={"service": service, "index": index, "concurrency": users},
+            quality={"recall_at_10": recall},
+            slos=(ObjectiveSummary(**RECALL, met=5 * (recall >= 0.95), of=5),) if slos else (),
+        )
+        for users in (1, 4)
+        for (service, index), rate, recall in zip(variants, rates[users], recalls, strict=True)
+    ]
+
+
+IN_ORDER = "worst best median worst median best"
+
+
+@pytest.mark.covers("E-FR29")
+@pytest.mark.parametrize(
+    ("recalls", "slos", "best", "places"),
+    [
+        ((1.0, 0.97, 0.96), True, ("faiss (index ivf)", "milvus (index hnsw)"), IN_ORDER),
+        ((1.0, 0.60, 0.96), True, ("faiss (index flat)", "milvus (index hnsw)"), "best  worst worst  best"),
+        ((1.0, 0.60, 0.96), False, (), None),
+        ((0.96, 0.96, 0.96), False, ("faiss (index ivf)", "milvus (index hnsw)"), IN_ORDER),
+    ],
+)
+def test_services_begin_with_the_best_of_equal_quality_at_each_level_of_the_load(recalls, slos, best, places):
+    rows = stores({1: (10.0, 30.0, 5.0 if recalls[1] < 0.9 else 20.0), 4: (10.0, 20.0, 30.0)}, recalls, slos)
+    sides = {"base": replace(side("faiss", 10.0), own={"index": "flat"}), "new": side("milvus", 20.0)}
+    found = Comparisons(family=1, comparisons=(replace(pair("", "", (10.0, 20.0), "better", "service"), **sides),))
+    headline = headline_of(ASKED, summary(*rows, comparisons=found))
+    assert headline.answer.startswith("Greatest throughput: ") is bool(best)
+    for name, users in zip(best, (1, 4), strict=False):
+        assert f"{name} at concurrency {users}" in headline.answer
+    columns = [column for column in workload_table(rows, found).columns if column.name == "place"]
+    marks = [" ".join(cell.text for cell in column.cells) for column in columns]
+    assert marks == ([] if places is None else [places])
+
+
+def test_a_service_is_named_with_what_it_alone_was_given():
+    milvus = replace(side("milvus", 1.0), own={"index": "hnsw", "m": 16})
+    assert side_name(milvus, "service") == "milvus (index hnsw, m 16)"
+    assert side_name(side("milvus", 1.0), "service") == "milvus"
+    sides = {"base": side("faiss", 10.0), "new": milvus}
+    found = Comparisons(family=1, comparisons=(replace(pair("", "", (10.0, 20.0), "better", "service"), **sides),))
+    [number] = headline_of(ASKED, summary(row("a", 1.0, factors={"service": "faiss"}), comparisons=found)).numbers
+    assert "milvus (index hnsw, m 16) against faiss" in number.name
 
 
 @pytest.mark.covers("E-FR27")

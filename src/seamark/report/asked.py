@@ -1,11 +1,15 @@
 """What a scenario asks for: the metrics that it compares, which stand first in its tables, and their figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from seamark.analysis.comparison.quality import EQUAL_RATIO
 from seamark.model.objectives import MAKESPAN, RUN_TIME, SEARCH_FOUND, primary_metric
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import Spread, SummaryRow
 from seamark.model.results.times import Times
+from seamark.model.service import Value
+from seamark.model.trial import SERVICE
 from seamark.report.numbers import (
     ABSENT,
     median_of,
@@ -16,6 +20,7 @@ from seamark.report.numbers import (
     unit_of,
     unit_words,
 )
+from seamark.report.ordering import ORIGIN, SERVER
 
 MOST = 3
 """Compared metrics that stand before all others."""
@@ -95,3 +100,61 @@ def figure_of(row: SummaryRow, metric: str) -> float | None:
     elif metric in row.own:
         return row.own[metric].median
     return median_of(figure) if isinstance(figure, Spread) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Treatments of services under one load, the best first by the median of `metric`, at the levels that all
+    `share`."""
+
+    metric: str
+    better: str
+    shared: Mapping[str, Value]
+    rows: Sequence[SummaryRow]
+
+
+def rankings(comparisons: Comparisons | None, rows: Sequence[SummaryRow]) -> list[Ranking]:
+    """Return the ranking of each combination of levels that the services compared in a workload share, by the first
+    metric of their comparisons. Nothing where qualities differ and no objective says what is enough; without INVALID
+    rows, and those that miss an objective."""
+    workloads = {row.workload for row in rows}
+    pairs = [
+        comparison
+        for comparison in (comparisons.comparisons if comparisons is not None else ())
+        if comparison.factor == SERVICE and comparison.workload in workloads
+    ]
+    if not pairs:
+        return []
+    metric, better = pairs[0].metric, pairs[0].better
+    own = {name for pair in pairs for side in (pair.base, pair.new) for name in side.own or ()}
+    groups: dict[str, tuple[dict[str, Value], list[SummaryRow]]] = {}
+    for row in rows:
+        shared = {name: at for name, at in row.factors.items() if name not in {SERVICE, SERVER, ORIGIN, *own}}
+        unit = row.throughput.unit if metric.startswith("throughput") else None
+        if figure_of(row, metric) is not None and row.verdict != "INVALID" and meets(row):
+            groups.setdefault(repr((shared, unit)), (shared, []))[1].append(row)
+    sign = 1 if better == "lower" else -1
+    return [
+        Ranking(
+            metric=metric,
+            better=better,
+            shared=shared,
+            rows=sorted(found, key=lambda row: (sign * (figure_of(row, metric) or 0.0), row.treatment)),
+        )
+        for shared, found in groups.values()
+        if _equal_in_quality(found)
+    ]
+
+
+def meets(row: SummaryRow) -> bool:
+    """Return whether most trials of a treatment meet all objectives."""
+    return all(2 * slo.met > slo.of > 0 for slo in row.slos)
+
+
+def _equal_in_quality(rows: Sequence[SummaryRow]) -> bool:
+    """Return whether recalls and scores differ by no more than speeds of equal quality may; those with an objective,
+    which all rows meet, are equal enough."""
+    limited = {slo.metric for row in rows for slo in row.slos}
+    names = {name for row in rows for name in row.quality if name.startswith("recall") or name == SCORE} - limited
+    known = [[value for row in rows if (value := row.quality.get(name)) is not None] for name in names]
+    return all(max(values) - min(values) <= EQUAL_RATIO * max(values) for values in known if values)

@@ -8,8 +8,8 @@ from seamark.model.plurals import counted, in_percent
 from seamark.model.results.comparison import Comparisons, PredictionScore
 from seamark.model.results.headline import Headline, HeadlineNumber
 from seamark.model.results.summary import Knee, ObjectiveSummary, SearchSummary, Summary, SummaryRow
-from seamark.model.trial import Plan
-from seamark.report.asked import figure_head, figure_of, known_by
+from seamark.model.trial import SERVICE, Plan
+from seamark.report.asked import figure_head, figure_of, known_by, meets, rankings
 from seamark.report.comparison import answer, certainty, contrast_text
 from seamark.report.fronts import MOST_LISTED, choice_sentence
 from seamark.report.numbers import (
@@ -18,6 +18,7 @@ from seamark.report.numbers import (
     levels_text,
     number,
     objective_text,
+    side_name,
     span,
     unit_of,
     unit_words,
@@ -51,7 +52,8 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
         own: Iterable[Headline | None] = (headline(comparisons, rows) for headline in parts("headline"))
         if (first := next(filter(None, own), None)) is not None:
             return first
-        return _of_comparisons(comparisons, " ".join(filter(None, (text, _met_by(rows)))))
+        best = _best_services(rows, comparisons)
+        return _of_comparisons(comparisons, " ".join(filter(None, (best, text, _met_by(rows)))))
     factors = {name for row in rows for name in row.factors if name not in (ORIGIN, SERVER)}
     if len(factors) == 1 and len(workloads) == 1:
         return _of_sweep(rows, factors.pop(), summary, plan.scenario)
@@ -135,7 +137,7 @@ def _of_evaluation(found: Comparisons, choice: str) -> Headline:
     costs: list[HeadlineNumber] = []
     unit = unit_words(front.cost_unit)
     for point in points:
-        of = f"of {level(point.level, front.factor)}"
+        of = f"of {side_name(point, front.factor)}"
         low, high = point.quality_low, point.quality_high
         scores.append(HeadlineNumber(name=f"{front.quality} {of}", value=point.quality, low=low, high=high))
         if point.cost is not None:
@@ -149,6 +151,27 @@ def _of_evaluation(found: Comparisons, choice: str) -> Headline:
         numbers=(*scores, *costs),
         certainty=" ".join(filter(None, (shown and f"{shown[0].upper()}{shown[1:]}{kind}.", certainty(found)))),
     )
+
+
+def _best_services(rows: Sequence[SummaryRow], found: Comparisons) -> str | None:
+    """Return which of the services under one load is best by its median, at each combination of the levels that they
+    share; None where no services are compared, or none of equal quality."""
+    texts, workloads = [], dict.fromkeys(row.workload for row in rows)
+    for workload in workloads:
+        of_workload = [row for row in rows if row.workload == workload]
+        ranked = [ranking for ranking in rankings(found, of_workload) if len(ranking.rows) > 1]
+        places: dict[str, list[str]] = {}
+        for ranking in ranked:
+            best, beside = ranking.rows[0], {SERVICE, SERVER, ORIGIN, *ranking.shared}
+            own = levels_text({name: value for name, value in best.factors.items() if name not in beside})
+            name = f"{best.service} ({own})" if own else best.service
+            places.setdefault(name, []).append(levels_text(ranking.shared))
+        if ranked:
+            which = "Lowest" if ranked[0].better == "lower" else "Greatest"
+            named = "; ".join(f"{name} at {' and '.join(at)}" if any(at) else name for name, at in places.items())
+            head = f"{which} {figure_head(of_workload, ranked[0].metric)[0]}: {named}."
+            texts.append(f"{workload}: {head}" if len(workloads) > 1 else head)
+    return " ".join(texts) or None
 
 
 def _of_comparisons(found: Comparisons, text: str) -> Headline:
@@ -166,6 +189,7 @@ def _of_comparisons(found: Comparisons, text: str) -> Headline:
         if (effect := compared.ratio or compared.shift) is not None
     )
     question = f"Does {' or '.join(names)} make a difference?" if names else "Do the two differ?"
+    question = "Which service is best?" if SERVICE in names else question
     return Headline(kind="comparison", question=question, answer=text, numbers=numbers, certainty=certainty(found))
 
 
@@ -215,17 +239,12 @@ def knee_mean(found: Knee) -> str:
     return f"({mean})" if found.mean_conditional else mean
 
 
-def _meets(row: SummaryRow) -> bool:
-    """Return whether most trials meet all objectives."""
-    return all(2 * slo.met > slo.of > 0 for slo in row.slos)
-
-
 def _met_by(rows: Sequence[SummaryRow]) -> str | None:
     """Return which treatments that are compared meet their objectives; None where these are not the same for all."""
     limits = {_objectives(row.slos) for row in rows}
     if limits == {""} or len(limits) > 1:
         return None
-    good, bad = ([levels_text(row.factors) for row in rows if _meets(row) is meets] for meets in (True, False))
+    good, bad = ([levels_text(row.factors) for row in rows if meets(row) is which] for which in (True, False))
     if not good or not bad:
         which = "every treatment" if good else "none"
     elif min(len(good), len(bad)) > MOST_LISTED:
@@ -238,10 +257,10 @@ def _met_by(rows: Sequence[SummaryRow]) -> str | None:
 def _largest_that_meets(rows: Sequence[SummaryRow], factor: str) -> str:
     """Return the level up to which most trials meet all objectives, and the next, which misses one."""
     limits = _objectives(rows[0].slos)
-    met = list(map(_meets, rows))
+    met = list(map(meets, rows))
     names = [level(row.factors[factor], factor) for row in rows]
     if not numeric([row.factors[factor] for row in rows]) or (any(met) and not met[0]):
-        good = [name for name, meets in zip(names, met, strict=True) if meets]
+        good = [name for name, is_met in zip(names, met, strict=True) if is_met]
         return f"{limits}: met by {', '.join(good) or 'no level'} of {factor}."
     until = met.index(False) if False in met else len(met)
     missed = (

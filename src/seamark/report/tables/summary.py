@@ -9,8 +9,7 @@ from seamark.model.origin import any_virtual
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Comparisons
 from seamark.model.results.summary import SummaryRow, ThroughputSpread
-from seamark.model.trial import SERVICE
-from seamark.report.asked import RESPONSE, asked_groups, figure_column, figure_of
+from seamark.report.asked import RESPONSE, asked_groups, figure_column, rankings
 from seamark.report.numbers import ABSENT, SEARCHED, bracket, median_of, number, span, unit_words
 from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
 from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known, named
@@ -127,27 +126,14 @@ def workload_table(treatments: Sequence[SummaryRow], comparisons: Comparisons | 
 def _places(treatments: Sequence[SummaryRow], comparisons: Comparisons | None) -> list[Column]:
     """Return a column that marks the best, the median and the worst of services at the same levels of other factors,
     by the first metric that they are compared by; none for one service."""
-    workloads = {row.workload for row in treatments}
-    asked = [
-        contrast
-        for contrast in (comparisons.comparisons if comparisons is not None else ())
-        if contrast.factor == SERVICE and contrast.workload in workloads
-    ]
-    if not asked:
+    ranked = rankings(comparisons, treatments)
+    if not ranked:
         return []
-    metric, lower = asked[0].metric, asked[0].better == "lower"
-    groups: dict[str, list[tuple[float, str]]] = {}
-    for row in treatments:
-        others = [item for item in row.factors.items() if item[0] not in (SERVICE, SERVER, ORIGIN)]
-        unit = row.throughput.unit if metric.startswith("throughput") else None
-        if (value := figure_of(row, metric)) is not None and row.verdict != "INVALID":
-            groups.setdefault(repr((others, unit)), []).append((value if lower else -value, row.treatment))
     marks: dict[str, str] = {}
-    for group in groups.values():
-        names = [name for _, name in sorted(group)]
+    for names in ([row.treatment for row in ranking.rows] for ranking in ranked):
         marks |= {names[len(names) // 2]: "median"} if len(names) % 2 and len(names) > 1 else {}
         marks |= {names[0]: "best", names[-1]: "worst"} if len(names) > 1 else {}
-    title = f"by {metric}, among the services at the same levels; the comparisons say how sure"
+    title = f"by {ranked[0].metric}, of those at the same levels that meet the objectives; comparisons say how sure"
     return [column("place", [marks.get(row.treatment, "") for row in treatments], title=title)]
 
 
