@@ -193,6 +193,13 @@ def test_treatments_that_differ_by_what_is_not_taken_are_measured_once_and_count
     assert "2 of 4" in said
 
 
+def test_a_treatment_may_have_a_setting_that_its_design_does_not_name() -> None:
+    _, said, plan = imported(NEW.replace("{name: e, ", "{name: e, request_rate: 2, replicas: 3, "))
+    assert sizes(plan) == (3, 15)
+    assert [trial.settings["rate_rps"] for trial in plan.trials if trial.settings["gen_tokens"] == 3000] == [2, 2, 2]
+    assert "treatments[4].replicas" in said
+
+
 ONE = "treatments: [{max-concurrency: 1}]\n"
 WRONG = (
     ("a: ]\n", "not_yaml", None, 1),

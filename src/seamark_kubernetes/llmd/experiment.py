@@ -82,7 +82,7 @@ def _treatments(root: Item, kind: str, given: Sequence[Item], mistakes: Mistakes
         for name, treatment in (*item.items(), *(("", inner) for inner in _listed(item))):
             own = dict(_flat(treatment)) or _by_position(treatment, named, mistakes)
             for key, level in own.items():
-                if named and key not in (*FREE, *named):
+                if key not in (*FREE, *named) and did_you_mean(key, named):  # designs need not name all that varies
                     _not_named(level, key, named, mistakes)
             levels = {key: level for key, level in (constants | own).items() if key not in LABELS}
             levels = {key: level for key, level in levels.items() if level.text != NOT_APPLICABLE}
