@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seamark.analysis.comparison.quality import EQUAL_RATIO
 from seamark.model.objectives import MAKESPAN, RUN_TIME, SEARCH_FOUND, primary_metric
-from seamark.model.results.comparison import Comparisons
+from seamark.model.results.comparison import EQUAL_RATIO, Comparisons
 from seamark.model.results.summary import Spread, SummaryRow
 from seamark.model.results.times import Times
 from seamark.model.service import Value

@@ -11,13 +11,21 @@ from seamark.analysis.comparison.contrasts import Contrast, factors_of, in_famil
 from seamark.analysis.comparison.items import PairedItems, paired_items, paired_judged, paired_record
 from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
 from seamark.analysis.comparison.observations import Observation
-from seamark.analysis.comparison.quality import EQUAL_RATIO, quality_note, unequal_quality
+from seamark.analysis.comparison.quality import quality_note, unequal_quality
 from seamark.analysis.comparison.two_results import UNANSWERED, TwoResults, judged_apart
 from seamark.analysis.comparison.units import Units, lower, units_of, upper
 from seamark.model.objectives import SEARCH_FOUND
 from seamark.model.origin import origin_of
 from seamark.model.plurals import counted
-from seamark.model.results.comparison import EXACT, Compared, ComparedSide, ComparedVerdict, Comparisons, Effect
+from seamark.model.results.comparison import (
+    EQUAL_RATIO,
+    EXACT,
+    Compared,
+    ComparedSide,
+    ComparedVerdict,
+    Comparisons,
+    Effect,
+)
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Quality
 from seamark.stats.compare import (

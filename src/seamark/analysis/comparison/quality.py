@@ -6,10 +6,9 @@ from statistics import median
 from seamark.analysis.comparison.metric_names import ComparedMetric
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.metrics.objectives import path_of
+from seamark.model.results.comparison import EQUAL_RATIO
 from seamark.model.results.trial_metrics import ObjectiveResult
 
-EQUAL_RATIO = 0.01
-"""Recalls and scores are equal within this share of the greater one, where no objective says what is enough."""
 UNEQUAL = "not comparable at equal quality"
 
 

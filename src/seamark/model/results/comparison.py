@@ -68,6 +68,8 @@ class Front:
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
 EXACT = "exact"
 """The method of values that are compared exactly: nothing is drawn, so there is nothing to test."""
+EQUAL_RATIO = 0.01
+"""Recalls and scores are equal within this share of the greater one, where no objective says what is enough."""
 UnitOfInference = Literal["trial", "start", "result", "item", "cluster"]
 
 
