@@ -27,6 +27,10 @@ class PrefixCache:
         self.hits = 0
         """Tokens of them that were there."""
 
+    def clear(self) -> None:
+        """Forget all blocks; the counters go on."""
+        self._blocks.clear()
+
     def take(self, blocks: Sequence[int], prompt_tokens: int) -> int:
         """Return how many tokens of a prompt are cached, and keep all of its blocks."""
         found = 0

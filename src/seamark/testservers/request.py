@@ -9,7 +9,7 @@ from seamark.testservers.prefix_cache import chained
 
 MAX_HEAD_BYTES = 1 << 16
 
-Endpoint = Literal["completions", "chat", "plain", "health", "models", "metrics"]
+Endpoint = Literal["completions", "chat", "plain", "health", "models", "metrics", "reset"]
 PATHS: Mapping[tuple[str, str], Endpoint] = {
     ("POST", "/v1/completions"): "completions",
     ("POST", "/v1/chat/completions"): "chat",
@@ -17,8 +17,9 @@ PATHS: Mapping[tuple[str, str], Endpoint] = {
     ("GET", "/health"): "health",
     ("GET", "/v1/models"): "models",
     ("GET", "/metrics"): "metrics",
+    ("POST", "/reset_prefix_cache"): "reset",
 }
-PAGES = ("health", "models", "metrics")
+PAGES = ("health", "models", "metrics", "reset")
 """Endpoints without faults and delays."""
 
 

@@ -121,7 +121,12 @@ class ReferenceServer:
         self._tokens += tokens
 
     def page(self, endpoint: Endpoint) -> bytes:
-        """Return the reply to /health, /v1/models or /metrics."""
+        """Return the reply to /health, /v1/models, /metrics or /reset_prefix_cache, as vLLM's; the last one empties
+        the cache."""
+        if endpoint == "reset":
+            if self.cache is not None:
+                self.cache.clear()
+            return wire.reply(200, wire.compact({"success": True}), wire.JSON)
         if endpoint == "metrics":
             return self.metrics()
         return wire.models() if endpoint == "models" else wire.reply(200, b"", "text/plain")
