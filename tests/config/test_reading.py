@@ -274,6 +274,16 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
             "parts: [{name: w, command: [x], ports: [w], count: size, counters: {replica_request: x}}]}",
             "server.parts[0].counters.replica_request: ",
         ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], reset_caches: {path: /x, setting: size}}",
+            "toy.yaml:8: server.reset_caches.setting: ",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], parts: [{name: w, command: [x], reset_caches: {path: /x}}]}",
+            "toy.yaml:8: server.parts[0].reset_caches: ",
+        ),
         ("workers: wire", "workers: wire\nserver: {command: ['{switches[sise]}']}", "no such setting"),
         ("workers: wire", "workers: wire\nserver: {command: ['{switches[size]}']}", "only a setting of type bool"),
         ("workers: wire", "workers: wire\nserver: {command: ['{']}", "A brace that is meant as one is written twice"),

@@ -72,8 +72,10 @@ def test_both_ways_to_start_it_say_the_same_but_for_where_keys_and_values_lie():
     assert embedded ^ contained == {"--kv-cache-memory-bytes", "--gpu-memory-utilization"}
     spoken = " ".join([*RECIPE.server.command, *RECIPE.server.environment.values(), *RECIPE.container.command])
     named = set(re.findall(r"(?:settings|switches)\[(\w+)\]", spoken))
-    of_a_server_elsewhere = {"tls", "tls_ca_file"}
-    assert named | of_a_server_elsewhere == {each.name for each in RECIPE.settings if each.role == "deployment"}
+    of_a_server_elsewhere, of_a_call = {"tls", "tls_ca_file"}, {RECIPE.server.reset_caches.setting}
+    assert named | of_a_server_elsewhere | of_a_call == {
+        each.name for each in RECIPE.settings if each.role == "deployment"
+    }
 
 
 def test_no_model_is_made_for_a_name_of_someone_elses(tmp_path: Path):

@@ -12,7 +12,7 @@ from server_bench import HERE, Bench
 
 from seamark.dispatch.placement import Place
 from seamark.errors import SiteError, UserError
-from seamark.model.service import Container, Server
+from seamark.model.service import Container, ResetCall, Server
 from seamark.model.site import Site
 from seamark.platform.container import with_modules
 from seamark.services.images.images import Image, image_file
@@ -83,6 +83,17 @@ def test_templates_are_filled_as_a_command_line_wants_them(bench: Bench):
     words = ("{settings[on]}", "<{settings[none]}>", "{ports[main]}", "{python}", "{data}", "{{}}")
     command = launch(bench.with_service(server=Server(command=words))).command
     assert command == ("true", "<>", "12345", sys.executable, str(bench.data()), "{}")
+
+
+@pytest.mark.covers("D8")
+def test_a_server_is_started_for_its_reset_call_only_with_the_setting_of_it(bench: Bench):
+    def started(setting: str) -> str | None:
+        call = ResetCall(path="/reset", setting=setting, environment={"DEV_MODE": "1"})
+        return launch(bench.with_service(server=Server(command=("x",), reset_caches=call))).environment.get(
+            "DEV_MODE"
+        )
+
+    assert (started("on"), started("none")) == ("1", None)
 
 
 def test_a_setting_that_is_true_or_false_is_a_switch_and_another_is_none(bench: Bench):

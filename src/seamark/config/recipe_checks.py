@@ -17,7 +17,7 @@ from seamark.errors import did_you_mean
 from seamark.model.annotations import limits_of
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.results.replicas import REPLICA_SERIES
-from seamark.model.service import URLS, GpuMemory, Health, Part, Server, Service
+from seamark.model.service import URLS, GpuMemory, Health, Part, ResetCall, Server, Service
 
 PLACES = (
     *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "urls"),
@@ -84,13 +84,22 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     for key, entry in server.items():
         for text in _strings(entry) if key != "parts" else ():
             _check_template(text, known, service.server, types, mistakes)
+    processes: list[tuple[Item, Server | Part]] = [(server, service.server)]
+    processes += zip(parts, service.server.parts, strict=True)
+    for entry, process in processes:
+        if process.reset_caches is not None:
+            _check_named(entry.value["reset_caches"], process.reset_caches, service, mistakes)
+            if not process.ports:
+                mistakes.add(entry.value["reset_caches"], "needs a port to be sent to. Write 'ports', or remove it.")
     for entry, part in zip(parts, service.server.parts, strict=True):
         _check_named(entry, part, service, mistakes)
         for text in _strings(entry):
             _check_template(text, known | set(part.ports), service.server, types, mistakes)
 
 
-def _check_named(item: Item, noun: GpuMemory | Part | Service, service: Service, mistakes: Mistakes) -> None:
+def _check_named(
+    item: Item, noun: GpuMemory | Part | ResetCall | Service, service: Service, mistakes: Mistakes
+) -> None:
     """Note each field that must name a setting of the service, and does not."""
     form: type[Any] = type(noun)
     for key, limits in limits_of(form).items():  # type: ignore[arg-type]  # a class can be hashed

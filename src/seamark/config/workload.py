@@ -195,9 +195,24 @@ def _workload(
     check_excluded(item, workload, resources, mistakes)
     for name in (form for form in form_names() if form in found and known[form].type == "structure"):
         form_of(name).check(item, workload, mistakes)
+    _check_caches(item, workload, service, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
     return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))
+
+
+def _check_caches(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
+    """Note each `caches: reset` that the server of a workload cannot be asked for."""
+    calls = service.server.reset_calls if service.server else ()
+    for at, text in texts_of(item, workload, "caches"):
+        if text == "reset" and not calls:
+            why = f"the recipe '{service.name}' states no call that empties the caches of its server."
+            mistakes.add(at, f"{why} Write keep or warm, or 'reset_caches: {{path: /PATH}}' under its 'server'.")
+        for name in dict.fromkeys(call.setting for call in calls if text == "reset" and call.setting):
+            if set(workload.every_level(name, None)) != {True}:
+                mistakes.add(
+                    at, f"{service.name} can be asked with '{name}: true' alone. Write that as its one level."
+                )
 
 
 def _derived(item: Item, service: Service, mistakes: Mistakes) -> Derived:

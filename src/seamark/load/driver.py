@@ -154,6 +154,10 @@ class Driver(ABC):
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""
 
+    warm: "Callable[[Iterable[Body]], int] | None" = None
+    """`warm(bodies)` sends what the bodies of a load have in common once, in worker 0 before the clock starts, and
+    returns the number of requests; it raises TaskFailure for one that fails. None: nothing."""
+
     clock: Clock | None = None
     """The clock by which the requests of a Call are due, sent and timed. None: CLOCK_MONOTONIC."""
 

@@ -72,6 +72,20 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResetCall:
+    """The request that empties the caches of a process of a server, sent to its first port.
+
+    A server that answers it only when it was started for that names the `setting` which starts it so, and the
+    `environment` that it then has.
+    """
+
+    path: str
+    method: Literal["POST", "GET", "PUT", "DELETE"] = "POST"
+    setting: str | None = limited(None, names="bool")
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PartImage:
     """The image of a part that differs from the server's, on a site with Apptainer.
 
@@ -112,6 +126,7 @@ class Part:
     count: str | None = limited(None, names="int")
     counters: Mapping[str, str] = field(default_factory=dict)
     metrics_path: str = "/metrics"
+    reset_caches: ResetCall | None = None
 
     def copies(self, settings: Mapping[str, Value]) -> tuple[str, ...]:
         """Return the names of its processes on a node, by the settings of a deployment."""
@@ -145,7 +160,7 @@ class Server:
     with an external server need not name them; `external_variables` are environment variables that the load needs
     there, such as a key. `{words[NAME]}` as a whole word of `command` stands for the words of the command line in a
     setting. A deployment with fewer nodes or GPUs than `fewest_nodes` or
-    `fewest_gpus` is refused.
+    `fewest_gpus` is refused. Before a trial with `caches: reset` each process is sent its `reset_caches`.
     """
 
     command: tuple[str, ...]
@@ -162,6 +177,7 @@ class Server:
     busy_waits: bool = False
     metrics_port: str | None = None
     metrics_path: str = "/metrics"
+    reset_caches: ResetCall | None = None
     parts: tuple[Part, ...] = ()
     load_nodes: Literal["own", "shared"] = "own"
     fewest_nodes: int = limited(1, minimum=1)
@@ -173,6 +189,12 @@ class Server:
     def own_commands(self) -> tuple[str, ...]:
         """Names of the settings that are command lines of the server."""
         return tuple(match[1] for word in self.command if (match := WORDS.fullmatch(word)))
+
+    @property
+    def reset_calls(self) -> tuple[ResetCall, ...]:
+        """The calls that together empty the caches of the server and its parts."""
+        calls = (self.reset_caches, *(part.reset_caches for part in self.parts))
+        return tuple(call for call in calls if call is not None)
 
     @property
     def spans(self) -> bool:

@@ -33,6 +33,9 @@ from seamark.telemetry.provenance.software import container_around_us
 ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
 """Reasons for which the supervisor ends a healthy server: its run or batch job was ended, or lost."""
 
+WARM_S = 3600.0
+"""Longest time until the workers of a load are ready that first sends the prefixes of a trial."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentContext:
@@ -95,6 +98,7 @@ class DeploymentContext:
             host=endpoint.host or "",
             ports=endpoint.ports,
             telemetry_interval_s=self.site.telemetry_interval_s,
+            ready_timeout_s=WARM_S if trial.settings.get("caches") == "warm" else LoadJob.ready_timeout_s,
             latency_limit_s=latency_limit_s(trial.slos),
             kind=self.service.load,
             virtual_clock=self.service.virtual_clock,

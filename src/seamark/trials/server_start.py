@@ -128,7 +128,7 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
     if context.service.load == "program" or whole:  # it would be built, or run, whole
         return replace(warm_up, status="skipped")
     parts = context.folder.runtime / "warmup"
-    settings = {**filled(trial.settings), "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}
+    settings = {**filled(trial.settings), "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None, "caches": None}
     job = placed(context.load_job(trial, endpoint), place_of(context))
     job = replace(job, settings=settings, seed=trial.seed + 1)
     python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)

@@ -95,6 +95,7 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
         workers=tuple(replace(report, errors=None) for report in outcome.reports),
         errors=errors or None,
         quality=outcome.quality,
+        warmed=outcome.warmed,
         unit=outcome.unit,
         kinds=outcome.kinds,
         epoch_unix_ns=outcome.epoch_unix_ns,

@@ -53,7 +53,7 @@ TOP = {
 """Key with a whole number -> its largest one, and the line of a scenario with that number and a difference."""
 PARTS = ("experiment", "design", "setup", "run", "treatments", "groups", "constants", "validate_failures", *TOP)
 WHY = {
-    "reset_caches": "caches are kept. `fresh_server: true` in the workload gives each treatment a server of its own.",
+    "reset_caches": "caches are kept. Write `caches: reset` and `dev_mode: true` in the workload.",
     "treatment_stop_on_error": "a failed trial does not end the others.",
     "harness": "the load is Seamark's own.",
     "nop": "the harness nop sends no load, and a trial has one.",

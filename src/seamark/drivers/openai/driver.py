@@ -7,7 +7,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult
@@ -20,7 +20,7 @@ from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDec
 from seamark.drivers.openai.requests import Ask, Asks, one_of
 from seamark.drivers.openai.stream import EventStreamDecoder
 from seamark.errors import UserError, did_you_mean
-from seamark.load.driver import Body, Hooks, Target, Wire, whole
+from seamark.load.driver import Body, Hooks, Target, TaskFailure, Wire, whole
 from seamark.load.engine.http import http_request, in_url
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
@@ -70,6 +70,11 @@ class OpenAi(Wire):
         self._choices = choices if isinstance(choices, int) and choices > 0 else 1
         limited = "max_tokens" not in self._extra or "{max_tokens}" in str(self._extra)
         self._fixes_length = limited and bool(self._extra.get("ignore_eos", self._fields.get("ignore_eos")))
+        self._timeout_s = target.load.timeout_s
+        if settings.get("caches") == "warm":
+            if not self._asks.shared and not target.load.mix:
+                raise UserError("caches: 'warm' sends the prefixes of a trial, and prefix_len is 0. Set prefix_len.")
+            self.warm = self._warm
         self._forms = Forms()
         self._blocks: dict[int, bytes] = {}
         self.most_units = 0
@@ -105,6 +110,17 @@ class OpenAi(Wire):
         if self._streams:
             return CountedStream(self._forms, self.most_units, count)
         return CountedWhole(self.most_units, count)
+
+    def _warm(self, bodies: Iterable[Body]) -> int:
+        prefixes = (prefix for body in bodies for prefix in self._asks.prefixes(body.content))
+        distinct = {prefix if isinstance(prefix, str) else prefix.tobytes(): prefix for prefix in prefixes}
+        for prefix in distinct.values():
+            ask = Ask(prompts=[prefix], prompt_units=self._asks.shared, gen_tokens=1)
+            try:
+                self.prompt_units(ask, self._timeout_s)
+            except (OSError, ValueError) as error:
+                raise TaskFailure("setup_failed", f"caches: a prefix before the load: {error}") from error
+        return len(distinct)
 
     def prompt_units(self, ask: Ask, limit_s: float) -> int | None:
         """Send one request outside of a load, for one token; return the server's count of prompt tokens.

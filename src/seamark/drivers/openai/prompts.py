@@ -59,6 +59,10 @@ class Ids:
         """Return the ids themselves."""
         return drawn
 
+    def prefix(self, prompt: Prompt, length: int) -> Prompt | None:
+        """Return the first `length` ids of a prompt, None of a shorter one."""
+        return prompt[:length] if len(prompt) >= length else None
+
     def check(self, prompt: Prompt, length: int) -> None:
         """Ids are as many as they are."""
 
@@ -110,6 +114,11 @@ class Texts:
     def prompt(self, drawn: Tokens) -> Prompt:
         """Return words as a text."""
         return self.start + " ".join([self.words[at] for at in drawn])
+
+    def prefix(self, prompt: Prompt, length: int) -> Prompt | None:
+        """Return the first `length` tokens of a prompt, with those that the server adds; None of a shorter one."""
+        words, size = str(prompt).removeprefix(self.start).split(" "), length - self.added
+        return self.start + " ".join(words[:size]) if 0 < size <= len(words) else None
 
     def check(self, prompt: Prompt, length: int) -> None:
         """Raise UserError where a tokenizer finds another length in it."""

@@ -135,7 +135,7 @@ class Asks:
         self._settings = settings
         self._endpoint = endpoint
         self._batch = whole(settings, "batch", 1)
-        self._shared = whole(settings, "prefix_len", 0)
+        self.shared = whole(settings, "prefix_len", 0)
         self._groups = whole(settings, "prefix_groups", 1)
         self._turns = turns
         self._prompt_lengths = Lengths.of(settings, "prompt_len")
@@ -188,8 +188,8 @@ class Asks:
     def drawn(self, count: int, seed: int) -> list[Ask]:
         """Return the contents of `count` requests; of sessions, as many whole ones as fit."""
         longest = self._prompt_lengths.longest
-        if longest is not None and self._shared > longest:
-            raise UserError(f"prefix_len: {self._shared} tokens are more than the {longest} of the longest prompt.")
+        if longest is not None and self.shared > longest:
+            raise UserError(f"prefix_len: {self.shared} tokens are more than the {longest} of the longest prompt.")
         if self._turns > 1:
             sessions = self._sessions(max(1, count // self._turns), np.random.default_rng(seed))
             return [ask for session in sessions for ask in session]
@@ -197,7 +197,7 @@ class Asks:
         gens = self._gen_lengths.draw(count, rng, None if self._limit is None else self._limit - 1)
         room = None if self._limit is None else self._limit - int(gens.max())
         lengths = self._prompt_lengths.draw(count * self._batch, rng, room).tolist()
-        prompts = self._prompts.make(lengths, self._shared, rng, self._groups)
+        prompts = self._prompts.make(lengths, self.shared, rng, self._groups)
         return [
             Ask(
                 prompts=prompts[at : at + self._batch],
@@ -212,7 +212,7 @@ class Asks:
         turns, prompts = self._turns, self._prompts
         news = self._prompt_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
         gens = self._gen_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
-        size = max(0, self._shared - prompts.added)
+        size = max(0, self.shared - prompts.added)
         prefixes = prompts.draw(self._groups * size, rng).reshape(self._groups, size)
         for new, gen, prefix in zip(news, gens, in_groups(prefixes, count, rng), strict=True):
             turn_lengths = [length for pair in zip(new, gen, strict=True) for length in pair]
@@ -247,6 +247,13 @@ class Asks:
             return [self._prompts.prompt(tokens[: ends[-1]])]
         return [self._prompts.prompt(tokens[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
+    def prefixes(self, ask: Ask) -> Iterator[Prompt]:
+        """Yield the first `prefix_len` tokens of each prompt; nothing for a shorter one, and for later turns."""
+        if self.shared and not ask.turn:
+            for prompt in ask.prompts[: 1 if self._endpoint == "chat" else None]:
+                if (prefix := self._prompts.prefix(prompt, self.shared)) is not None:
+                    yield prefix
+
     def row(self, number: int, row: TraceRow, seed: int) -> Ask:
         """Return the content for row `number` of a trace; a missing length is drawn by the settings."""
         if self._turns > 1 or self._batch != 1 or self._groups > 1:
@@ -271,8 +278,8 @@ class Asks:
         pieces = [self._block(seed, name, size) for name in names]
         pieces.append(prompts.draw(max(0, wanted - size * len(names)), rng))
         tokens = np.concatenate(pieces)[:wanted]
-        if not names and self._shared:
-            shared = prompts.draw(max(0, self._shared - prompts.added), np.random.default_rng([seed, SHARED]))
+        if not names and self.shared:
+            shared = prompts.draw(max(0, self.shared - prompts.added), np.random.default_rng([seed, SHARED]))
             tokens[: len(shared)] = shared[: len(tokens)]
         prompt = prompts.prompt(tokens)
         if number < VERIFIED_ROWS:

@@ -16,6 +16,7 @@ from seamark.load.coordinator.outcome import LoadOutcome, category_of, sent_unti
 from seamark.load.engine.saturation import Saturation, saturation_of
 from seamark.load.workers.assignment import SEGMENTS, LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
+from seamark.model.results.load_record import Warmed
 
 GRACE_S = 10.0
 """Time that a worker may take to end after its last time-out, before it is killed."""
@@ -233,6 +234,7 @@ class Coordinator:
             over_saturated_at_s=self._saturated_at_s,
             cores=self.job.cores,
             log_tail=self.log_tail(),
+            warmed=Warmed(**ready["warmed"]) if ready.get("warmed") else None,
             items=ready.get("items") if self.job.load.finite else None,
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seamark.model.failure_categories import INTERRUPTED
 from seamark.model.load_profile import LoadProfile
-from seamark.model.results.load_record import WorkerReport
+from seamark.model.results.load_record import Warmed, WorkerReport
 
 
 def category_of(reason: str) -> str:
@@ -20,7 +20,7 @@ class LoadOutcome:
     `aborted` is the reason that `on_tick` returned, if any. `over_saturated_at_s`: time since the start of load at
     which the server was found permanently over-saturated and the load was ended. `cores` are the CPUs of the workers,
     () for all. `files` are those of the workers by kind, SEGMENTS; `items` is the number of items of a finite load,
-    `stages` are the names of its events' stages.
+    `stages` are the names of its events' stages. `warmed` is what was sent before the load to warm caches.
 
     `sent_until_s` is the time since the start of load until which it was sending as it was meant to: see the function
     of that name.
@@ -42,6 +42,7 @@ class LoadOutcome:
     log_tail: tuple[str, ...] = ()
     items: int | None = None
     stages: tuple[str, ...] = ()
+    warmed: Warmed | None = None
 
     @property
     def segments(self) -> tuple[Path, ...]:

@@ -4,7 +4,7 @@ config/mix.py validates a mix when a scenario is read.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, lcm
@@ -197,6 +197,14 @@ class MixedWire(_Mixed[Wire], Wire):
         if len({driver.address() for driver in drivers}) > 1:
             raise UserError("mix: its classes have different addresses.")
         self.tls = drivers[0].tls
+        if all(driver.warm is not None for driver in drivers):
+            self.warm = self._warm
+
+    def _warm(self, bodies: Iterable[Body]) -> int:
+        parts: list[list[Body]] = [[] for _ in self.drivers]
+        for body in bodies:
+            parts[body.content.number].append(body.content.body)
+        return sum(driver.warm(part) for driver, part in zip(self.drivers, parts, strict=True) if driver.warm)
 
     def address(self) -> tuple[str, int]:
         """Return the host and port common to all classes."""

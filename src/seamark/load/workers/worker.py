@@ -167,6 +167,20 @@ def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body]
     return rows or driver.bodies(next(count for count in counts if count is not None), seed)
 
 
+def warmed(
+    assignment: WorkerAssignment, driver: AnyDriver, bodies: Sequence[Body] | RowBodies | WorkList
+) -> dict[str, float] | None:
+    """Let worker 0 warm the caches of the server for the whole load; return a Warmed, None where nothing is sent."""
+    if driver.warm is None or assignment.worker:
+        return None
+    began_s = time.monotonic()
+    whole: Sequence[Body] | RowBodies = bodies.bodies if isinstance(bodies, WorkList) else bodies
+    if isinstance(whole, RowBodies):
+        whole = replace(whole, workers=1)  # the rows of other workers too
+    requests = driver.warm(body for body in whole if body is not None)
+    return {"requests": requests, "took_s": round(time.monotonic() - began_s, 4)}
+
+
 def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
     """Return the quality of the answers by the driver module's hook."""
     driver, seed = assignment.job.driver, assignment.job.seed_of_bodies
@@ -201,6 +215,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             channel.on_enough = assignment.items.end
     else:
         bodies = bodies_of(assignment, driver)
+    sent_before = warmed(assignment, driver, bodies)
     began: dict[str, float] = {}
 
     def begin() -> int:
@@ -211,6 +226,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             "unit": driver.unit,
             "kinds": list(driver.kinds),
             "items": driver.work_count,
+            "warmed": sent_before,
             "stages": [] if events is None else list(driver.stages),
         }
         if driver.clock is not None:

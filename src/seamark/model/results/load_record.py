@@ -224,6 +224,14 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Warmed:
+    """What `caches: warm` sent before the load: each prefix once, and the seconds that it took."""
+
+    requests: int
+    took_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadRecord(HasOrigin):
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
     say why; `remedy` is that of a category of the recipe's own. `over_saturated_at_s` after its start the load was
@@ -297,6 +305,7 @@ class LoadRecord(HasOrigin):
     server_start: Word = field(default=None, metadata=OPTIONAL)
     others_before: Number = field(default=None, metadata=OPTIONAL)
     errors: Mapping[str, ErrorsSeen] | None = field(default=None, metadata=OPTIONAL)
+    warmed: Warmed | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

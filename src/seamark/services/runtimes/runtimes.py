@@ -138,11 +138,14 @@ def hook_interpreter(spec: LaunchSpec, hook: str) -> Path:
 
 
 def _declared(spec: LaunchSpec, declared: Mapping[str, str], server: Server, part: Part | None) -> dict[str, str]:
-    """Return the variables set by recipe and site: network variables only for several nodes, where the site's win."""
+    """Return the variables set by recipe and site: network variables only for several nodes, where the site's win,
+    and those for a reset call only with its setting."""
+    call = (part or server).reset_caches
+    asked = call.environment if call and call.setting and spec.deployment.settings.get(call.setting) else {}
     network: Mapping[str, str] = {}
     if spec.deployment.nodes > 1:
         network = {**server.network_environment, **spec.site.network_environment}
-    return {**declared, **(part.environment if part else {}), **network}
+    return {**declared, **(part.environment if part else {}), **asked, **network}
 
 
 def _probe(server: Server, part: Part | None) -> tuple[str, ...]:

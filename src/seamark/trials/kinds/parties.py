@@ -18,6 +18,7 @@ from seamark.model.results.load_record import EnergyRecord, LoadRecord, NodeEner
 from seamark.model.trial import PARTY, Trial
 from seamark.storage.documents import read
 from seamark.telemetry import provenance
+from seamark.trials.caches import reset_caches
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kept_place import KeptPlace
 from seamark.trials.kinds.timed_load import (
@@ -134,6 +135,7 @@ def _run(context: DeploymentContext, trial: Trial, parties: Sequence[_Party], pa
         party.others, party.place = others, KeptPlace(place, party.endpoint, threads)
         job = placed(party.context.load_job(party.trial, party.endpoint), place)
         settings = with_servers(job.settings, _addresses(context)) if servers_named(job.settings) else job.settings
+        reset_caches(party.context.service, party.endpoint, settings, party.name)
         party.job = replace(job, keep_busy=trial.keep_busy, settings=settings)
         loads.append(
             NamedLoad(

@@ -29,6 +29,7 @@ from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
 from seamark.telemetry.process import listener, used_by_others
 from seamark.trials.address import answer_by_hand
+from seamark.trials.caches import reset_caches
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.failure_lines import BY_HAND, SERVER_SAYS
 from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
@@ -113,6 +114,7 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
         if endpoint.ok:
             end_strays(context, endpoint)
             job = context.load_job(trial, endpoint)
+            reset_caches(context.service, endpoint, job.settings)
             others = others_before([(context, trial, endpoint)])
             ended = measure(
                 job if sessions is None else sessions.rest_of(job),
