@@ -37,9 +37,10 @@ def comparing_of(
     if whole and "baseline" in item.value:
         given["baseline"] = _baseline(item.value["baseline"], factors, mistakes)
     lists = {"metrics": metrics, "family": (*factors, *metrics), "costs": metrics}
-    for key in ("metrics", "family", "margin", "quality_margin", "costs"):
+    for key in ("metrics", "family", "margin", "quality_margin", "costs", "carry_over"):
         if key in item.value and key not in lists:
-            given[key] = decode(item.value[key], float, mistakes, limits=limits_of(Comparing)[key])
+            kind = bool if key == "carry_over" else float
+            given[key] = decode(item.value[key], kind, mistakes, limits=limits_of(Comparing)[key])
         elif key in item.value and whole:
             noun = "factor or metric" if key == "family" else "metric"
             given[key] = _names(item.value[key], lists[key], noun, mistakes)

@@ -407,6 +407,7 @@ def _comparing() -> Schema:
         "baseline": {"type": "object"},
         "margin": PLAIN[float],
         "quality_margin": PLAIN[float],
+        "carry_over": PLAIN[bool],
     }
     defaults = {"margin": Comparing.margin}
     return {

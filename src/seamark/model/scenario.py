@@ -162,7 +162,8 @@ class Comparing:
     ratio surely lies within `margin` of 1. `family` names the factors and metrics whose comparisons Holm's method is
     applied to; without a factor in it those of all factors, without a metric those of all `metrics`. Scores of the
     same items are equivalent if their means surely lie within `quality_margin` of each other; None: no margin is
-    stated, and none are. `costs` are the metrics that quality is held against.
+    stated, and none are. `costs` are the metrics that quality is held against. With `carry_over` the order within
+    blocks is balanced for predecessors, and their effect is tested.
     """
 
     baseline: Mapping[str, Value] = limited(
@@ -190,6 +191,12 @@ class Comparing:
     )
     costs: tuple[str, ...] = limited(
         (), optional=True, help="Metrics that quality is held against: ttft_ms.p50, energy.per_request_j."
+    )
+    carry_over: bool = limited(
+        False,
+        optional=True,
+        help="Whether to balance the order within blocks for predecessors, and to test whether a result depends on"
+        " what ran before it.",
     )
 
 

@@ -1,11 +1,11 @@
 """Names of deployments, workloads and trials: readable, path-safe, derived only from settings that differ from
-defaults."""
+defaults. Seeds, and seeded orders."""
 
 import hashlib
 import re
 import unicodedata
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +65,24 @@ def seed_of(*parts: object) -> int:
 def rank(*parts: object) -> bytes:
     """Return a sort key for a seeded random order, which does not change when other elements are added."""
     return _sha(*parts)
+
+
+def block_order(ids: Iterable[str], seed: int, of: str, block: int, *, balanced: bool = False) -> list[str]:
+    """Return ids in a seeded random order, another one in each block (from 1).
+
+    `balanced` blocks are rows of a balanced design in random order, with random places for the ids: in every cycle of
+    as many blocks as it has rows each ordered pair of neighbours occurs equally often.
+    """
+    if not balanced:
+        return sorted(ids, key=lambda name: rank(seed, of, block, name))
+    from seamark.stats.carry_over import williams, williams_rows  # imports numpy, and few scenarios ask for it
+
+    names = [*ids]
+    rows = williams_rows(len(names))
+    cycle, turn = divmod(block - 1, rows)
+    names.sort(key=lambda name: rank(seed, of, "balanced", cycle, name))
+    row = sorted(range(rows), key=lambda number: rank(seed, of, "rows", cycle, number))[turn]
+    return [names[number] for number in williams(len(names), row)]
 
 
 def _sha(*parts: object) -> bytes:

@@ -14,7 +14,7 @@ from seamark.model.scenario import RESOURCE_SETTINGS, Scenario, Workload, compar
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, SCHEMA_VERSION, SERVICE, Deployment, Plan, Trial
-from seamark.planning.identity import part, rank, seed_of, trial_uuid, word, words_of
+from seamark.planning.identity import block_order, part, rank, seed_of, trial_uuid, word, words_of
 from seamark.planning.parties import (
     members_facts,
     served_by,
@@ -56,7 +56,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     """Return the plan of a scenario at a site. Raises UserError with every mistake.
 
     Each repetition is a block: within a deployment it contains every treatment once, in a random order seeded by the
-    scenario. Deployments have such an order as well, in each block one of its own where each block starts them.
+    scenario, balanced for predecessors where `compare` asks for carry-over. Deployments have such an order as well,
+    in each block one of its own where each block starts them.
     """
     mistakes: list[str | Mistake] = []
     factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
@@ -255,17 +256,17 @@ def _trials(
     services: Mapping[str, Service],
 ) -> Iterable[Trial]:
     seed = scenario.metadata.seed
-    served: dict[str, list[Treatment]] = {deployment.id: [] for deployment in deployments}
+    balanced = scenario.compare is not None and scenario.compare.carry_over
+    served: dict[str, dict[str, Treatment]] = {deployment.id: {} for deployment in deployments}
     for treatment in found:
-        served[treatment.deployment.id].append(treatment)
+        served[treatment.deployment.id][treatment.id] = treatment
     for deployment in deployments:
         position = 0
         for block in range(1, scenario.repetitions + 1):
-            keys = {
-                treatment.id: rank(seed, deployment.id, block, treatment.id) for treatment in served[deployment.id]
-            }
-            for treatment in sorted(served[deployment.id], key=lambda treatment: keys[treatment.id]):
+            inside = served[deployment.id]
+            for name in block_order(inside, seed, deployment.id, block, balanced=balanced):
                 position += 1
+                treatment = inside[name]
                 trial = _trial(scenario, treatment, block, position)
                 yield with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from seamark.model.scenario import Restarts, Scenario
 from seamark.model.service import Service, Value
 from seamark.model.trial import Deployment, Plan, Trial
-from seamark.planning.identity import rank
+from seamark.planning.identity import block_order
 from seamark.planning.plan_time import TYPICAL_AROUND_S, load_of, typical_start_s
 
 TASK = "task"
@@ -46,15 +46,17 @@ def restarts_of(
 
 
 def started_in_blocks(plan: Plan, virtual: Collection[str] = ()) -> Plan:
-    """Return a plan in which every block starts each server once, in random order, with its trials inside.
+    """Return a plan in which every block starts each server once, in random order (balanced for predecessors where
+    the scenario asks for carry-over), with its trials inside.
 
     Deployments of the services in `virtual` have no server, and stay as they are.
     """
     starts: list[Deployment] = [deployment for deployment in plan.deployments if deployment.service in virtual]
+    real = {deployment.id: deployment for deployment in plan.deployments if deployment.service not in virtual}
+    balanced = plan.compare is not None and plan.compare.carry_over
     for block in range(1, plan.repetitions + 1):
-        keys = {deployment.id: rank(plan.seed, "starts", block, deployment.id) for deployment in plan.deployments}
-        ordered = sorted(plan.deployments, key=lambda deployment: keys[deployment.id])
-        starts += [deployment.started_for(block) for deployment in ordered if deployment.service not in virtual]
+        ordered = block_order(real, plan.seed, "starts", block, balanced=balanced)
+        starts += [real[name].started_for(block) for name in ordered]
     trials = plan.by_deployment()
     return replace(
         plan,
