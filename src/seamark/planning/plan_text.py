@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import get_args
 
+from seamark.analysis.comparison.carry_over import fewest_blocks, successions
 from seamark.analysis.comparison.contrasts import contrasts_of, family_of
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
@@ -353,6 +354,13 @@ def _notes(
             + f"for {facts.comparisons} comparisons at once (Holm) it takes {facts.repetitions_needed_holm}"
             f" repetitions, fewer comparisons in `compare: family`, or fewer treatments: fewer levels, or {fewer}."
         )
+    if plan.compare is not None and plan.compare.carry_over:
+        notes += [
+            f"carry-over among {counted(len(treatments), 'treatment')} of {workload} can't be told from"
+            f" {counted(plan.repetitions, 'block')}: use 'repetitions: {fewest_blocks(len(treatments))}'."
+            for workload, treatments, _ in successions(plan)
+            if plan.repetitions < fewest_blocks(len(treatments))
+        ]
     for service in sorted({trial.service for trial in plan.trials}):
         contained = site is not None and site.in_images
         if service in services and (reason := services[service].unseen(contained=contained)):

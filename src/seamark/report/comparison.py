@@ -7,7 +7,15 @@ from functools import partial
 from math import log
 
 from seamark.model.plurals import counted, in_percent
-from seamark.model.results.comparison import EXACT, Compared, ComparedVerdict, Comparisons, Difference, Effect
+from seamark.model.results.comparison import (
+    EXACT,
+    CarryOver,
+    Compared,
+    ComparedVerdict,
+    Comparisons,
+    Difference,
+    Effect,
+)
 from seamark.report.compared_answers import answers_basis, items_text, score_text
 from seamark.report.fronts import front_lines
 from seamark.report.numbers import ABSENT, SATURATED, levels_text, number, side_name, unit_words, with_unit
@@ -214,8 +222,30 @@ def basis(comparisons: Comparisons) -> list[str]:
         )
     if not comparisons.declared:
         lines.append("Nobody declared these comparisons (`compare:`): no verdict where they are too few for one.")
+    lines += [_carry_over_text(carried) for carried in comparisons.carry_over]
     lines += [_sentence(text) for text in (*_left_out(shown), *comparisons.notes)]
     return lines
+
+
+def _carry_over_text(carried: CarryOver) -> str:
+    """Return whether results depend on what ran before, or that it can't be told."""
+    if carried.reason is not None:
+        reason = carried.reason
+        return f"{reason.verdict} {reason.code} ({carried.workload}): {_sentence(reason.text)} {reason.remedy}"
+    among = f"{counted(len(carried.treatments), 'treatment')} of {carried.workload}"
+    if carried.blocks < carried.blocks_needed:
+        return (
+            f"Carry-over among {among} can't be told from {counted(carried.blocks, 'block')} whose times are known:"
+            f" it takes {carried.blocks_needed}."
+        )
+    if not carried.pairs:
+        return (
+            f"Carry-over among {among} can't be told: their order always was the same, or their times are not known."
+        )
+    return (
+        f"Carry-over among {among}: none is shown. {carried.metric} after each of them was compared"
+        f" ({counted(len(carried.pairs), 'pair')}, {counted(carried.blocks, 'block')})."
+    )
 
 
 def _units(tested: Sequence[Compared]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from seamark.analysis.comparison.carry_over import carried_over
 from seamark.analysis.comparison.compared import Question, compared
 from seamark.analysis.comparison.contrasts import contrasts_of, primaries, treatments_of
 from seamark.analysis.comparison.front import fronts, within_limit
@@ -55,7 +56,8 @@ def compared_factors(
             f"{counted(cut, 'front')} of further costs are left out: `compare: costs` chooses which come first",
         )
     means = subset_averages(treatments_of(plan), levels, seen)
-    return replace(comparisons, scenario=plan.scenario, notes=notes, fronts=made, averages=means)
+    carried = carried_over(plan, seen, comparing, qualities, where)
+    return replace(comparisons, scenario=plan.scenario, notes=notes, fronts=made, averages=means, carry_over=carried)
 
 
 def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]) -> Comparisons | None:

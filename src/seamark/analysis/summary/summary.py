@@ -40,6 +40,7 @@ from seamark.model.results.trial_metrics import (
     PercentileMethod,
     RequestCounts,
     TrialMetrics,
+    VerdictReason,
 )
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Value
@@ -87,6 +88,9 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     members: dict[str, list[str]] = {}
     for row in rows:
         members.setdefault(row.workload, []).extend(row.trials)
+    comparisons = comparisons_of_summary(plan, seen)
+    successions = () if comparisons is None else comparisons.carry_over
+    carried = {treatment: told.reason for told in successions for treatment in told.treatments if told.reason}
     return Summary(
         schema_version=SCHEMA_VERSION,
         metrics_version=VERSION,
@@ -99,17 +103,24 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         factors_without_p=tuple(between),
         why_no_p=why_no_p(between) if between else None,
         servers=servers.summaries(),
-        treatments=tuple(_compared(row, nodes.get(row.workload, {}), servers, members[row.workload]) for row in rows),
+        treatments=tuple(
+            _compared(row, nodes.get(row.workload, {}), servers, members[row.workload], carried.get(row.treatment))
+            for row in rows
+        ),
         compare=plan.compare,
-        comparisons=comparisons_of_summary(plan, seen),
+        comparisons=comparisons,
         knees=knees([point for point in points if not servers.several(members[point.workload])]),
     )
 
 
-def _compared(row: SummaryRow, nodes: Seen, servers: ComparedServers, group: Sequence[str]) -> SummaryRow:
-    """Return a treatment with the reasons against comparing it with the others of its group."""
+def _compared(
+    row: SummaryRow, nodes: Seen, servers: ComparedServers, group: Sequence[str], carried: VerdictReason | None
+) -> SummaryRow:
+    """Return a treatment with the reasons against comparing it with the others of its group. `carried` says what is
+    carried over among those that it follows."""
     differ = nodes_differ(nodes) if row.repetitions else None
-    against = [] if differ is None else [CountedReason(**vars(differ), count=row.repetitions)]
+    found = [reason for reason in (differ, carried) if reason is not None]
+    against = [CountedReason(**vars(reason), count=row.repetitions) for reason in found]
     against += servers.reasons(row.trials, group)
     return replace(
         row,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.model.origin import MEASURED, HasOrigin, Origin, any_virtual
+from seamark.model.results.trial_metrics import VerdictReason
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 
 
@@ -204,6 +205,37 @@ class SubsetAverage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Predecessors:
+    """Results after the treatment `new` against those after `base`, by their ids and the levels in which they differ
+    from others. `ratio` has its interval at `confidence`, that of Holm's step; it excludes 1 exactly where
+    `p_adjusted` is at most alpha."""
+
+    base: str
+    new: str
+    base_levels: Mapping[str, Setting] = field(default_factory=dict)
+    new_levels: Mapping[str, Setting] = field(default_factory=dict)
+    ratio: Effect
+    confidence: Number = None
+    p: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarryOver:
+    """Whether `metric` depends on what ran before, among `treatments` that follow one another in `blocks`. With fewer
+    than `blocks_needed`, or where the order tells no two predecessors apart, there are no `pairs`: it is not told.
+    `reason` is there if some pair differs."""
+
+    workload: str
+    metric: str
+    treatments: tuple[str, ...]
+    blocks: int
+    blocks_needed: int
+    pairs: tuple[Predecessors, ...] = ()
+    reason: VerdictReason | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """A fact that differs between two results, with all values that each has."""
 
@@ -217,7 +249,7 @@ class Comparisons:
     """All comparisons of a scenario, or of two results: then `base` and `new` name them, `settings` and `environment`
     have what differs between them. `fronts` hold quality against costs. `family` is the number of tests that Holm's
     method is applied to; `notes` say what was not compared. Those that nobody `declared` have a verdict only where
-    their number allows one."""
+    their number allows one. `carry_over` is there if the scenario asks for it."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -231,6 +263,7 @@ class Comparisons:
     comparisons: tuple[Compared, ...] = ()
     fronts: tuple[Front, ...] = field(default=(), metadata=OPTIONAL)
     averages: tuple[SubsetAverage, ...] = field(default=(), metadata=OPTIONAL)
+    carry_over: tuple[CarryOver, ...] = field(default=(), metadata=OPTIONAL)
     settings: tuple[Difference, ...] = ()
     environment: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()

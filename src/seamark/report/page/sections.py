@@ -147,7 +147,7 @@ def machine(meta: TrialMeta) -> list[tuple[str, str]]:
 
 
 SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}
-OF_COMPARISONS = ("nodes_differ", "servers_mixed", "servers_differ", "configuration_differs")
+OF_COMPARISONS = ("nodes_differ", "servers_mixed", "servers_differ", "configuration_differs", "carry_over")
 """Reasons found by comparing trials: summary.json has them by treatment."""
 MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
 
