@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from samples import a_load, a_trial, codes, samples_of, write_samples
 from shipped import SERVICES
 
 from seamark.analysis.comparison.carry_over import FRESH, MACHINE, carried_over, fewest_blocks
 from seamark.analysis.comparison.factors import comparisons_of_summary
 from seamark.analysis.comparison.observations import VIRTUAL, Observation
+from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.results.comparison import Comparisons
 from seamark.model.scenario import Comparing, Scenario, Workload
 from seamark.model.site import Site
@@ -21,6 +23,8 @@ from seamark.planning.plan_text import plan_facts
 from seamark.report.comparison import comparison_lines, comparison_markdown
 from seamark.stats.range import Range
 from seamark.storage.codec import decode, encode
+from seamark.storage.documents import write
+from seamark.storage.paths import ScenarioFolder
 
 HERE = Site(name="here", summary="no batch system")
 LEVELS = (1, 2, 4)
@@ -145,3 +149,28 @@ def test_a_predecessor_is_what_really_ran_before_on_the_server():
     apart = {name: [replace(trial, start=trial.trial) for trial in trials] for name, trials in seen.items()}
     [carried] = carried_over(study, apart, ASKED, {})
     assert (carried.blocks, carried.pairs) == (0, ())
+
+
+@pytest.mark.parametrize("carried", [0.3, 0.0])
+def test_a_summary_calls_the_treatments_suspect(carried, tmp_path):
+    """36 trials of a server as they are on disk, in a balanced order; after concurrency 4 replies take longer."""
+    study, folder, rng = planned(repetitions=12), ScenarioFolder(root=tmp_path), np.random.default_rng(3)
+    trials, before = [], None
+    for number, planned_trial in enumerate(study.trials):
+        level, block = planned_trial.settings["concurrency"], planned_trial.block
+        name = f"d-1--w-{level}--r{block}"
+        trial = a_trial({"concurrency": level}, id=name, workload=f"w-{level}", group="w", block=block)
+        own, ends = folder.trial(name), np.arange(1, 1001) * 0.01
+        reply_s = 0.001 * level * exp(rng.normal(0, 0.02) + (carried if before == 4 else 0.0))
+        write_samples(own.samples, samples_of(ends - reply_s, None, ends))
+        began, ended = (f"2026-01-01T00:{number:02}:{second}+00:00" for second in ("00", "10"))
+        write(own.load, a_load(started_at=began, finished_at=ended))
+        write_metrics(trial, own)
+        trials.append(trial)
+        before = level
+    compare = Comparing(metrics=("latency_ms.p50",), carry_over=True)
+    summary = encode(summarise(replace(study, deployments=(), trials=tuple(trials), compare=compare), folder))
+    assert ["carry_over" in codes(treatment) for treatment in summary["treatments"]] == [carried > 0] * 3
+    if carried:
+        assert {treatment["verdict"] for treatment in summary["treatments"]} == {"SUSPECT"}
+        assert summary["comparisons"]["carry_over"][0]["reason"]["code"] == "carry_over"
