@@ -4,7 +4,7 @@ import pytest
 from test_paired_answers import answered
 
 from seamark.analysis.changed_answers import changed_answers, scores_by_fact
-from seamark.analysis.comparison.subset_averages import subset_averages
+from seamark.analysis.comparison.factors import subset_averages
 
 
 def rows(scores, **columns):

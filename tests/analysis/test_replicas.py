@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seamark.analysis.metrics.replicas import replica_figures
+from seamark.analysis.metrics.document import replica_figures
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.model.results.replicas import (
     ANSWERS,

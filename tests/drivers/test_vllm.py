@@ -20,7 +20,7 @@ from seamark.drivers.openai.driver import CHECKED_REQUESTS
 from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
 from seamark.model.sample import Failure
-from seamark.services.supervisor.kv_tokens import counted_kv_tokens
+from seamark.services.supervisor.deployment import counted_kv_tokens
 from seamark.storage.paths import DeploymentFolder
 from seamark_simulate.config.model_folder import read_model_folder
 from seamark_simulate.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens

@@ -20,7 +20,7 @@ import pytest
 from measured_replica import held_against, sweep, table
 
 from seamark.model.service import GpuMemory
-from seamark.services.supervisor.kv_tokens import counted_kv_tokens
+from seamark.services.supervisor.deployment import counted_kv_tokens
 from seamark.storage.paths import DeploymentFolder
 from seamark_simulate.config.model_folder import read_model_folder
 from seamark_simulate.simulation.gpu_memory import Layout, ServerMemory, estimate_memory

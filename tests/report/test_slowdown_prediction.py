@@ -10,11 +10,11 @@ from seamark.model.results.summary import CountedReason, SummaryRow
 from seamark.report.slowdown_prediction import (
     PairPrediction,
     between,
+    half_width,
     prediction_lines,
     predictions_of,
     with_intervals,
 )
-from seamark.stats.conformal import half_width
 
 ALONE = {"a": 10.0, "b": 20.0, "c": 30.0}
 """Throughput of three parties alone."""

@@ -7,8 +7,7 @@ from shipped import SERVICES
 
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.service import GpuMemory
-from seamark.services.supervisor.deployment import teardown
-from seamark.services.supervisor.kv_tokens import START_UP_BYTES
+from seamark.services.supervisor.deployment import START_UP_BYTES, teardown
 from seamark.storage.documents import read
 from seamark.storage.paths import DeploymentFolder
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seamark.stats.front import front, undominated
+from seamark.analysis.comparison.front import front, undominated
 
 
 def test_a_point_is_off_the_front_if_another_is_as_good_at_less_cost():

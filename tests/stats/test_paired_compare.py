@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from seamark.analysis.comparison.subset_averages import averages
+from seamark.analysis.comparison.factors import averages
 from seamark.stats.paired_compare import is_not_worse, paired_test, paired_verdict
 from seamark.stats.paired_proportions import detectable_difference, mcnemar_power, score_limits
 

@@ -10,8 +10,7 @@ from made_node import add_process, make_node
 from seamark.dispatch.identity import allocated_nodes, batch_job
 from seamark.model.results.trial_meta import HugePages, Interface, Network, OtherUsers, Stripes
 from seamark.telemetry.provenance.hardware import clock, gpus, memory, network, processors, turbo
-from seamark.telemetry.provenance.machine import machine, moment, others
-from seamark.telemetry.provenance.mounts import mounts
+from seamark.telemetry.provenance.machine import machine, moment, mounts, others
 
 
 @pytest.mark.covers("E-FR08")

@@ -11,9 +11,9 @@ from seamark.analysis.metrics.metric import MetricInputs, own_metrics
 from seamark.analysis.metrics.metric_inputs import metric_inputs
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.processors import others_unknown, processors_of
-from seamark.analysis.metrics.replicas import replica_figures
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.table import BOUNDED, METRICS, SELDOM, TIMES, VERSION, error_ranges, goodput_ranges
+from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 from seamark.analysis.metrics.timeline import Second, series_of
 from seamark.analysis.metrics.window import RULE_OF_PARTIES
 from seamark.analysis.metrics.window_counts import KindCounts
@@ -22,6 +22,7 @@ from seamark.model.plurals import plural
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.replicas import ANSWERS, PREFIX_HITS, PREFIX_QUERIES, REQUESTS, ReplicaFigures, Replicas
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.times import (
     BoundedDistribution,
@@ -335,3 +336,42 @@ def _rounded(value: Value) -> Value:
         rounded = kind(**{name: _rounded(part) for name, part in vars(value).items()})
     kept: Value = rounded
     return kept
+
+
+SAME_SPAN = 0.9
+"""Least ratio of the shortest to the longest time in which replicas were counted, for their requests to be shares."""
+
+
+def replica_figures(telemetry: Mapping[Key, SeriesSummary]) -> Replicas | None:
+    """Return the figures of each replica that counters were asked of; None without any."""
+    names = sorted((source for source, series in telemetry if series == ANSWERS), key=_number)
+    if not names:
+        return None
+    grew = {key: series.increase for key, series in telemetry.items() if series.increase is not None}
+    requests = {name: grew[name, REQUESTS] for name in names if (name, REQUESTS) in grew}
+    spans = [telemetry[name, REQUESTS].span_s or 0.0 for name in requests]
+    whole = len(requests) == len(names) and min(spans) >= SAME_SPAN * max(spans)
+    total = sum(requests.values()) if whole else 0.0
+    return Replicas(
+        by_replica={
+            name: ReplicaFigures(
+                requests=requests.get(name),
+                share=requests[name] / total if total else None,
+                prefix_hit_ratio=_ratio(grew, [name]),
+            )
+            for name in names
+        },
+        counted_s=min(spans, default=None),
+        imbalance=max(requests.values()) * len(names) / total if total else None,
+        prefix_hit_ratio=_ratio(grew, names) if whole else None,
+    )
+
+
+def _ratio(grew: Mapping[Key, float], names: Sequence[str]) -> float | None:
+    asked = sum(grew.get((name, PREFIX_QUERIES), 0.0) for name in names)
+    return sum(grew.get((name, PREFIX_HITS), 0.0) for name in names) / asked if asked else None
+
+
+def _number(name: str) -> tuple[str, int]:
+    whole, _, number = name.rpartition("-")
+    return (whole, int(number)) if number.isdigit() else (name, 0)

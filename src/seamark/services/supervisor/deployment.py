@@ -4,12 +4,14 @@ Nothing here raises for a service's failure: a server that does not come up is a
 done by the supervisor (supervisor.py), a process of its own.
 """
 
+import csv
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -45,7 +47,6 @@ from seamark.services.supervisor.control_files import (
     write_control_file,
 )
 from seamark.services.supervisor.events import log_tail, timestamp
-from seamark.services.supervisor.kv_tokens import counted_kv_tokens
 from seamark.services.supervisor.launch_spec import LaunchSpec, printed
 from seamark.storage.documents import read_or_none, write
 from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded
@@ -356,3 +357,58 @@ def _seconds_between(start: str | None, end: str | None) -> float | None:
 def _gpu_hours(gpus: int | None, start: str | None, end: str | None) -> float | None:
     taken_s = _seconds_between(start, end)
     return None if taken_s is None or gpus is None else gpus * taken_s / 3600
+
+
+START_UP_BYTES = 4 << 20
+"""Part of a server's log, and of its telemetry, in which its counts are looked for."""
+MOST_DIGITS = 15
+BLOCKS = ("num_gpu_blocks", "block_size")
+"""Labels whose product is the number of tokens."""
+
+
+def counted_kv_tokens(folder: DeploymentFolder, declared: GpuMemory | None) -> int | None:
+    """Return the tokens by the metric and by the line of the log that a recipe declares, None where both are missing.
+
+    The fewest count, of several engines or starts and of metric and line: the metric of vLLM has the blocks of all
+    groups of layers, and a token needs one of each group.
+    """
+    if declared is None:
+        return None
+    found = [
+        *_in_log(folder.server_log, declared.tokens_line),
+        *_in_metrics(folder.telemetry, declared.tokens_metric),
+    ]
+    return min(found, default=None)
+
+
+def _in_log(log: Path, tokens_line: str | None) -> Iterator[int]:
+    if tokens_line is not None:
+        for text in re.findall(tokens_line, _beginning_of(log)):
+            yield from _number(re.sub(r"\D", "", text))
+
+
+def _in_metrics(telemetry: Path, metric: str | None) -> Iterator[int]:
+    """Yield the product of the labels BLOCKS of each sample of a metric; a server may not know them yet ("None")."""
+    if metric is None:
+        return
+    for line in _beginning_of(telemetry).splitlines():
+        if metric not in line:
+            continue
+        cells = next(csv.reader([line]))
+        name, _, labels = cells[2].partition("{") if len(cells) > 2 else ("", "", "")
+        values = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        if name == metric and all(values.get(label, "").isdecimal() for label in BLOCKS):
+            yield from _number(str(int(values[BLOCKS[0]]) * int(values[BLOCKS[1]])))
+
+
+def _number(digits: str) -> Iterator[int]:
+    if 0 < len(digits) <= MOST_DIGITS and int(digits):
+        yield int(digits)
+
+
+def _beginning_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(START_UP_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        return ""
