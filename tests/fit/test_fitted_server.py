@@ -13,10 +13,9 @@ from seamark.storage.documents import read, write
 from seamark_simulate.fit.replica_fit import ReplicaLimits
 from seamark_simulate.model.fitted_model import FittedModels
 from seamark_simulate.simulation.gpu_memory import GIB, gpu_kind
-from seamark_simulate.trials.fit_inputs import fit_inputs
+from seamark_simulate.trials.fit_inputs import fit_inputs, replica_limits
 from seamark_simulate.trials.fitted_server import fitted_server, gpu_of
 from seamark_simulate.trials.fitting import common_limits
-from seamark_simulate.trials.replica_inputs import replica_limits
 
 A100 = Gpu(name="NVIDIA A100-SXM4-40GB", memory_bytes=42_949_672_960)
 H100 = Gpu(name="NVIDIA H100 80GB HBM3", memory_bytes=85_520_809_984)

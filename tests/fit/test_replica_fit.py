@@ -8,10 +8,9 @@ from planted_replicas import COST, LIMITS, OVERHEAD_S, planted_replica_trial, pl
 
 from seamark_simulate.fit.contradiction import replica_contradictions
 from seamark_simulate.fit.prediction import predict_replica
-from seamark_simulate.fit.replica_fit import fit_replica
+from seamark_simulate.fit.replica_fit import fit_replica, step_sums
 from seamark_simulate.fit.replica_trial import replayed_figures, serve_closed_loop
 from seamark_simulate.fit.score import score
-from seamark_simulate.fit.step_sums import step_sums
 from seamark_simulate.model.fitted_model import StepCost
 
 

@@ -16,9 +16,8 @@ from seamark.report.source import read_results
 from seamark.storage.documents import write
 from seamark_simulate.model.fitted_model import FitSource, FittedModels, HeldOutFigure
 from seamark_simulate.report.page.page_part import PAGE
-from seamark_simulate.report.page.predictions import prediction_blocks
+from seamark_simulate.report.page.predictions import Pair, fits_of, prediction_blocks, simulated_pairs, twins
 from seamark_simulate.report.policies import policy_matrices
-from seamark_simulate.report.predictions import Pair, fits_of, simulated_pairs, twins
 
 pytestmark = pytest.mark.slow  # results of a scenario are made
 

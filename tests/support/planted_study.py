@@ -22,7 +22,7 @@ from seamark.planning.plan import plan
 from seamark.storage.documents import write
 from seamark.storage.paths import ScenarioFolder, TrialFolder
 from seamark_simulate.simulation.station import Station, exponential, serve
-from seamark_simulate.trials.replica_inputs import DEFAULT_STEP_TOKENS
+from seamark_simulate.trials.fit_inputs import DEFAULT_STEP_TOKENS
 
 ROOT = Path(__file__).parents[2]
 WARMUP_S, DURATION_S = 2.0, 12.0
