@@ -146,7 +146,9 @@ class ReferenceConnection(asyncio.Protocol):
             return
         self._number = 0
         if outcome == "reset":
-            self._reset()
+            if self._transport is not None:
+                self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+                self._transport.abort()
         else:
             self._go_on(closes=script.closes)
 
@@ -249,8 +251,3 @@ class ReferenceConnection(asyncio.Protocol):
             self._behind = True
             self._server.blocked += 1
             transport.write(data[written:])
-
-    def _reset(self) -> None:
-        if self._transport is not None:
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-            self._transport.abort()
