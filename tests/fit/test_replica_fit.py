@@ -10,8 +10,8 @@ from seamark_simulate.fit.contradiction import replica_contradictions
 from seamark_simulate.fit.prediction import predict_replica
 from seamark_simulate.fit.replica_fit import fit_replica, step_sums
 from seamark_simulate.fit.replica_trial import replayed_figures, serve_closed_loop
-from seamark_simulate.fit.score import score
 from seamark_simulate.model.fitted_model import StepCost
+from seamark_simulate.trials.fitting import score
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from planted_stations import MEAN_S, OVERHEAD_S, planted, stalled
 
 from seamark_simulate.fit.contradiction import contradictions
 from seamark_simulate.fit.prediction import predict_station, predicted_of
-from seamark_simulate.fit.score import score
 from seamark_simulate.fit.service_time import ServiceTime, Sums, fit_service_time
 from seamark_simulate.fit.station_fit import fit_station
 from seamark_simulate.fit.station_trial import service_times
 from seamark_simulate.simulation.station import Station, constant, drawn_by, exponential, lognormal, serve
+from seamark_simulate.trials.fitting import score
 
 KINDS = {"exponential": exponential(MEAN_S), "constant": constant(MEAN_S)}
 

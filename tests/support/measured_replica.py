@@ -16,9 +16,9 @@ from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.storage.documents import read
 from seamark_simulate.fit.prediction import predict_replica
 from seamark_simulate.fit.replica_fit import fit_replica
-from seamark_simulate.fit.score import score
 from seamark_simulate.model.fitted_model import FitScore
 from seamark_simulate.trials.fit_inputs import fit_inputs
+from seamark_simulate.trials.fitting import score
 
 FITTED, HELD_OUT = (1, 4, 16), (2, 8)
 """Concurrencies of the trials that a replica is fitted to, and of those that it is held against."""

@@ -1,6 +1,6 @@
 """Results that are compared: named by scenario, file or folder, and read trial by trial. Measures nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -9,7 +9,6 @@ from statistics import median
 
 from seamark.analysis.comparison.compared import UNITS_DIFFER, Question, compared
 from seamark.analysis.comparison.contrasts import primaries, sorted_levels
-from seamark.analysis.comparison.environment import environment_differences
 from seamark.analysis.comparison.factors import compared_factors
 from seamark.analysis.comparison.matched import Source, matched
 from seamark.analysis.comparison.metric_names import table_paths
@@ -23,8 +22,8 @@ from seamark.history.index import Index, open_index
 from seamark.history.series import series_of
 from seamark.history.trial_row import machine_of
 from seamark.model.plurals import counted
-from seamark.model.results.comparison import Compared, Comparisons
-from seamark.model.results.trial_meta import TrialMeta
+from seamark.model.results.comparison import Compared, Comparisons, Difference
+from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
 from seamark.model.trial import Plan, levels_of
@@ -320,3 +319,70 @@ def write_changed(path: Path, found: Comparisons, sides: tuple[ComparedResults, 
 
 def _metas(results: ComparedResults) -> list[TrialMeta]:
     return [meta for view in results.views if (meta := view.meta) is not None]
+
+
+def environment_differences(base: Iterable[TrialMeta], new: Iterable[TrialMeta]) -> tuple[Difference, ...]:
+    """Return each fact whose values differ between the trials of two results; unknown ones count as no value."""
+    one, other = _all_facts(base), _all_facts(new)
+    return tuple(
+        Difference(fact=fact, base=tuple(one.get(fact, ())), new=tuple(other.get(fact, ())))
+        for fact in dict.fromkeys((*one, *other))
+        if set(one.get(fact, ())) != set(other.get(fact, ()))
+    )
+
+
+def _all_facts(metas: Iterable[TrialMeta]) -> dict[str, dict[str, None]]:
+    facts: dict[str, dict[str, None]] = {}
+    for meta in metas:
+        for fact, value in _facts(meta):
+            if value not in (None, "", ()):
+                facts.setdefault(fact, {})[str(value)] = None
+    return facts
+
+
+def _facts(meta: TrialMeta) -> Iterator[tuple[str, object]]:
+    """Yield the facts of one trial that may change its speed, and those that say what was measured."""
+    server, software = meta.server_identity, meta.software
+    yield "site", server.site if server else None
+    yield "machine", (server.machine if server else None) or meta.node
+    yield "partition", meta.partition
+    yield "runtime", meta.runtime
+    yield "service version", meta.service_version
+    yield "lock of the environment", software.lock_sha256 and software.lock_sha256[:12]
+    images = server.image_digests if server else None
+    for name, digest in (images or {}).items():
+        yield f"image {name}", digest
+    yield "container", meta.container_digest
+    yield "container of the client", meta.client_container.digest if meta.client_container else None
+    yield "server identity", server.digest and server.digest[:12] if server else None
+    yield "Seamark", software.seamark
+    yield "Python", software.python
+    yield "commit of the study", software.git_commit or meta.git_commit
+    yield (
+        "uncommitted changes",
+        {True: "yes", False: "no"}.get(bool(software.git_dirty)) if software.git_commit else None,
+    )
+    for node in meta.all_nodes().values():
+        if node.machine is not None:
+            yield from _machine(node.machine)
+
+
+def _machine(machine: Machine) -> Iterator[tuple[str, object]]:
+    yield "host", machine.hostname
+    yield "CPU", machine.cpu_model or machine.cpu.model
+    yield "CPUs", machine.cpus_logical
+    yield "CPUs allowed", len(machine.cpus_allowed) or machine.cpu.allowed
+    yield "microcode", machine.cpu.microcode
+    yield "governor", machine.governor
+    yield "turbo", machine.cpu.turbo
+    yield "memory", f"{machine.memory_bytes / 2**30:.1f} GiB" if machine.memory_bytes else None
+    yield "transparent huge pages", machine.transparent_hugepages
+    yield "kernel", machine.kernel
+    yield "operating system", machine.os
+    yield "clock source", machine.clock.source
+    yield "GPU driver", machine.gpu.driver
+    yield "CUDA", machine.gpu.cuda
+    names = [str(gpu.name) for gpu in machine.gpu.devices]
+    yield "GPUs", ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+    for gpu in machine.gpu.devices:
+        yield "GPU power cap", f"{gpu.power_cap_w:g} W" if gpu.power_cap_w else None

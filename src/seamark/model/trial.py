@@ -66,10 +66,6 @@ class Deployment:
         )
         return replace(self, id=self.id + mark, members=tuple(members), block=block)
 
-    def as_replica(self, number: int) -> "Deployment":
-        """Return one of several starts of this deployment that divide its tasks. It has no members."""
-        return replace(self, id=self.id + replica_mark(number), replica=number)
-
     @property
     def served(self) -> "tuple[Deployment, ...]":
         """The deployments with a server: the members, or this one."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from seamark.model.scenario import Restarts, Scenario
 from seamark.model.service import Service, Value
-from seamark.model.trial import Deployment, Plan, Trial
+from seamark.model.trial import Deployment, Plan, Trial, replica_mark
 from seamark.planning.identity import block_order
 from seamark.planning.plan_time import TYPICAL_AROUND_S, load_of, typical_start_s
 
@@ -93,7 +93,8 @@ def divided_among_replicas(plan: Plan, count: int, services: Mapping[str, Servic
             inside[least] += group
             loads_s[least] += sum(load_of(trial, services.get(trial.service)).most for trial in group)
         for number, members in enumerate(inside, 1):
-            deployments.append(start.as_replica(number) if len(inside) > 1 else start)
+            part = replace(start, id=start.id + replica_mark(number), replica=number)
+            deployments.append(part if len(inside) > 1 else start)
             moved += (trial.moved_to(deployments[-1]) for trial in members)
     return replace(plan, deployments=tuple(deployments), trials=tuple(moved))
 

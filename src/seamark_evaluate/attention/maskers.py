@@ -6,6 +6,7 @@ certain yet, so its budget is one of new keys; `sink` and `local` keep positions
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, pi
 from pathlib import Path
@@ -100,7 +101,8 @@ def adaptive_sampling(masker: AdaptiveSampling, step: Step, before: Selection) -
     certain = (exponentials * (step.allowed & ~candidates)).sum(dim=-1, keepdim=True)
     z = NormalDist().inv_cdf(1 - masker.delta / 2)
     size = (z * spread * count / (masker.epsilon * (certain + count * mean))).square().nan_to_num(posinf=2.0**31)
-    return _sample(step, before.with_looked_at(drawn), size.clamp(max=2.0**31).ceil().long().maximum(base))
+    before = replace(before, looked_at=drawn if before.looked_at is None else before.looked_at | drawn)
+    return _sample(step, before, size.clamp(max=2.0**31).ceil().long().maximum(base))
 
 
 def lsh(masker: Lsh, step: Step, before: Selection) -> Selection:

@@ -104,10 +104,6 @@ class Selection:
         either = 1 - (1 - self.probability) * (1 - probability.to(self.probability))
         return replace(self, kept=self.kept | kept, probability=either)
 
-    def with_looked_at(self, drawn: Tensor) -> "Selection":
-        """Return the selection for which these keys were read, too."""
-        return replace(self, looked_at=drawn if self.looked_at is None else self.looked_at | drawn)
-
     @property
     def bias(self) -> Tensor:
         """What is added to the scores [heads, q, n]: log(1 / probability) where kept, -inf elsewhere."""

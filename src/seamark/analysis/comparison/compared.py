@@ -165,7 +165,8 @@ def _by_both_ends(tests: Mapping[int, _Test], alpha: float, beside: Sequence[flo
     first: dict[int, Comparison] = family(
         {index: (lower(units.base), upper(units.new)) for index, units in pairs.items()}
     )
-    if not any(units.has_ranges for units in pairs.values()):
+    ranges = [ends for units in pairs.values() for ends in (*units.base.values(), *units.new.values())]
+    if all(ends.low == ends.most for ends in ranges):
         return first
     second = family({index: (upper(units.base), lower(units.new)) for index, units in pairs.items()})
     return {index: of_both_ends(first[index], second[index]) for index in pairs}

@@ -33,11 +33,6 @@ class Units:
     apart: int = 0
 
     @property
-    def has_ranges(self) -> bool:
-        """Whether any value is known between two ends alone."""
-        return any(ends.low != ends.most for ends in (*self.base.values(), *self.new.values()))
-
-    @property
     def are_enough(self) -> bool:
         """Whether a test of these values means anything: of starts there must be two a side."""
         return min(len(self.base), len(self.new)) >= (2 if self.kind == "start" else 1)

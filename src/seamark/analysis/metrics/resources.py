@@ -1,6 +1,7 @@
 """The metrics from telemetry: processors, memory, disks, energy."""
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 from seamark.analysis.metrics.energy import is_gpu
 from seamark.analysis.metrics.metric import Better, Metric, MetricInputs
@@ -47,10 +48,6 @@ def _net(source: str, name: str) -> Callable[[MetricInputs], float | None]:
         return _watched(source, name, "MB/s")(inputs)
 
     return value
-
-
-def _energy(name: str) -> Callable[[MetricInputs], float | None]:
-    return lambda inputs: getattr(inputs.energy, name)
 
 
 WATCHED: tuple[tuple[str, str, Better, str, str, str], ...] = (
@@ -162,6 +159,6 @@ OF_ENERGY: Mapping[str, tuple[str, Better, str]] = {
 }
 """Name -> unit, direction, meaning."""
 ENERGY = tuple(
-    Metric(path=f"energy.{name}", unit=unit, better=better, meaning=meaning, value=_energy(name))
+    Metric(path=f"energy.{name}", unit=unit, better=better, meaning=meaning, value=attrgetter(f"energy.{name}"))
     for name, (unit, better, meaning) in OF_ENERGY.items()
 )
