@@ -103,7 +103,7 @@ class Mistakes:
     def note(self, *mistakes: Mistake) -> None:
         """Note mistakes once; unprintable characters of their paths and texts are escaped."""
         for mistake in mistakes:
-            written = replace(mistake, path=mistake.path and _printable(mistake.path), text=_printable(mistake.text))
+            written = replace(mistake, path=mistake.path and printable(mistake.path), text=printable(mistake.text))
             self.count += 1
             if written not in self.noted:
                 self.noted.append(written)
@@ -125,7 +125,8 @@ class Mistakes:
             raise UserError(*self.noted)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text with escapes in the place of characters that cannot be printed."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from os.path import expandvars
 from pathlib import Path
 
+from seamark.config.yaml_source import printable
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.errors import Mistake, UserError
 from seamark.load.driver import hooks_of
@@ -122,9 +123,5 @@ def _violations(wrong: re.Pattern[str], place: str, path: str, why: str) -> Iter
 
 
 def _line(place: str, path: str, letter: str, why: str) -> str:
-    reason = f"it contains '{_printable(letter)}'; {why}"
-    return f"{place}, '{_printable(path)}', cannot be used: {reason}. Choose another name."
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    reason = f"it contains '{printable(letter)}'; {why}"
+    return f"{place}, '{printable(path)}', cannot be used: {reason}. Choose another name."

@@ -54,15 +54,6 @@ class Split(PinningRecord):
         return f"load {client}, server {server} ({self.why})"
 
 
-def client_cores_wanted(workers: str, shards: int, cores: int) -> int:
-    """Return how many cores workers of that kind use, of `cores`.
-
-    An event loop uses one, a process of threads a second one outside of the interpreter lock; drivers in processes
-    use whatever there is, and so does their server.
-    """
-    return {"wire": shards, "threads": 2 * shards}.get(workers, cores // 2)
-
-
 def split_cores(
     pinning: Pinning | str, *, workers: str, shards: int, cores: Sequence[Core], server_here: bool = True
 ) -> Split:
@@ -79,7 +70,10 @@ def split_cores(
         return Split(why="no server of this run beside the load")
     if len(cores) < FEWEST_CORES:
         return Split(why=f"{len(cores)} cores are too few to set some apart")
-    count = max(1, min(client_cores_wanted(workers, shards, len(cores)), len(cores) // 2))
+    # an event loop uses one core, a process of threads a second one outside of the interpreter lock; drivers in
+    # processes use whatever there is, and so does their server
+    wanted = {"wire": shards, "threads": 2 * shards}.get(workers, len(cores) // 2)
+    count = max(1, min(wanted, len(cores) // 2))
     client, server = cores[-count:], cores[:-count]
     # one thread of each core first, so that up to that many workers share no core
     first = [core[0] for core in client]

@@ -43,7 +43,16 @@ def headline_of(plan: Plan, summary: Summary, score: PredictionScore | None = No
         failed = f": {summary.failed[0].category}" if summary.failed else ""
         return Headline(kind="nothing", question="", answer=f"No trial has a result{failed}.")
     if score is not None:
-        return _of_prediction(score)
+        return Headline(
+            kind="prediction",
+            question=f"Did the predictions of {score.fit} come true?",
+            answer=score_sentence(score),
+            numbers=(
+                HeadlineNumber(name="figures inside", value=score.inside, unit=f"of {score.compared}"),
+                HeadlineNumber(name="verdicts right", value=score.right, unit=f"of {score.judged}"),
+            ),
+            certainty=f"Intervals of {in_percent(score.interval)}.",
+        )
     if any(row.search for row in rows):
         return _of_searches(rows)
     if comparisons is not None and comparisons.fronts and (choice := choice_sentence(comparisons.fronts)) is not None:
@@ -70,19 +79,6 @@ def number_text(one: HeadlineNumber) -> str:
 
 def _name(row: SummaryRow) -> str:
     return levels_text({name: value for name, value in row.factors.items() if name not in (ORIGIN, SERVER)})
-
-
-def _of_prediction(score: PredictionScore) -> Headline:
-    return Headline(
-        kind="prediction",
-        question=f"Did the predictions of {score.fit} come true?",
-        answer=score_sentence(score),
-        numbers=(
-            HeadlineNumber(name="figures inside", value=score.inside, unit=f"of {score.compared}"),
-            HeadlineNumber(name="verdicts right", value=score.right, unit=f"of {score.judged}"),
-        ),
-        certainty=f"Intervals of {in_percent(score.interval)}.",
-    )
 
 
 def _of_searches(rows: Sequence[SummaryRow]) -> Headline:

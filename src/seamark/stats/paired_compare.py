@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 
 from seamark.stats.compare import ALPHA, Direction, Verdict
-from seamark.stats.paired import mcnemar_p, mean_difference, sign_flip
+from seamark.stats.paired import Labels, Scores, differing, mcnemar_p, mean_difference, pairs, sign_flip, units_of
 from seamark.stats.paired_proportions import score_limits
-from seamark.stats.paired_scores import Labels, Scores, differing, pairs, units_of
 from seamark.stats.ranks import Interval
 
 PairedMethod = Literal["mcnemar", "sign-flip"]

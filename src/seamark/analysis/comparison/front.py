@@ -20,9 +20,8 @@ from seamark.model.origin import origin_of
 from seamark.model.results.comparison import Front, FrontPoint
 from seamark.model.service import Quality, Value
 from seamark.stats.compare import ALPHA, compare_family, holm
-from seamark.stats.paired import mean_difference, mean_limits
+from seamark.stats.paired import Labels, cluster_numbers, mean_difference, mean_limits, rows_of
 from seamark.stats.paired_compare import is_not_worse, paired_test
-from seamark.stats.paired_scores import Labels, cluster_numbers, rows_of
 from seamark.stats.ranks import Interval, Values
 
 COSTS = (

@@ -7,7 +7,7 @@ from statistics import NormalDist, stdev
 
 from seamark.model.results.comparison import Between, Compared
 from seamark.stats.compare import Margin
-from seamark.stats.paired_scores import t_quantile
+from seamark.stats.paired import t_quantile
 
 ASSUMED_SD = 0.05
 FEWEST_RESULTS = 5

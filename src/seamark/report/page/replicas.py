@@ -28,11 +28,11 @@ def replica_blocks(workload: ShownWorkload) -> list[Table]:
         for rank in range(max(map(len, ranked), default=0)):
             own = [replicas[rank] for replicas in ranked if rank < len(replicas)]
             requests, share, hits = (
-                _median([getattr(replica, name) for replica in own]) for name in ("requests", "share", HITS)
+                median_of([getattr(replica, name) for replica in own]) for name in ("requests", "share", HITS)
             )
             rows.append((treatment, f"{rank + 1}", requests, share, "", hits))
         if found:
-            uneven, hits = (_median([getattr(one, name) for one in found]) for name in ("imbalance", HITS))
+            uneven, hits = (median_of([getattr(one, name) for one in found]) for name in ("imbalance", HITS))
             rows.append((treatment, "all", "", "", uneven, hits))
     if not rows:
         return []
@@ -55,6 +55,7 @@ def replicas_of(results: Results, treatment: SummaryRow) -> list[Replicas]:
     return [view.good.replicas for view in results.trials_of(treatment) if view.good and view.good.replicas]
 
 
-def _median(values: Sequence[float | None]) -> float | None:
+def median_of(values: Sequence[float | None]) -> float | None:
+    """Return the median of the values that are known; None without any."""
     known = [value for value in values if value is not None]
     return median(known) if known else None

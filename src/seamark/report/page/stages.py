@@ -14,6 +14,7 @@ from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, picture_
 from seamark.report.figures.timelines import representative
 from seamark.report.numbers import levels_text, number, percent, unit_of, with_unit
 from seamark.report.page.content import Block, Column, Content, Picture, Table, Text, column, figures
+from seamark.report.page.replicas import median_of
 from seamark.report.source import Results, ShownWorkload
 from seamark.report.tables.by_treatment import factor_columns
 
@@ -107,8 +108,8 @@ def bottleneck_text(traced: Sequence[Stages], *, is_open: bool) -> str:
     critical path. No stage where arrivals decide the rate (`is_open`) and none is busy SELDOM_BUSY of the time."""
     names = dict.fromkeys(name for stages in traced for name in stages.by_stage)
     own = {name: [stages.by_stage[name] for stages in traced if name in stages.by_stage] for name in names}
-    busy = {name: _median([stage.busy_ratio for stage in found]) or 0.0 for name, found in own.items()}
-    critical = {name: _median([stage.critical_ratio for stage in found]) or 0.0 for name, found in own.items()}
+    busy = {name: median_of([stage.busy_ratio for stage in found]) or 0.0 for name, found in own.items()}
+    critical = {name: median_of([stage.critical_ratio for stage in found]) or 0.0 for name, found in own.items()}
     busiest, longest = max(busy, key=lambda name: busy[name]), max(critical, key=lambda name: critical[name])
     if busy[busiest] >= ALWAYS_BUSY:
         return f"{busiest} ({percent(busy[busiest])} % busy)"
@@ -167,12 +168,12 @@ def _table(workload: ShownWorkload) -> Table:
         events += len(traced)
         for name in dict.fromkeys(name for stages in traced for name in stages.by_stage):
             own = [stages.by_stage[name] for stages in traced if name in stages.by_stage]
-            rows.append((treatment, name, own, _median([stage.critical_ratio for stage in own])))
+            rows.append((treatment, name, own, median_of([stage.critical_ratio for stage in own])))
         if traced:
-            rows.append((treatment, "outside of stages", [], _median([stages.outside_ratio for stages in traced])))
+            rows.append((treatment, "outside of stages", [], median_of([stages.outside_ratio for stages in traced])))
 
     def values(of: Figure) -> list[float | None]:
-        return [_median([of(stage) for stage in own]) for _, _, own, _ in rows]
+        return [median_of([of(stage) for stage in own]) for _, _, own, _ in rows]
 
     def given(medians: Sequence[float | None]) -> list[Content]:
         return [middle if own else "" for (_, _, own, _), middle in zip(rows, medians, strict=True)]
@@ -221,8 +222,3 @@ def stages_of(results: Results, treatment: SummaryRow) -> list[Stages]:
     """Return the stages of a treatment's good trials that recorded events of counted requests."""
     traced = [view.good.stages for view in results.trials_of(treatment) if view.good and view.good.stages]
     return [stages for stages in traced if stages.requests]
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None

@@ -5,6 +5,7 @@ without, a request is one node on one GPU that takes as long as the reply did fr
 failed, or were due before the load, are left out.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,28 @@ import pyarrow.parquet as pq
 
 from seamark.config.yaml_source import Mistakes
 from seamark.model.sample import MISSING_NS
-from seamark_simulate.config.workloads.recorded import JOB, job_workflows, task_models
-from seamark_simulate.simulation.system import Request, System
+from seamark_simulate.simulation.system import Model, Request, System, Workflow, WorkflowNode
 from seamark_simulate.simulation.workload import Requests
+
+
+def task_model(gpus: int) -> Model:
+    """Return the model of tasks that bring none: it needs GPUs, no memory, and no time to be loaded or switched."""
+    return Model(id=f"task-{gpus}", memory_gb=0.0, gpus_required=gpus, load_time_s=0.0, fetched=False)
+
+
+def task_models(counts: Iterable[int]) -> dict[str, Model]:
+    """Return the models of tasks on some numbers of GPUs, by id."""
+    models = map(task_model, sorted(set(counts)))
+    return {model.id: model for model in models}
+
+
+def job_workflows(models: Iterable[Model]) -> dict[str, Workflow]:
+    """Return for each model a workflow of one node, `job`; its id is that of the model."""
+    return {model.id: Workflow(id=model.id, nodes=(WorkflowNode(id=JOB, model=model.id),)) for model in models}
+
+
+JOB = "job"
+
 
 NAMES = ("due_ns", "sent_ns", "last_ns", "failure")
 

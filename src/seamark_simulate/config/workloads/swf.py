@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seamark.config.json_source import LARGEST_BYTES
 from seamark.config.yaml_source import Mistakes, read_text
-from seamark_simulate.config.workloads.recorded import JOB, job_workflows, task_models
+from seamark_simulate.config.workloads.samples import JOB, job_workflows, task_models
 from seamark_simulate.simulation.system import Request, System
 from seamark_simulate.simulation.workload import Requests
 

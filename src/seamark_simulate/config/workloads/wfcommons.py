@@ -13,7 +13,7 @@ from seamark.config.json_source import load_document
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark_simulate.config.workflow_files import check_id
-from seamark_simulate.config.workloads.recorded import task_model, task_models
+from seamark_simulate.config.workloads.samples import task_model, task_models
 from seamark_simulate.simulation.system import Edge, Request, System, Workflow, WorkflowNode, cycle_of
 from seamark_simulate.simulation.workload import Requests
 
