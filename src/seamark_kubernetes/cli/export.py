@@ -25,6 +25,7 @@ def command(where: StudyOptions, folder: Path | None, image: str | None) -> None
     """
     from seamark.planning.plan_checks import checked_by_plugins
     from seamark.workflow.lanes import require_order
+    from seamark_kubernetes.pod.steps import STEPS
     from seamark_kubernetes.tekton.export import export_tekton
 
     study = where.open()
@@ -33,7 +34,7 @@ def command(where: StudyOptions, folder: Path | None, image: str | None) -> None
     require_order(study)
     checked_by_plugins(study)
     shown = folder or Path("tekton") / study.scenario.name
-    export = export_tekton(study, study.root / shown, image=image)
+    export = export_tekton(study, study.root / shown, STEPS, image=image)
     for name in export.files:
         click.echo(shown / name)
     for note in export.notes:

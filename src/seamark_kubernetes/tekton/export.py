@@ -29,8 +29,6 @@ from seamark_kubernetes.tekton.transform import LARGEST_MATRIX, distinct_names, 
 TASK = "run-experiment"
 NO_LIMIT = 'timeout: "0"'
 """Of a task: Tekton ends one without a limit of its own after an hour, whatever that of its run is."""
-STEPS = ("place", "capacity", "download", "model", "ready", "load", "convert", "analyse", "remove", "archive")
-"""Steps of a task in their order; pod/steps.py has what each does."""
 LARGEST_OBJECT = 400_000
 """Bytes of a PipelineRun as it is written. A cluster keeps about 1 MiB of an object, and the state of a run repeats
 its pipeline."""
@@ -81,8 +79,9 @@ class Export:
     notes: tuple[str, ...]
 
 
-def export_tekton(study: Study, folder: Path, *, image: str | None = None) -> Export:
-    """Write the manifests of a study's scenario to a folder. `image` is that of every container.
+def export_tekton(study: Study, folder: Path, steps: Collection[str], *, image: str | None = None) -> Export:
+    """Write the manifests of a study's scenario to a folder. `steps` are those of a pod in their order, `image` is
+    that of every container.
 
     Raises UserError for a plan that pods cannot run, and for an order that Tekton cannot keep.
     """
@@ -102,7 +101,7 @@ def export_tekton(study: Study, folder: Path, *, image: str | None = None) -> Ex
         "folder": study.root.resolve().name,
         "kinds": {kind: _resources(study, alike[0]) for kind, alike in kinds.items()},
         "passed": PASSED,
-        "steps": STEPS,
+        "steps": tuple(steps),
         "order": order.text,
         "preset": preset,
     }
