@@ -16,18 +16,11 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.model.site import Devices, Site
+from seamark.platform.cuda_allocation import allocation_error, cuda_problem
 from seamark.platform.fork_server.client import fork
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
 from seamark.trials import lane_device
-from seamark.trials.lane_device import (
-    allocation_error,
-    cuda_problem,
-    kept_to,
-    memory_released,
-    pool_here,
-    require_gpus,
-    share_of,
-)
+from seamark.trials.lane_device import kept_to, memory_released, pool_here, require_gpus, share_of
 
 SITE = Site(name="mine", summary="", parallel=2)
 CORES = [(0, 8), (1, 9), (2, 10), (3, 11), (4, 12), (5, 13), (6, 14), (7, 15)]
