@@ -1,4 +1,5 @@
-"""Comparison of two methods by scores of the same items: tests and intervals of the mean difference. Pure.
+"""Scores of the same items by two methods: validated, summed by cluster, with tests and intervals of their mean
+difference. Pure.
 
 `base` and `new` are shape (items,) in the same order. Items may be clustered (several questions about one document):
 `clusters` holds one label per item. Answers within a cluster are correlated, so the cluster is then the unit of

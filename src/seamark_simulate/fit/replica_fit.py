@@ -24,6 +24,11 @@ def step_sums(trial: ReplicaTrial) -> Rows:
 
     One row for each reply of two tokens or more, and one for each request that was sent while no other was there.
     The variance of a time is taken to grow with it.
+
+    In the time from the first chunk of a reply to its last, the replica works through exactly as many steps as
+    further tokens come, and every token of any other reply that comes then is of one of those steps. So the time of a
+    reply is the sum of the costs of its steps, whatever reads say about single steps; lost, late and empty chunks
+    shift little.
     """
     rows = np.concatenate([_replies(trial), _alone(trial)])
     rows = rows[rows[:, -1] > 0]

@@ -1,4 +1,5 @@
-"""Models of the servers that some trials were measured on, with their scores, as the document of `bench fit`."""
+"""Models of the servers that some trials were measured on, as the document of `bench fit`, and their scores: how
+wrong a model is about treatments that were left out."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,5 @@
-"""One node: its constant facts, and its state before and after a trial (load, free memory, clock, other users)."""
+"""One node: its constant facts, its state before and after a trial (load, free memory, clock, other users), and the
+file systems of its paths."""
 
 import os
 import re

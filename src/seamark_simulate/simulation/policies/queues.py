@@ -1,4 +1,5 @@
-"""Policies that take ready nodes from queues and place each as the baseline does."""
+"""Policies that take ready nodes from queues and place each as the baseline does; with preemption a node may take the
+GPUs of nodes with lower priority that run."""
 
 from array import array
 from collections import deque
