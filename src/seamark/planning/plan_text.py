@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import get_args
 
-from seamark.analysis.comparison.carry_over import fewest_blocks, successions
-from seamark.analysis.comparison.contrasts import contrasts_of, family_of
+from seamark.analysis.comparison.contrasts import contrasts_of, family_of, fewest_blocks, successions
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
 from seamark.dispatch.dispatcher import leaves_this_machine

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.stats.compare import ALPHA, RESAMPLES, ROUNDING, holm
-from seamark.stats.paired_scores import rows_of
+from seamark.stats.paired import rows_of
 from seamark.stats.ranks import Interval, Values
 
 Places = NDArray[np.int64]
@@ -127,7 +127,8 @@ def _adjusted(
 
 def _columns(labels: NDArray[np.generic]) -> Values:
     """Return a column of 0 and 1 for each label."""
-    return (labels[:, None] == np.unique(labels)).astype(float)
+    columns: Values = (labels[:, None] == np.unique(labels)).astype(float)
+    return columns
 
 
 def _basis(columns: Values) -> tuple[Values, int]:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, log
-from typing import NamedTuple
 
 import numpy as np
 
-from seamark.analysis.comparison.contrasts import primaries
+from seamark.analysis.comparison.contrasts import Succession, fewest_blocks, primaries, successions
 from seamark.analysis.comparison.metric_names import default_metrics, metric_of
 from seamark.analysis.comparison.observations import VIRTUAL, Observation
 from seamark.model.plurals import counted
@@ -27,38 +26,6 @@ MACHINE = (
     "Each of them has a start of its server already, so the machine carries over: page cache, heat or clocks. Raise"
     " `warmup_s` until it does not."
 )
-
-
-class Succession(NamedTuple):
-    """Treatments of a workload that follow one another in each block: on one server, or (not `shared`) each on a
-    start of its own."""
-
-    workload: str
-    treatments: tuple[str, ...]
-    shared: bool
-
-
-def fewest_blocks(treatments: int) -> int:
-    """Return from how many blocks on effects of predecessors are told."""
-    return 2 * treatments
-
-
-def successions(plan: Plan) -> list[Succession]:
-    """Return the treatments whose predecessors can be compared. Several on one server follow one another there; where
-    each has a server of its own, and each block starts them all, the starts do."""
-    names = plan.names
-    groups: dict[tuple[str, str | None], dict[str, dict[str, None]]] = {}
-    for trial in plan.measured:
-        servers = groups.setdefault((trial.group, trial.party), {})
-        servers.setdefault(names.get(trial.deployment, trial.deployment), {})[trial.treatment] = None
-    found = []
-    for (workload, _), servers in groups.items():
-        several = [tuple(treatments) for treatments in servers.values() if len(treatments) > 1]
-        found += [Succession(workload, treatments, shared=True) for treatments in several]
-        if not several and len(servers) > 1 and plan.restarts == "each":
-            each = tuple(name for treatments in servers.values() for name in treatments)
-            found.append(Succession(workload, each, shared=False))
-    return found
 
 
 def carried_over(

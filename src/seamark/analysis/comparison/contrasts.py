@@ -1,9 +1,10 @@
-"""Which treatments of a plan are compared: each level of a factor with its baseline, other factors fixed. Pure."""
+"""Which treatments of a plan are compared: each level of a factor with its baseline, other factors fixed; and
+which follow one another. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from seamark.model.objectives import primary_metric
 from seamark.model.parties import SETS, names_in
@@ -227,3 +228,35 @@ def ordered(levels: Sequence[Value], written: Sequence[Value]) -> list[Value]:
     there = {key(level): level for level in levels}
     first = [level for level in written if key(level) in there]
     return [*first, *(level for at, level in there.items() if at not in {key(listed) for listed in first})]
+
+
+class Succession(NamedTuple):
+    """Treatments of a workload that follow one another in each block: on one server, or (not `shared`) each on a
+    start of its own."""
+
+    workload: str
+    treatments: tuple[str, ...]
+    shared: bool
+
+
+def fewest_blocks(treatments: int) -> int:
+    """Return from how many blocks on effects of predecessors are told."""
+    return 2 * treatments
+
+
+def successions(plan: Plan) -> list[Succession]:
+    """Return the treatments whose predecessors can be compared. Several on one server follow one another there; where
+    each has a server of its own, and each block starts them all, the starts do."""
+    names = plan.names
+    groups: dict[tuple[str, str | None], dict[str, dict[str, None]]] = {}
+    for trial in plan.measured:
+        servers = groups.setdefault((trial.group, trial.party), {})
+        servers.setdefault(names.get(trial.deployment, trial.deployment), {})[trial.treatment] = None
+    found = []
+    for (workload, _), servers in groups.items():
+        several = [tuple(treatments) for treatments in servers.values() if len(treatments) > 1]
+        found += [Succession(workload, treatments, shared=True) for treatments in several]
+        if not several and len(servers) > 1 and plan.restarts == "each":
+            each = tuple(name for treatments in servers.values() for name in treatments)
+            found.append(Succession(workload, each, shared=False))
+    return found
