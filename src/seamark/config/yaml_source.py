@@ -82,6 +82,11 @@ class Item:
         """Yield the entries of a mapping, none for any other value."""
         yield from self.value.items() if isinstance(self.value, dict) else ()
 
+    def listed(self, *path: str | int) -> list["Item"]:
+        """Return the items of a list at a path of keys and indices, none where there is no list."""
+        value = self.at(path).value
+        return value if isinstance(value, list) else []
+
 
 @dataclass(kw_only=True)
 class Mistakes:

@@ -1,7 +1,5 @@
 """Interface of drivers: the kinds Wire, Call and Task, their optional parts with defaults, and a module's hooks.
-
-Importable in every environment: it needs no library of a service.
-"""
+Importable in every environment: it needs no library of a service."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,8 +153,7 @@ class Driver(ABC):
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""
 
     warm: "Callable[[Iterable[Body]], int] | None" = None
-    """`warm(bodies)` sends what the bodies of a load have in common once, in worker 0 before the clock starts, and
-    returns the number of requests; it raises TaskFailure for one that fails. None: nothing."""
+    """`warm(bodies)` sends what they share, in worker 0 before the load; returns requests, raises TaskFailure."""
 
     clock: Clock | None = None
     """The clock by which the requests of a Call are due, sent and timed. None: CLOCK_MONOTONIC."""

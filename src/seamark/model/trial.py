@@ -90,8 +90,8 @@ class Trial:
     A trial with `parties` puts several services under load at the same time: each party is a trial of its own, with
     the id `{deployment}--{workload}@{party}--r{repetition}`, and everything is measured of them. `beside` has the
     factors of such a trial that are no settings of the party. With `keep_busy` a party whose work runs out begins
-    anew. `own` has the settings that its service alone was given among those that are compared (`Workload.own`), each
-    with the place of its level, from 0, among those of the service.
+    anew. `own` has the settings that only its service was given (`Workload.own`), each with the place of its level,
+    from 0, among the levels of that service.
     """
 
     id: str

@@ -30,7 +30,7 @@ def command() -> None:
 def llmd(file: Path, output: Path | None) -> None:
     """Turn an experiment file of llm-d-benchmark into a scenario of the service vllm.
 
-    Treatments of `setup` are deployments, those of `run` are loads. What the scenario cannot have is listed on
+    Treatments of `setup` become deployments, treatments of `run` loads. What the scenario cannot have is listed on
     standard error, and in its first lines.
 
     \b

@@ -41,14 +41,10 @@ def part(item: Item, *path: str) -> Item:
     return item
 
 
-def _listed(item: Item) -> list[Item]:
-    return item.value if isinstance(item.value, list) else []
-
-
 def read_experiment(root: Item, mistakes: Mistakes) -> Experiment:
     """Return the experiment in a file, after noting its mistakes."""
-    groups = [(group, part(group, "treatments")) for group in _listed(part(root, "groups"))]
-    together = [group for group, members in groups if len(_listed(members)) > 1]
+    groups = [(group, part(group, "treatments")) for group in part(root, "groups").listed()]
+    together = [group for group, members in groups if len(members.listed()) > 1]
     run = part(root, "run")
     loads = [part(root, "treatments"), run if isinstance(run.value, list) else part(run, "treatments")]
     loads += [members for group, members in groups if group not in together]
@@ -70,7 +66,7 @@ def _treatments(root: Item, kind: str, given: Sequence[Item], mistakes: Mistakes
     design, section = part(root, "design"), part(root, kind)
     places = [*([design] if kind == "run" else []), part(design, kind), *([root] if kind == "run" else []), section]
     constants = {key: item for place in places for key, item in _constants(part(place, "constants"))}
-    factors = [factor for place in places for factor in _listed(part(place, "factors"))]
+    factors = [factor for place in places for factor in part(place, "factors").listed()]
     named = [part(factor, "key").text or part(factor, "name").text or factor.text or "" for factor in factors]
     for key, item in part(section, "levels").items():
         if key not in named:
@@ -79,7 +75,7 @@ def _treatments(root: Item, kind: str, given: Sequence[Item], mistakes: Mistakes
     for item in given:
         if item.value is not None and not isinstance(item.value, (list, dict)):
             mistakes.add(item, f"expected a list of treatments, but it is {item.shown}.", "wrong_type")
-        for name, treatment in (*item.items(), *(("", inner) for inner in _listed(item))):
+        for name, treatment in (*item.items(), *(("", inner) for inner in item.listed())):
             own = dict(_flat(treatment)) or _by_position(treatment, named, mistakes)
             for key, level in own.items():
                 if key not in (*FREE, *named) and did_you_mean(key, named):  # designs need not name all that varies
@@ -89,14 +85,14 @@ def _treatments(root: Item, kind: str, given: Sequence[Item], mistakes: Mistakes
             _check_keys(levels, mistakes)
             name = part(treatment, "name").text or name or treatment.text or ""
             found.append(Treatment(name=name, at=treatment, levels=levels))
-    if not found and _listed(part(section, "factors")):
+    if not found and part(section, "factors").listed():
         mistakes.add(section, "has `factors`, but no `treatments`: the combinations that are run.", "missing")
     return found or [Treatment(name="", at=section, levels=constants)]
 
 
 def _constants(item: Item) -> Iterator[tuple[str, Item]]:
     """Yield constants by key: of a mapping, a list of mappings, or a list of `key` and `value`."""
-    for entry in (item, *_listed(item)):
+    for entry in (item, *item.listed()):
         if part(entry, "key").text and "value" in entry.value:
             yield str(entry.value["key"].text), entry.value["value"]
         else:

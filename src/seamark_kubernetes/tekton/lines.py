@@ -24,12 +24,6 @@ def word(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else flow(text)
 
 
-def listed(item: Item, *keys: str) -> list[Item]:
-    """Return the items of a list at a path of keys; none where there is no list."""
-    value = item.at(keys).value
-    return value if isinstance(value, list) else []
-
-
 def texts_of(item: Item) -> Any:
     """Return an item as lists and mappings of texts, as written: Tekton takes numbers for texts as well."""
     if isinstance(item.value, dict):

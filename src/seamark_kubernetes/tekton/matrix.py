@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from seamark.config.yaml_source import Item, Mistakes
-from seamark_kubernetes.tekton.lines import flow, listed, word
+from seamark_kubernetes.tekton.lines import flow, word
 
 _WHOLE_LIST = re.compile(r"\$\(.+\[\*\]\)")
 """A value such as `$(params.models[*])`: the values are in another place, and stand for themselves here."""
@@ -25,7 +25,7 @@ def read_matrix(
 
     The values of parameters in `needed` (None: of all) must be in the file.
     """
-    include, includes = listed(matrix, "include"), []
+    include, includes = matrix.listed("include"), []
     for item in include:
         given = read_params(item, mistakes)
         for value in given.values():
@@ -49,7 +49,7 @@ def read_matrix(
 def read_params(item: Item, mistakes: Mistakes) -> dict[str, Item]:
     """Return the values of the `params` of a task, a matrix or a combination by name."""
     found: dict[str, Item] = {}
-    for param in listed(item, "params"):
+    for param in item.listed("params"):
         entries = dict(param.items())
         name = str(entries["name"].text) if "name" in entries else ""
         if not name or "value" not in entries:

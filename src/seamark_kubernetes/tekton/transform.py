@@ -10,7 +10,7 @@ from seamark.config.yaml_source import Item, Mistakes, yaml_trees
 from seamark.errors import did_you_mean
 from seamark.model.digest import digest
 from seamark.model.plurals import counted
-from seamark_kubernetes.tekton.lines import ItemLines, lines_of, listed, texts_of, word
+from seamark_kubernetes.tekton.lines import ItemLines, lines_of, texts_of, word
 from seamark_kubernetes.tekton.matrix import Combination, matrix_lines, params_lines, read_matrix, read_params
 
 KINDS: Mapping[str, tuple[str, ...]] = {"PipelineRun": ("spec", "pipelineSpec"), "Pipeline": ("spec",)}
@@ -133,7 +133,7 @@ def _steps(rows: list[Combination], order: Order) -> list[tuple[Combination, lis
 
 def _renamed(task: Item, ends: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the tasks for which a task waits, with the last ones in place of an expanded one."""
-    names = [str(name.text) for name in listed(task, "runAfter")]
+    names = [str(name.text) for name in task.listed("runAfter")]
     return list(dict.fromkeys(new for name in names for new in ends.get(name, [name])))
 
 
@@ -193,7 +193,7 @@ def transform(text: str, path: Path, order: Order) -> tuple[str, list[str]]:
 
 def _tasks(root: Item, order: Order, mistakes: Mistakes) -> Iterator[_Task]:
     """Yield the tasks of a document that have a matrix."""
-    for part in listed(root, *KINDS[str(root.at(["kind"]).text)], "tasks"):
+    for part in root.listed(*KINDS[str(root.at(["kind"]).text)], "tasks"):
         entries = dict(part.items())
         if "matrix" not in entries:
             continue
@@ -225,8 +225,8 @@ def _edits(
 ) -> Iterator[tuple[int, int, list[str]]]:
     """Yield what to change in a document: indices of the first line and the one after the last, and new lines."""
     where = KINDS[str(root.at(["kind"]).text)]
-    parts = listed(root, *where, "tasks")
-    taken = {str(part.at(["name"]).text) for part in (*parts, *listed(root, *where, "finally"))}
+    parts = root.listed(*where, "tasks")
+    taken = {str(part.at(["name"]).text) for part in (*parts, *root.listed(*where, "finally"))}
     for task in tasks:
         task.expand(order, taken, mistakes)
         taken |= task.becomes.keys()
@@ -235,12 +235,12 @@ def _edits(
     _require_no_use(root, [*expanded], lines, mistakes)
     for part in parts:
         changed = expanded.get(str(part.at(["name"]).text))
-        if changed is None and not ends.keys() & {name.text for name in listed(part, "runAfter")}:
+        if changed is None and not ends.keys() & {name.text for name in part.listed("runAfter")}:
             continue
         if there := ItemLines.read(part, lines, mistakes):
             after = {"runAfter": _run_after(_renamed(part, ends))}
             yield there.first, there.end, changed.lines(there, ends) if changed else there.changed(after)
-    for part in listed(root, "spec", "taskRunSpecs"):
+    for part in root.listed("spec", "taskRunSpecs"):
         changed = expanded.get(str(part.at(["pipelineTaskName"]).text))
         if changed and (there := ItemLines.read(part, lines, mistakes)):
             new = [{"pipelineTaskName": [f"pipelineTaskName: {word(name)}"]} for name in changed.becomes]

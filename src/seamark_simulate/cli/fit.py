@@ -22,8 +22,8 @@ def command(names: tuple[str, ...], file: Path, servers: int | None, seed: int, 
     """Fit a queueing model to each server that open loads were measured on, and say how wrong it is.
 
     A model is equal servers behind one queue, first come, first served, with a distribution of service times. Every
-    treatment is left out in turn and predicted from the others. Trials that were saturated, closed loops, or limited
-    by the client are left out and listed.
+    treatment is left out in turn and predicted from the others. Closed loops make a model where their numbers of
+    tokens are known. Trials that were saturated or limited by the client are left out and listed.
 
     \b
     Examples:

@@ -33,7 +33,7 @@ class SimulateOptions(Inputs):
     blocks: int = option(
         type=click.IntRange(1, 1000),
         default=1,
-        help="With --draw: this many seeds from --seed on; each policy is compared with the first.",
+        help="With --draw or failures: this many seeds from --seed on; each policy is compared with the first.",
     )
     log: str = option(
         type=click.Path(), default=EXECUTION_LOG, help="Execution log. Several policies write LOG-POLICY.json."
