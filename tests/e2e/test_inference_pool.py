@@ -42,8 +42,9 @@ def test_a_picker_by_prefix_finds_more_in_the_caches_and_every_replica_is_counte
         assert [*found] == ["replica-1", "replica-2"]
         rate = sum(replica["requests"] for replica in found.values()) / document["replicas"]["counted_s"]
         assert rate == pytest.approx(document["requests_per_s"], rel=0.25)
-    # all groups fit into both caches together, and two thirds of them into each
-    assert metrics["prefix"]["replicas"]["prefix_hit_ratio"] > 0.75 > metrics["none"]["replicas"]["prefix_hit_ratio"]
+    # All groups fit into both caches together, and two thirds of them into each. The router divides them by chance:
+    # 12 and 12 have a ratio of 0.85, 16 and 8 of 0.73, and all of them in each, without a picker, of 0.47.
+    assert metrics["prefix"]["replicas"]["prefix_hit_ratio"] > 0.6 > metrics["none"]["replicas"]["prefix_hit_ratio"]
     assert metrics["none"]["replicas"]["imbalance"] < 1.1
     assert "most over mean" in (study.root / "reports/try/report.md").read_text()
     records = [json.loads(path.read_text()) for path in study.results.glob("deployments/*/deployment.json")]
