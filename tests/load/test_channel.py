@@ -65,7 +65,8 @@ def test_a_worker_answers_line_by_line_and_sends_what_the_coordinator_lacks(
     worker: Spoken, tmp_path: Path, elsewhere: bool
 ) -> None:
     worker.send(assignment(tmp_path, elsewhere=elsewhere))
-    assert json.loads(worker.until("ready")) == {"unit": "reply", "kinds": ["call"], "items": None, "stages": []}
+    said = {"unit": "reply", "kinds": ["call"], "items": None, "stages": [], "warmed": None}
+    assert json.loads(worker.until("ready")) == said
     worker.send("ping 7")
     number, at_ns = map(int, worker.until("pong").split())
     assert number == 7
