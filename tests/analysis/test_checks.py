@@ -58,6 +58,9 @@ def telemetry(**means):
 
 
 USED = {"requests": 40.0, "share": 0.9}
+GATEWAY = {"cores": 2, "replicas": 2, "direct_per_s": 900.0}
+CHUNKS_OF_GATEWAY = GATEWAY | {"requests_per_s": 1e6, "chunks_per_s": 6000.0}
+SERVED_LESS = {"metrics.achieved_rps": 470.0}
 DEPARTURE = {"role": "load", "what": "cores", "pid": 7, "asked": "1", "seen": "0-1"}
 IDLE = telemetry(host__processors=4.0, search__server__cpu_ratio=0.0025, ingest__server__cpu_ratio=0.1)
 FAULTS = [
@@ -83,6 +86,9 @@ FAULTS = [
     ("client_stalled", "note", CLOSED, MINUTE | workers(stalls_ns=[[0, 120_000_000]])),
     ("client_cpu", "suspect", CLOSED, workers(cpu_s=9.5, spin_s=1.0, wall_s=10.0)),
     ("client_bound", "suspect", CLOSED, {"ceiling": {"requests_per_s": 600.0}}),
+    ("gateway_bound", "suspect", CLOSED, {"load.gateway": GATEWAY | {"requests_per_s": 600.0}}),
+    ("gateway_bound", "suspect", OPEN, {"load.gateway": GATEWAY | {"requests_per_s": 600.0}, **SERVED_LESS}),
+    ("gateway_bound", "suspect", CLOSED, {"load.gateway": CHUNKS_OF_GATEWAY, "counts.chunks": 50_000}),
     ("host_cpu_saturated", "note", CLOSED, {"metrics.resource": {"cpu_util": 0.97}}),
     ("busy_elsewhere", "suspect", CLOSED, processors(busy=0.86, others=0.76)),
     ("busy_elsewhere", "suspect", CLOSED, processors(busy=0.95, others=0.11)),
@@ -178,6 +184,9 @@ def test_every_check_has_a_fault_that_shows_it():
         (CLOSED, processors(busy=0.5, others=0.0, waiting_memory=0.09)),
         (CLOSED, {"load.place": {"looks": 9, "niceness": 10, "all_threads": 4, "all_cores": 4}}),
         (CLOSED, {"ceiling": {"requests_per_s": 700.0}}),
+        (CLOSED, {"load.gateway": GATEWAY | {"requests_per_s": 700.0}}),
+        (CLOSED, {"load.gateway": CHUNKS_OF_GATEWAY, "counts.chunks": 40_000}),
+        (CLOSED, {"load.gateway": GATEWAY | {"reason": "its pool did not start"}}),
         (CLOSED, GOOD | {"counts.counted_units": 900_000} | workers(asked_units=1_000_000)),
         (CLOSED, GOOD | {"counts.counted_units": 900_000}),
         (OPEN, {"metrics.schedule_lag_ms.p99": 0.9, "metrics.service_time_ms.p99": 0.1}),

@@ -46,7 +46,17 @@ def test_a_picker_by_prefix_finds_more_in_the_caches_and_every_replica_is_counte
     # 12 and 12 have a ratio of 0.85, 16 and 8 of 0.73, and all of them in each, without a picker, of 0.47.
     assert metrics["prefix"]["replicas"]["prefix_hit_ratio"] > 0.6 > metrics["none"]["replicas"]["prefix_hit_ratio"]
     assert metrics["none"]["replicas"]["imbalance"] < 1.1
-    assert "most over mean" in (study.root / "reports/try/report.md").read_text()
+    page = (study.root / "reports/try/report.md").read_text()
+    assert "most over mean" in page
+    assert "one replica alone" in page
+    files = (study.root / "results/.calibration").glob("*.gateway-*.json")
+    gateways = {gateway["asked"]["picker"]: gateway for gateway in (json.loads(path.read_text()) for path in files)}
+    assert {picker: gateway["requests_per_s"] is None for picker, gateway in gateways.items()} == dict.fromkeys(
+        ("none", "prefix", "queue"), False
+    ), gateways
+    for trial in study.trials():
+        load = json.loads((trial / "load.json").read_text())
+        assert load["gateway"] == gateways[load["gateway"]["asked"]["picker"]]
     records = [json.loads(path.read_text()) for path in study.results.glob("deployments/*/deployment.json")]
     assert [len(record["parts"]) for record in records] == [2, 2, 2]
     assert not study.processes()

@@ -1,12 +1,14 @@
 """Both ends of statistics of times of which some are lower bounds, against the truth that these were made from."""
 
+import math
+
 import numpy as np
 import pytest
 
 from seamark.stats import censored
 from seamark.stats.censored import exact_quantile
 from seamark.stats.histogram import of
-from seamark.stats.quantiles import rank, ranks_of, samples_needed
+from seamark.stats.quantiles import interval_ranks, rank, ranks_of, samples_needed
 from seamark.stats.range import Range
 
 QUANTILES = (0.1, 0.5, 0.9, 0.99, 1.0)
@@ -89,6 +91,14 @@ def test_with_few_samples_beyond_it_a_percentile_has_the_ends_of_its_order_stati
             below = stats.binom(count, probability).cdf
             assert below(low) <= 0.025 < below(low + 1)
             assert below(count - 1) < 0.975 if high is None else below(high - 1) < 0.975 <= below(high)
+
+
+def test_the_interval_of_a_median_covers_it_in_95_percent_and_no_narrower_one_does():
+    def covered(low: int, high: int) -> float:
+        return sum(math.comb(200, below) for below in range(low + 1, high + 1)) / 2**200
+
+    low, high = interval_ranks(0.5, 200)
+    assert covered(low, high) >= 0.95 > covered(low + 1, high - 1)
 
 
 def test_the_interval_of_a_p99_is_open_under_368_samples():

@@ -33,14 +33,20 @@ def ranks_of(probability: float, count: int) -> Ranks | None:
     """Return the ranks of a quantile of `count` samples: equal with BEYOND samples beyond it; from FEWEST on those of
     its order-statistic interval (David and Nagaraja, Order Statistics, 7.1), else None.
 
-    The number of samples below the true quantile is binomial (count, probability): each end is wrong with at most
-    (1 - CONFIDENCE) / 2. The upper one is None if not even the largest sample is surely above, as of p99 below 368.
+    The upper end is None if not even the largest sample is surely above, as of p99 below 368.
     """
     if count >= samples_needed(probability):
         at = rank(probability, count)
         return at, at
-    if count < FEWEST:
-        return None
+    return None if count < FEWEST else interval_ranks(probability, count)
+
+
+def interval_ranks(probability: float, count: int) -> Ranks:
+    """Return the ranks of the order-statistic interval of a quantile of `count` samples, as of a median.
+
+    The number of samples below the true quantile is binomial (count, probability): each end is wrong with at most
+    (1 - CONFIDENCE) / 2. The upper one is None if not even the largest sample is surely above.
+    """
     tail, cdf, low = (1 - CONFIDENCE) / 2, 0.0, 0
     log_odds, log_pmf = math.log(probability / (1 - probability)), count * math.log1p(-probability)
     for below in range(count):

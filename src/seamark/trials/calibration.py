@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.dispatch import identity
-from seamark.load.coordinator.coordinator import LoadJob
+from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.model.results.calibration import (
     Calibration,
     CalibrationRun,
@@ -114,7 +114,7 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
     """
     split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
     null = partial(ephemeral_server, NULL, cores=split.server)
-    wire = partial(_load, "wire", cores=split.client)
+    wire = partial(brief_load, "wire", cores=split.client)
     with null() as port:
         small = wire({"concurrency": CONNECTIONS}, seconds, port)
         timed = wire({"pattern": "constant", "rate_rps": TIMED_RPS, "concurrency": 8}, seconds, port)
@@ -124,8 +124,8 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
         chunked = wire(_streams(STREAMS), seconds, port, OPENAI)
     with null("--stream-chunks", CHUNKS, "--stream-joined", JOINED) as port:
         joined = wire(_streams(CONNECTIONS), seconds, port, OPENAI)
-    threads = _load("threads", {"concurrency": THREADS}, seconds, 0)
-    processes = _load("processes", {"concurrency": 1}, seconds, 0)
+    threads = brief_load("threads", {"concurrency": THREADS}, seconds, 0)
+    processes = brief_load("processes", {"concurrency": 1}, seconds, 0)
     lag_us = (timed.samples["sent_ns"] - timed.samples["due_ns"]) / 1e3
     node = identity.node()
     spaced = f"a chunk of each of {STREAMS} streams every {TURN_MS} ms"
@@ -138,8 +138,8 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
         pinning=split,
         ceilings=Ceilings(
             wire=wire_ceilings(small, large, chunked, joined),
-            threads=WorkerCeiling(requests_per_s=_rate(threads)),
-            processes=WorkerCeiling(requests_per_s=_rate(processes)),
+            threads=WorkerCeiling(requests_per_s=reply_rate(threads)),
+            processes=WorkerCeiling(requests_per_s=reply_rate(processes)),
         ),
         runs={
             "small_replies": small.summary(),
@@ -157,15 +157,16 @@ def _streams(count: int) -> Mapping[str, Value]:
     return {"prompt_len": 16, "gen_tokens": CHUNKS, "concurrency": count}
 
 
-def _load(
+def brief_load(
     kind: Kind,
     settings: Mapping[str, Value],
     seconds: float,
     port: int,
     driver: str | None = None,
     cores: tuple[int, ...] = (),
+    host: str = LoadJob.host,
 ) -> NullServerLoad:
-    """Run one load of the null driver of that kind, or of `driver`, optionally on `cores`."""
+    """Run one load of the null driver of that kind, or of `driver`, optionally on `cores`. Raises LoadError."""
     whole: dict[str, Value] = {"warmup_s": 0.0, "duration_s": seconds, "timeout_s": 10.0, **settings}
     with tempfile.TemporaryDirectory(prefix="seamark-calibrate-") as name:
         job = LoadJob(
@@ -174,6 +175,7 @@ def _load(
             settings=whole,
             seed=1,
             data=Path(name),
+            host=host,
             ports={"main": port},
             cores=cores,
         )
@@ -188,9 +190,11 @@ def _load(
         )
 
 
-def _rate(run: NullServerLoad) -> float:
-    """Return good replies per second."""
+def reply_rate(run: NullServerLoad) -> float:
+    """Return good replies per second. Raises LoadError for a load without any."""
     samples = run.samples
+    if not len(samples):
+        raise LoadError("no request had a good reply")
     return float(len(samples) / ((samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9))
 
 

@@ -16,6 +16,7 @@ from seamark.storage.documents import read, write
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials import sidecar
 from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.gateway import known_gateway
 from seamark.trials.load_lock import exclusive_load
 from seamark.trials.measure import measure
 from seamark.trials.members import place_of, placed, write_whole_endpoint, write_whole_warm_up
@@ -58,6 +59,7 @@ def serve(context: DeploymentContext) -> None:
         shards=max((trial.load.shards for trial in trials), default=1),  # no set may load a member
         place=place,
         identity=context.server,
+        gateway=known_gateway(context),
         evict=device_of_lane() is None,  # servers of other lanes have devices of their own
     )
     if not answer.ok and answer.category not in UNCOUNTED:

@@ -67,6 +67,7 @@ def record_of(
         in_client=context.service.server is None,
         kind=context.service.load,
         origin=context.service.origin,
+        gateway=(endpoint or context.endpoint()).gateway,
         device=device_used(measured.outcome.epoch_unix_ns if measured else None),
         client=ClientRecord(workers=context.service.workers, processes=0),
         energy=(measured and measured.energy) or EnergyRecord(),

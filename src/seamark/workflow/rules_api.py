@@ -66,12 +66,16 @@ def deployment(scenario_file: str, site: str, scenario: str, deployment_id: str)
 
 
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
-    """Start a deployment's server under its supervisor."""
+    """Start a deployment's server under its supervisor, after a calibration of its gateway if it has one."""
+    parent_pid = os.getppid()
     from seamark.trials.deployment_context import DeploymentContext
+    from seamark.trials.gateway import calibrate_gateway
     from seamark.trials.server_start import serve
 
     _require_current_epoch()
-    serve(DeploymentContext.of(_study(scenario_file, site), scenario, deployment_id))
+    context = DeploymentContext.of(_study(scenario_file, site), scenario, deployment_id)
+    calibrate_gateway(context, parent_pid)
+    serve(context)
 
 
 def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:

@@ -33,6 +33,7 @@ CHECKS: tuple[Check, ...] = (
     load.client_stalled,
     load.client_cpu,
     load.client_bound,
+    load.gateway_bound,
     host.host_cpu_saturated,
     host.busy_elsewhere,
     host.others_unknown,

@@ -210,6 +210,27 @@ def client_bound(view: CheckedTrial) -> str | None:
     )
 
 
+GATEWAY_SHARE = 0.8
+"""Ratio of a gateway's ceiling from which on its own waiting is in the figures, as for a client."""
+
+
+@check("suspect", "Give the gateway more cores, or lower the load; pickers differ less than what waits in it.")
+def gateway_bound(view: CheckedTrial) -> str | None:
+    """The load is close to what the gateway carries on these cores with replicas that answer at once."""
+    gateway, counts, metrics = view.load.gateway, view.counts, view.metrics
+    rates = [rate for rate in (metrics.offered_rps, metrics.achieved_rps) if rate is not None]
+    if gateway is None or not counts.replies or not rates:
+        return None
+    rate, ceiling = max(rates), gateway.for_replies(counts.chunks / counts.replies)
+    if ceiling is None or rate < GATEWAY_SHARE * ceiling:
+        return None
+    alone = "" if gateway.direct_per_s is None else f"; one of these reached {gateway.direct_per_s:.4g}/s without it"
+    return (
+        f"{rate:.4g} requests/s is {in_percent(rate / ceiling)} of the {ceiling:.4g}/s that the gateway carried on "
+        f"these cores to replicas that answer at once{alone}"
+    )
+
+
 @check("suspect", "The load was not stable over the window: raise duration_s or warmup_s.", "requests")
 def littles_law(view: CheckedTrial) -> str | None:
     """Concurrency = throughput x latency in any stable system; here from three separate counts of all sent requests,

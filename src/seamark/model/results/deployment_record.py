@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seamark.model.results.gateway_ceiling import GatewayCeiling
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
 from seamark.model.server_identity import ServerRecord
 
@@ -85,7 +86,7 @@ class ServerRun:
     `category` and `reason` say why, and `log_tail` has the last lines of its log. `load_nodes` and `server_nodes` are
     names of a deployment on several nodes. `niceness` and `threads` (limit of numerical libraries in each process)
     are those of a server beside other services, None otherwise. `idle_unix_s`: begin and end of the idle period
-    before the first load."""
+    before the first load. `gateway` is what was measured of one in front of replicas."""
 
     schema_version: int = 1
     status: str = ""
@@ -122,6 +123,7 @@ class ServerRun:
     idle_unix_s: tuple[float, float] | None = None
     started_at: Moment = None
     server_identity: ServerRecord | None = None
+    gateway: GatewayCeiling | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

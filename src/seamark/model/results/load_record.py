@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from seamark.model.origin import MEASURED, HasOrigin, Origin
+from seamark.model.results.gateway_ceiling import GatewayCeiling
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Seconds, UnixNs, Word
 from seamark.model.server_identity import ServerRecord
 
@@ -246,7 +247,7 @@ class LoadRecord(HasOrigin):
     loads share if they had the same; None where it was not recorded, and of a server that runs already.
     `others_before` is the ratio of this machine's processors that others used just before it; None where
     telemetry tells what they used during it. `errors` are those of all workers by the service's own code, warm-up
-    included; `failures` have their categories."""
+    included; `failures` have their categories. `gateway` is what was measured of one in front of replicas."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -306,6 +307,7 @@ class LoadRecord(HasOrigin):
     others_before: Number = field(default=None, metadata=OPTIONAL)
     errors: Mapping[str, ErrorsSeen] | None = field(default=None, metadata=OPTIONAL)
     warmed: Warmed | None = field(default=None, metadata=OPTIONAL)
+    gateway: GatewayCeiling | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

@@ -33,7 +33,7 @@ from seamark.report.page.fronts import front_blocks
 from seamark.report.page.interference import documents_of, first_slowdown, interference_blocks
 from seamark.report.page.page_part import PagePart, WorkloadBlocks, page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
-from seamark.report.page.replicas import replica_blocks, replicas_of
+from seamark.report.page.replicas import gateways_of, replica_blocks, replicas_of
 from seamark.report.page.search import search_blocks
 from seamark.report.page.sections import (
     about,
@@ -165,7 +165,7 @@ def _drawn(results: Results, say: Callable[[str], object]) -> Mapping[PagePart |
         draws += [draw for part in parts for draw in part.last_blocks]
         if any(stages_of(results, treatment) for treatment in workload.treatments):
             draws.append(stages_blocks)
-        if any(replicas_of(results, treatment) for treatment in workload.treatments):
+        if any(kind(results, row) for row in workload.treatments for kind in (replicas_of, gateways_of)):
             draws.append(replica_blocks)
         tasks += [(workload.stem, partial(draw, workload)) for draw in draws]
     tasks += [(part, partial(draw, results)) for part in own for draw in part.own_blocks]

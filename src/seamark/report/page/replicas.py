@@ -1,12 +1,13 @@
-"""Blocks of the replicas behind a gateway: what each served, and what its prefix cache had."""
+"""Blocks of a gateway and the replicas behind it: what it carries, what each served, what its prefix cache had."""
 
 from collections.abc import Sequence
 from statistics import median
 
+from seamark.model.results.gateway_ceiling import GatewayCeiling
 from seamark.model.results.replicas import Replicas
 from seamark.model.results.summary import SummaryRow
 from seamark.report.numbers import number, percent
-from seamark.report.page.content import Content, Table, column, figures
+from seamark.report.page.content import Content, Table, absent, column, figures
 from seamark.report.source import Results, ShownWorkload
 from seamark.report.tables.by_treatment import factor_columns
 
@@ -16,11 +17,17 @@ NOTE = (
     "Medians over the repetitions of the most used replica, the second, and so on, by their own counters, between the"
     " first and the last look at them in the measured window. Most over mean: 1 where each has as many requests."
 )
+GATEWAY_NOTE = (
+    "Measured before the trials with replicas that answer at once, on these cores, which load and replicas used too:"
+    " the highest rate with replies of one chunk, the most chunks of long replies, what one of the replicas reached"
+    " without the gateway, and how much longer a request took through it (median, 95 % interval)."
+)
 
 
 def replica_blocks(workload: ShownWorkload) -> list[Table]:
-    """Return what the replicas of each treatment served, the most used one of each trial first; nothing without
-    replicas."""
+    """Return what the gateways carry, and what the replicas of each treatment served, the most used one of each trial
+    first; nothing without either."""
+    gateways = _gateway_table(workload)
     rows: list[tuple[SummaryRow, str, Content, Content, Content, float | None]] = []
     for treatment in workload.treatments:
         found = replicas_of(workload.results, treatment)
@@ -35,7 +42,7 @@ def replica_blocks(workload: ShownWorkload) -> list[Table]:
             uneven, hits = (median_of([getattr(one, name) for one in found]) for name in ("imbalance", HITS))
             rows.append((treatment, "all", "", "", uneven, hits))
     if not rows:
-        return []
+        return gateways
     treatments, names, requests_of, shares, most, hit = zip(*rows, strict=True)
     columns = [
         *factor_columns(treatments, workload.treatments),
@@ -47,7 +54,40 @@ def replica_blocks(workload: ShownWorkload) -> list[Table]:
     if any(ratio is not None for ratio in hit):
         title = "prompt tokens that the prefix cache had"
         columns.append(figures("prefix hits", hit, "%", title, why=NOT_COUNTED, shown=percent))
-    return [Table(columns=tuple(columns), caption=f"{workload.name}: replicas", footnotes=(NOTE,))]
+    return [*gateways, Table(columns=tuple(columns), caption=f"{workload.name}: replicas", footnotes=(NOTE,))]
+
+
+def _gateway_table(workload: ShownWorkload) -> list[Table]:
+    """Return a row for each gateway, named by the settings in which they differ; nothing without any."""
+    found: list[GatewayCeiling] = []
+    for treatment in workload.treatments:
+        found += [gateway for gateway in gateways_of(workload.results, treatment) if gateway not in found]
+    if not found:
+        return []
+    names = [name for name in found[0].asked if len({str(gateway.asked.get(name)) for gateway in found}) > 1]
+    hops = [gateway.hop_interval_ms for gateway in found]
+
+    def known(name: str) -> list[Content]:
+        values = [getattr(gateway, name) for gateway in found]
+        reasons = [absent(gateway.reason or "not measured") for gateway in found]
+        return [reason if value is None else value for reason, value in zip(reasons, values, strict=True)]
+
+    columns = [
+        *(column(name, [str(gateway.asked.get(name)) for gateway in found]) for name in names),
+        figures("replicas", [float(gateway.replicas) for gateway in found], shown=lambda count: f"{count:g}"),
+        figures("most requests", known("requests_per_s"), "1/s", shown=number),
+        figures("most chunks", known("chunks_per_s"), "1/s", shown=number),
+        figures("one replica alone", known("direct_per_s"), "1/s", shown=number),
+        figures("hop", known("hop_ms"), "ms", shown=number),
+        column("hop, interval", [None if hop is None else " to ".join(map(number, hop)) for hop in hops], unit="ms"),
+    ]
+    return [Table(columns=tuple(columns), caption=f"{workload.name}: gateway", footnotes=(GATEWAY_NOTE,))]
+
+
+def gateways_of(results: Results, treatment: SummaryRow) -> list[GatewayCeiling]:
+    """Return what was measured of the gateway of each of a treatment's good trials."""
+    loads = [view.load for view in results.trials_of(treatment) if view.good]
+    return [load.gateway for load in loads if load and load.gateway]
 
 
 def replicas_of(results: Results, treatment: SummaryRow) -> list[Replicas]:

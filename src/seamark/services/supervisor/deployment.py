@@ -20,6 +20,7 @@ from seamark.dispatch.identity import allocation, node
 from seamark.dispatch.placement import Place
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerEnd, ServerRun, TrialCounts
+from seamark.model.results.gateway_ceiling import GatewayCeiling
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerRecord
 from seamark.model.service import GpuMemory, Service
@@ -58,12 +59,19 @@ STOP_WAIT_S = 30.0
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
-def serve(spec: LaunchSpec, locks: Path, *, identity: ServerRecord | None = None, evict: bool = True) -> Endpoint:
+def serve(
+    spec: LaunchSpec,
+    locks: Path,
+    *,
+    identity: ServerRecord | None = None,
+    gateway: GatewayCeiling | None = None,
+    evict: bool = True,
+) -> Endpoint:
     """Start the server of a launch spec under a supervisor, wait until it answers or fails, and write endpoint.json.
 
     First ends this user's other deployments of the same results on this node (in this batch job), unless `evict` is
     false: two servers side by side would disturb each other's measurement. The environment of the spec is made by the
-    lock files in the folder `locks`; `identity` is the server identity for endpoint.json. When the calling process
+    lock files in the folder `locks`; `identity` and `gateway` are facts for endpoint.json. When the calling process
     ends before the server answers, the server is ended, with category `interrupted`.
     """
     parent_pid = os.getppid()
@@ -86,7 +94,7 @@ def serve(spec: LaunchSpec, locks: Path, *, identity: ServerRecord | None = None
         _make_room(folder, evict)
         folder.endpoint.unlink(missing_ok=True)
         _forget_earlier(control)
-        answer = replace(_start_and_wait(spec, control, parent_pid), server_identity=identity)
+        answer = replace(_start_and_wait(spec, control, parent_pid), server_identity=identity, gateway=gateway)
         write(folder.endpoint, answer)
         touch(control.published)
     return answer
@@ -102,13 +110,17 @@ def serve_planned(
     shards: int = 1,
     place: Place | None = None,
     identity: ServerRecord | None = None,
+    gateway: GatewayCeiling | None = None,
+    service: Service | None = None,
     evict: bool = True,
 ) -> Endpoint:
     """Serve a deployment with the study's recipe, seed, images, binds and locks; see `serve`.
 
     Servers of trials and persistent servers start here. `site` may have another address than the study's own.
+    `service` is a recipe in place of the study's.
     """
-    plan, service, images = study.plan_of(scenario), study.services[deployment.service], StudyImages(study=study)
+    plan, images = study.plan_of(scenario), StudyImages(study=study)
+    service = service or study.services[deployment.service]
     spec = LaunchSpec(
         deployment=deployment,
         service=service,
@@ -124,7 +136,7 @@ def serve_planned(
         place=place,
         study=study.root,
     )
-    return serve(spec, study.locks, identity=identity, evict=evict)
+    return serve(spec, study.locks, identity=identity, gateway=gateway, evict=evict)
 
 
 def _with_probe(service: Service, deployment: Deployment) -> Service:
