@@ -47,6 +47,7 @@ CHECKS: tuple[Check, ...] = (
     host.threads_over_cores,
     load.littles_law,
     load.client_underdriven,
+    load.waves,
     load.streams_held_open,
     host.few_local_ports,
     host.connection_churn,

@@ -261,6 +261,22 @@ def client_underdriven(view: CheckedTrial) -> str | None:
     )
 
 
+IN_WAVES, TOGETHER = 0.5, 2.0
+"""Autocorrelation and dispersion of starts above which a load comes in waves: three users in step suffice."""
+
+
+@check("suspect", "Vary the lengths of replies, set think_time_s, or use an open load such as poisson.", "requests")
+def waves(view: CheckedTrial) -> str | None:
+    """Users in step start and wait together: the service has crowds and pauses that no others would cause."""
+    found = view.counts.waves
+    if found is None or found.autocorrelation <= IN_WAVES or found.dispersion <= TOGETHER:
+        return None
+    return (
+        f"starts recur with each median latency (autocorrelation {found.autocorrelation:.2g}), and are "
+        f"{found.dispersion:.3g} times as uneven as independent ones"
+    )
+
+
 @check(
     "note",
     "Check what the server does after its last token; a client that stops reading there sends sooner.",

@@ -13,6 +13,7 @@ from seamark.analysis.metrics.startup import AFTER_START_UP, EVERYTHING, find_st
 from seamark.analysis.metrics.steady import state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
+from seamark.analysis.metrics.waves import start_waves
 from seamark.analysis.metrics.window import (
     RULE_OF_PARTIES,
     RULE_OF_REQUESTS,
@@ -110,6 +111,8 @@ def metric_inputs(
         turns=profile.turns,
         retries=trial.settings.get("max_tries") is not None,
     )
+    if profile.closed and not load.virtual_clock and (latency := counted.service.statistic("p50")):
+        counted.waves = start_waves(samples, window, latency.low)
     lost = lost_of(load, counted)
     finite = profile.finite and not is_simulated_load(profile, load)
     finite = finite or (profile.until_last_reply and profile.closed)

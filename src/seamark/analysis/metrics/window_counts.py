@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.samples import Batch, Mask, Samples, Times
 from seamark.analysis.metrics.stream import FirstChunk, Stream
+from seamark.analysis.metrics.waves import Waves
 from seamark.analysis.metrics.window import Window
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.sample import MISSING_NS, Failure
@@ -55,6 +56,8 @@ class WindowCounts:
     missed any.
 
     `retried` were tried again, `retries` times together; None where the load tries once.
+
+    `waves` is how the starts of a closed loop recur; None of other loads, and where that is not known.
 
     For Little's law, of all requests that were sent, good or not: `ended` inside the window, and `stays` that were
     sent inside it, which took `stay_ns` together.
@@ -104,6 +107,7 @@ class WindowCounts:
     chunks: int = 0
     lag: TimeDistribution = field(default_factory=TimeDistribution)
     by_kind: dict[int, KindCounts] = field(default_factory=dict)
+    waves: Waves | None = None
     turns: int = 1
     sessions_begun: int = 0
     sessions_whole: int = 0
