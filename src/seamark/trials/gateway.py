@@ -48,12 +48,19 @@ SECONDS = 1.5
 CONNECTIONS, STREAMS = 32, 128
 CHUNKS, GAP_MS = 64, 1
 """Chunks of a streamed reply, and the time between two: each is a write of its own."""
+INSTANT = (
+    *("{python}", "{package}/platform/isolated_main.py", "seamark.testservers.reference"),
+    *("--host={host}", f"--gap-ms={GAP_MS}"),
+)
 PAIRS, UNTIMED = 200, 10
 """Requests of each way for the hop, and those before them, on which the gateway connects to its replicas."""
 ANSWERED_S = 30.0
 NAMED = re.compile(r"\{(?:settings|switches|words)\[(\w+)\]")
-NOT_ASKED = ("caches", "tokenizer", "headers", "api_key_env", "base_path")
-"""Settings of requests that are left at their defaults: what they name is there for the real replicas alone."""
+NOT_ASKED = (
+    *("gen_tokens", "gen_tokens_shape", "gen_tokens_spread"),
+    *("caches", "tokenizer", "headers", "api_key_env", "base_path"),
+)
+"""Settings of requests that are others here: lengths of replies, and what is there for the real replicas alone."""
 
 
 def replicas_of(server: Server | None) -> tuple[Part, ...]:
@@ -96,51 +103,32 @@ def calibrate_gateway(context: DeploymentContext, parent_pid: int) -> None:
 def _asked(context: DeploymentContext) -> Mapping[str, Value]:
     """Return the settings that the gateway is started with, and those of its requests: of the trial with the longest
     prompts, since a gateway reads them."""
-    service, settings = context.service, context.deployment.settings
-    server = service.server
+    server = context.service.server
     assert server is not None
     counted = replicas_of(server)
-    processes: list[Server | Part] = [server, *(part for part in server.parts if part not in counted)]
-    words = [word for one in processes for word in (*one.command, *one.environment.values())]
-    words += [word for command in server.setup for word in command]
-    names = {name for word in words for name in NAMED.findall(word)} | {str(part.count) for part in counted}
+    others = replace(server, parts=tuple(part for part in server.parts if part not in counted))
+    names = {*NAMED.findall(repr(others)), *(str(part.count) for part in counted)}
+    asked = {name: context.deployment.settings.get(name) for name in sorted(names)}
     trials = context.study.whole.trials_of(context.scenario, context.deployment.id)
-    longest = max((filled(trial.settings) for trial in trials), key=_prompt_len, default={})
-    asked = {name: settings.get(name) for name in sorted(names)}
-    for setting in service.settings:
-        mine = setting.role == "workload" and setting.name not in NOT_ASKED
-        if mine and not setting.name.startswith("gen_tokens") and longest.get(setting.name) is not None:
-            asked[setting.name] = longest[setting.name]
-    return asked
-
-
-def _prompt_len(settings: Mapping[str, Value]) -> float:
-    length = settings.get("prompt_len")
-    return float(length) if isinstance(length, (int, float)) else 0.0
+    prompts = (filled(trial.settings) for trial in trials)
+    longest = max(prompts, key=lambda settings: float(settings.get("prompt_len") or 0), default={})
+    own = (setting.name for setting in context.service.settings if setting.role == "workload")
+    return asked | {name: longest[name] for name in own if name not in NOT_ASKED and longest.get(name) is not None}
 
 
 def _with_instant_replicas(service: Service) -> Service:
     """Return the recipe with reference servers that answer at once in place of the replicas."""
     server = service.server
     assert server is not None
-    counted = replicas_of(server)
     instant = {
-        part.name: replace(
-            part,
-            command=(
-                "{python}",
-                "{package}/platform/isolated_main.py",
-                "seamark.testservers.reference",
-                "--host={host}",
-                f"--port={{ports[{part.ports[0]}]}}",
-                f"--gap-ms={GAP_MS}",
-            ),
-            environment={},
-            health=Health(probe="http", port=part.ports[0], path="/health", timeout_s=20.0),
-            container=None,
-            counters={},
+        part.name: Part(
+            name=part.name,
+            count=part.count,
+            ports=part.ports,
+            command=(*INSTANT, f"--port={{ports[{part.ports[0]}]}}"),
+            health=Health(probe="http", port=part.ports[0], path="/health"),
         )
-        for part in counted
+        for part in replicas_of(server)
     }
     parts = tuple(instant.get(part.name, part) for part in server.parts)
     return replace(service, server=replace(server, parts=parts))
@@ -149,8 +137,7 @@ def _with_instant_replicas(service: Service) -> Service:
 def _measured(context: DeploymentContext) -> GatewayCeiling:
     """Start the pool, measure, and end it; nothing of it stays but the record."""
     deployment = replace(context.deployment, id=f"{context.deployment.id}{PARTY}{GATEWAY}")
-    folder = context.results.deployment(deployment.id)
-    asked = _asked(context)
+    folder, asked = context.results.deployment(deployment.id), _asked(context)
     counted = replicas_of(context.service.server)
     record = GatewayCeiling(
         schema_version=SCHEMA_VERSION,
@@ -196,7 +183,8 @@ def _with_figures(
     driver: Any = resolved(OPENAI, type)(
         Target(settings={"timeout_s": ANSWERED_S, **settings}, data=Path(), host=host, ports=endpoint.ports)
     )
-    requests = [_joined(driver.encode(body)) for body in driver.bodies(UNTIMED + PAIRS, 1)]
+    pieces = map(driver.encode, driver.bodies(UNTIMED + PAIRS, 1))
+    requests = [piece if isinstance(piece, bytes) else b"".join(piece) for piece in pieces]
     through = driver.address()[1]
     hops_ms = sorted(list(_hops_ms(host, through, replica, requests))[UNTIMED:])
     low, high = interval_ranks(0.5, len(hops_ms))
@@ -215,10 +203,6 @@ def _with_figures(
         hop_interval_ms=(hops_ms[low], hops_ms[-1 if high is None else high]),
         pairs=len(hops_ms),
     )
-
-
-def _joined(request: bytes | tuple[bytes, ...]) -> bytes:
-    return request if isinstance(request, bytes) else b"".join(request)
 
 
 def _hops_ms(host: str, through: int, direct: int, requests: Sequence[bytes]) -> Iterator[float]:

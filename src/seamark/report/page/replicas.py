@@ -7,7 +7,7 @@ from seamark.model.results.gateway_ceiling import GatewayCeiling
 from seamark.model.results.replicas import Replicas
 from seamark.model.results.summary import SummaryRow
 from seamark.report.numbers import number, percent
-from seamark.report.page.content import Content, Table, absent, column, figures
+from seamark.report.page.content import Content, Table, column, figures
 from seamark.report.source import Results, ShownWorkload
 from seamark.report.tables.by_treatment import factor_columns
 
@@ -65,21 +65,21 @@ def _gateway_table(workload: ShownWorkload) -> list[Table]:
     if not found:
         return []
     names = [name for name in found[0].asked if len({str(gateway.asked.get(name)) for gateway in found}) > 1]
+    why = "; ".join(dict.fromkeys(gateway.reason for gateway in found if gateway.reason)) or "not measured"
     hops = [gateway.hop_interval_ms for gateway in found]
-
-    def known(name: str) -> list[Content]:
-        values = [getattr(gateway, name) for gateway in found]
-        reasons = [absent(gateway.reason or "not measured") for gateway in found]
-        return [reason if value is None else value for reason, value in zip(reasons, values, strict=True)]
-
     columns = [
         *(column(name, [str(gateway.asked.get(name)) for gateway in found]) for name in names),
-        figures("replicas", [float(gateway.replicas) for gateway in found], shown=lambda count: f"{count:g}"),
-        figures("most requests", known("requests_per_s"), "1/s", shown=number),
-        figures("most chunks", known("chunks_per_s"), "1/s", shown=number),
-        figures("one replica alone", known("direct_per_s"), "1/s", shown=number),
-        figures("hop", known("hop_ms"), "ms", shown=number),
-        column("hop, interval", [None if hop is None else " to ".join(map(number, hop)) for hop in hops], unit="ms"),
+        figures("replicas", [f"{gateway.replicas}" for gateway in found]),
+        *(
+            figures(head, [getattr(gateway, name) for gateway in found], unit, why=why)
+            for head, name, unit in (
+                ("most requests", "requests_per_s", "1/s"),
+                ("most chunks", "chunks_per_s", "1/s"),
+                ("one replica alone", "direct_per_s", "1/s"),
+                ("hop", "hop_ms", "ms"),
+            )
+        ),
+        column("hop, interval", [hop and " to ".join(map(number, hop)) for hop in hops], why=why, unit="ms"),
     ]
     return [Table(columns=tuple(columns), caption=f"{workload.name}: gateway", footnotes=(GATEWAY_NOTE,))]
 
