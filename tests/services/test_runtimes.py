@@ -111,6 +111,15 @@ def test_a_setting_that_is_true_or_false_is_a_switch_and_another_is_none(bench: 
         filled("{switches[count]}")
 
 
+def test_a_setting_that_is_an_object_is_an_option_for_each_entry(bench: Bench):
+    settings = {"own": '{"a_b":"{x} y","c":false,"d":1.5}', "none": None}
+    server = Server(command=("x", "{options[own]}", "{options[none]}"))
+    spec = bench.spec(deployment=replace(bench.deployment(), settings=settings))
+    spec = replace(spec, service=replace(spec.service, server=server))
+    command = launch_of(spec, ProcessSlot(node="here", host="127.0.0.1", ports={})).command
+    assert command == ("x", "--a_b={x} y", "--c=false", "--d=1.5")
+
+
 def test_a_server_without_gpus_sees_none_and_one_with_two_sees_two(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert launch(bench).environment["CUDA_VISIBLE_DEVICES"] == ""

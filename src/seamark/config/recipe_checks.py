@@ -17,15 +17,17 @@ from seamark.errors import did_you_mean
 from seamark.model.annotations import limits_of
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.results.replicas import REPLICA_SERIES
-from seamark.model.service import URLS, GpuMemory, Health, Part, ResetCall, Server, Service
+from seamark.model.service import OPTIONS, URLS, GpuMemory, Health, Part, ResetCall, Server, Service
 
 PLACES = (
     *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "urls"),
-    *("number", "study"),
+    *("number", "study", "options"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
 """Names allowed in the templates of a server; services/ replaces them."""
 
+ALONE = {"urls": URLS, "options": OPTIONS}
+"""Names that stand for several words -> the form of the word that they are."""
 MAIN = "server"
 """The name of the server's own process among its parts."""
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish")
@@ -76,7 +78,7 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     if unknown := [name for name in service.server.inner_ports if name not in service.server.ports]:
         mistakes.add(server.value["inner_ports"], f"'{unknown[0]}' is none of the ports. Name it in `ports` too.")
     _check_parts(server, service.server, mistakes)
-    types = {setting.name: setting.type for setting in service.settings}
+    types = {setting.name: "object" if setting.object else setting.type for setting in service.settings}
     parts = server.value["parts"].value if service.server.parts else []
     once = (part for part in service.server.parts if part.nodes == "server" and part.count is None)
     of_parts = (port for part in once for port in part.ports)
@@ -185,12 +187,14 @@ def _check_template(
             there = ", ".join(copies) or "none"
             text = f"'{{{field}}}': no part with `count` and `ports`. Parts: {there}.{did_you_mean(key, copies)}"
             mistakes.add(item, text)
-        elif name == "urls" and not URLS.fullmatch(item.value):
+        elif name in ALONE and not ALONE[name].fullmatch(item.value):
             mistakes.add(item, f"'{{{field}}}' stands for several words of a command: write it as one alone.")
-        elif name in ("settings", "switches", "words") and key not in settings:
+        elif name in ("settings", "switches", "words", "options") and key not in settings:
             mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
         elif name == "switches" and settings[key] != "bool":
             mistakes.add(item, f"'{{{field}}}': only a setting of type bool is a switch.")
+        elif name == "options" and settings[key] != "object":
+            mistakes.add(item, f"'{{{field}}}': only a setting with 'object: true' has options.")
 
 
 def _strings(item: Item) -> list[Item]:

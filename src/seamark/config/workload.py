@@ -1,5 +1,6 @@
 """Decoder of a scenario's workloads: settings, levels, inclusions, exclusions, conditions and objectives."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -46,6 +47,7 @@ WORKLOAD_KEYS = (
     *("fresh_server", "per_service"),
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+OPTION = re.compile(r"[A-Za-z_][\w.-]*")
 ELSEWHERE = (
     "site",
     "partition",
@@ -196,6 +198,7 @@ def _workload(
     for name in (form for form in form_names() if form in found and known[form].type == "structure"):
         form_of(name).check(item, workload, mistakes)
     _check_caches(item, workload, service, mistakes)
+    _check_options(item, workload, service, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
     return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))
@@ -213,6 +216,37 @@ def _check_caches(item: Item, workload: Workload, service: Service, mistakes: Mi
                 mistakes.add(
                     at, f"{service.name} can be asked with '{name}: true' alone. Write that as its one level."
                 )
+
+
+def _check_options(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
+    """Note each entry of a setting that cannot be an option of the server, or that the recipe's command has
+    already."""
+    server = service.server
+    for setting in server.option_settings if server else ():
+        for at, level in texts_of(item, workload, setting):
+            try:
+                options = json.loads(level)
+            except ValueError:
+                options = None
+            if not isinstance(options, dict):
+                mistakes.add(at, "expected a mapping such as {work_mem: 64MB}.", "wrong_type")
+                continue
+            for name, value in options.items():
+                entry = at.value.get(name, at) if isinstance(at.value, dict) else at
+                if not OPTION.fullmatch(name):
+                    mistakes.add(entry, f"'{name}' is no option: use letters, digits, '_', '-' and '.'.")
+                elif isinstance(value, dict | list) or value is None or not str(value).isprintable():
+                    text = "expected a number, true, false or one line of text. Levels are a list of mappings."
+                    mistakes.add(entry, text, "wrong_type")
+                elif given := next((word for word in server.command if _is_option(word, name)), None):
+                    own = re.search(r"\{settings\[(\w+)\]\}", given)
+                    remedy = f"Use the setting '{own[1]}'." if own else "Remove it."
+                    mistakes.add(entry, f"the recipe sets '{name}' itself. {remedy}", "conflict")
+
+
+def _is_option(word: str, name: str) -> bool:
+    """Return whether a word of a command gives the option of that name."""
+    return word.startswith("--") and word[2:].partition("=")[0].replace("-", "_").lower() == name.lower()
 
 
 def _derived(item: Item, service: Service, mistakes: Mistakes) -> Derived:

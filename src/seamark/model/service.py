@@ -1,10 +1,11 @@
 """A service: its settings, the start of its server, the abilities of its driver. Decoded from config/services."""
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from seamark.errors import UserError
 from seamark.model.annotations import limited
@@ -29,6 +30,14 @@ WORDS = re.compile(r"\{words\[(\w+)\]\}")
 """A word of a server's command that stands for all words of the command line in a setting."""
 URLS = re.compile(r"\{urls\[([\w-]+)\]\}")
 """A word of a command that stands for the addresses of all copies of a part, a word each."""
+OPTIONS = re.compile(r"\{options\[(\w+)\]\}")
+"""A word of a server's command that stands for the entries of a setting that is a JSON object, a word each."""
+
+
+def entries(text: Value) -> dict[str, str]:
+    """Return the entries of a setting that is a JSON object, each value as text: `true`, `8`, `64MB`; {} for None."""
+    found: dict[str, Any] = json.loads(str(text or "{}"))
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +168,9 @@ class Server:
     to the user of the run, and the server cannot read them. `inner_ports` are ports that no client needs, so a site
     with an external server need not name them; `external_variables` are environment variables that the load needs
     there, such as a key. `{words[NAME]}` as a whole word of `command` stands for the words of the command line in a
-    setting. A deployment with fewer nodes or GPUs than `fewest_nodes` or
-    `fewest_gpus` is refused. Before a trial with `caches: reset` each process is sent its `reset_caches`.
+    setting, `{options[NAME]}` for `--key=value` of each entry of a setting with `object`. A deployment with fewer
+    nodes or GPUs than `fewest_nodes` or `fewest_gpus` is refused. Before a trial with `caches: reset` each process is
+    sent its `reset_caches`.
     """
 
     command: tuple[str, ...]
@@ -189,6 +199,11 @@ class Server:
     def own_commands(self) -> tuple[str, ...]:
         """Names of the settings that are command lines of the server."""
         return tuple(match[1] for word in self.command if (match := WORDS.fullmatch(word)))
+
+    @property
+    def option_settings(self) -> tuple[str, ...]:
+        """Names of the settings whose entries are options of the server."""
+        return tuple(match[1] for word in self.command if (match := OPTIONS.fullmatch(word)))
 
     @property
     def reset_calls(self) -> tuple[ResetCall, ...]:

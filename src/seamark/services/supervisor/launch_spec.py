@@ -9,7 +9,7 @@ from typing import Any
 from seamark.dispatch.job import gpus_per_node
 from seamark.dispatch.placement import Place
 from seamark.errors import UserError
-from seamark.model.service import URLS, WORDS, Service, Value
+from seamark.model.service import OPTIONS, URLS, WORDS, Service, Value, entries
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.platform.process_tree import SESSION_NICE
@@ -125,6 +125,9 @@ class CommandTemplate:
     def _words(self, text: str) -> list[str]:
         if match := URLS.fullmatch(text):
             return list(self.values["urls"][match[1]])
+        if match := OPTIONS.fullmatch(text):
+            found = entries(self.values["settings"][match[1]])
+            return [f"--{name}={value}".replace("{", "{{").replace("}", "}}") for name, value in found.items()]
         match = WORDS.fullmatch(text)
         return shlex.split(self.values["settings"][match[1]]) if match else [text]
 
