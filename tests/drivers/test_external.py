@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,6 +93,49 @@ def test_a_postgres_that_runs_already_is_measured(tmp_path: Path, monkeypatch: p
         site = {"address": f"127.0.0.1:{served.endpoint['ports']['main']}"}
         endpoint, _ = measured(study_of(tmp_path, "postgres", site, operation="tpcb"))
     assert endpoint.facts["accounts"] == 100_000
+
+
+def _answer_to_tls(connection: socket.socket) -> None:
+    """Answer as PostgreSQL: N to a request for encryption by GSS, S to one for TLS."""
+    while connection.recv(8, socket.MSG_WAITALL)[4:] == struct.pack("!i", 80877104):
+        connection.sendall(b"N")
+    connection.sendall(b"S")
+
+
+@pytest.mark.covers("E-FR17", "E-SEC")
+@pytest.mark.services
+def test_a_postgres_is_measured_over_tls_with_a_password_by_reference_and_parameters_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls_front: Callable[[int], TlsFront]
+):
+    with serving("postgres", tmp_path / "server") as served:
+        monkeypatch.setenv("PGUSER", "bench")
+        monkeypatch.setenv("KEY_OF_MINE", (served.data / "password").read_text())
+        front = tls_front(served.endpoint["ports"]["main"])
+        front.greet = _answer_to_tls
+        secure = {"password": "env:KEY_OF_MINE", "sslmode": "verify-full", "sslrootcert": str(front.certificate)}
+        parameters = {"work_mem": "3MB", "of.mine": "a\\ b"}
+        site = {"address": f"127.0.0.1:{front.port}"}
+        endpoint, _ = measured(study_of(tmp_path, "postgres", site, **secure, server_settings=parameters))
+        assert front.heard(b"prepare lookup")
+    assert json.loads(str(endpoint.facts["server_settings"])) == parameters
+
+
+@pytest.mark.covers("E-FR17", "E-SEC")
+@pytest.mark.services
+def test_what_a_postgres_refuses_is_the_reason_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PGUSER", "bench")
+    monkeypatch.setenv("KEY_OF_MINE", "wrong")
+    wrong: dict[str, dict[str, Any]] = {
+        "password authentication failed": {"password": "env:KEY_OF_MINE"},
+        "does not support SSL": {"sslmode": "require"},
+        "cannot be changed without restarting": {"server_settings": {"max_wal_senders": 5}},
+    }
+    with serving("postgres", tmp_path / "server") as served:
+        site = {"address": f"127.0.0.1:{served.endpoint['ports']['main']}"}
+        right = {"password": f"file:{served.data / 'password'}"}
+        for words, settings in wrong.items():
+            with beside(study_of(tmp_path / words, "postgres", site, **{**right, **settings})) as (_, endpoint):
+                assert (endpoint.category, words in str(endpoint.reason)) == ("setup_failed", True), endpoint.reason
 
 
 @pytest.mark.services

@@ -243,7 +243,9 @@ def test_the_server_does_not_run_as_root(database):
 
 
 @pytest.mark.covers("E-FR14")
-@pytest.mark.parametrize("operation", ["lookup", "range", "update", "insert_batch", "tpcb"])
+@pytest.mark.parametrize(
+    "operation", ["lookup", "range", "update", "insert_batch", "insert_copy", "insert_values", "tpcb"]
+)
 def test_the_same_seed_makes_the_same_requests_and_another_seed_others(database, operation):
     settings = {"operation": operation, "batch": 3}
     first, again, other = (asked(database, "bodies", settings=settings, count=50, seed=seed) for seed in (7, 7, 8))

@@ -59,7 +59,9 @@ def test_users_are_shared_out_evenly(tmp_path: Path, concurrency: int, workers: 
         ("wire", {"concurrency": 64, "shards": 4}, 4),
         ("wire", {"concurrency": 2, "shards": 4}, 2),
         ("threads", {"concurrency": 8, "shards": 4, "requests": 3}, 3),
+        ("threads", {"concurrency": 8, "shards": 4, "connections": 3}, 3),
         ("processes", {"concurrency": 1}, 1),
+        ("processes", {"concurrency": 1000, "connections": 1}, 1),
         ("processes", {"concurrency": 1000}, PROCESSES_A_CORE * (os.cpu_count() or 1)),
     ],
 )

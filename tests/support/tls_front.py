@@ -5,6 +5,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,8 @@ class TlsFront:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(self.certificate, key)
         self._behind = behind
+        self.greet: Callable[[socket.socket], object] = lambda connection: None
+        """What is said in plain text before TLS begins."""
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._requests: list[bytes] = []
         self.port: int = self._listening.getsockname()[1]
@@ -46,6 +49,7 @@ class TlsFront:
 
     def _pass_on(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection:
+            self.greet(connection)
             client = self._context.wrap_socket(connection, server_side=True)
             with client, socket.create_connection(("127.0.0.1", self._behind)) as server:
                 back = threading.Thread(target=self._copy, args=(server, client), daemon=True)

@@ -221,8 +221,9 @@ def _check_caches(item: Item, workload: Workload, service: Service, mistakes: Mi
 def _check_options(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
     """Note each entry of a setting that cannot be an option of the server, or that the recipe's command has
     already."""
-    server = service.server
-    for setting in server.option_settings if server else ():
+    if (server := service.server) is None:
+        return
+    for setting in server.option_settings:
         for at, level in texts_of(item, workload, setting):
             try:
                 options = json.loads(level)

@@ -1,17 +1,20 @@
 """Transactions through psycopg2: TPC-B-like ones, batches of rows, single statements over encrypted connections."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import psycopg2
 import psycopg2.errorcodes
 import psycopg2.extensions
+from psycopg2.extras import execute_values
 
 from seamark.drivers.postgres import tables
+from seamark.drivers.postgres.pool import Pool, PoolTimeoutError
 from seamark.drivers.postgres.replies import category
 from seamark.drivers.postgres.requests import PAYLOAD, PREPARED, TableRequests
-from seamark.load.driver import Body, Call, Reply, Session, Target
+from seamark.load.driver import Body, Call, Reply, Session, Target, whole
 from seamark.model.sample import Failure
 
 GOOD = Reply()
@@ -21,13 +24,17 @@ Cursor: TypeAlias = "psycopg2.extensions.cursor"
 
 
 class PostgresCalls(Call):
-    """One transaction a call, on one connection a session."""
-
-    unit = "transaction"
+    """One transaction a call, on one connection a session or on those of a pool."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._requests = TableRequests.of(target.settings)
+        self._pool: Pool | None = None
+        if connections := whole(target.settings, "connections", 0):
+            # LoadJob.at_least makes no more workers than connections
+            size = connections // target.workers + (target.worker < connections % target.workers)
+            self._pool = Pool(self.connected, size, target.load.timeout_s)
+        self.unit = self._requests.unit
         self.kinds: Sequence[str] = (self._requests.operation,)
         self.body_count = self._requests.body_count
 
@@ -36,16 +43,22 @@ class PostgresCalls(Call):
         bodies, operation = self._requests.bodies(count, seed), self._requests.operation
         if operation == "tpcb":
             return bodies
-        if operation == "insert_batch":
-            return [Body(content=_insert(body.content)) for body in bodies]
+        if operation in ENCODED:
+            return [Body(content=ENCODED[operation](body.content)) for body in bodies]
         return [Body(content=f"execute {operation}{_texts(body.content)}".encode()) for body in bodies]
 
     def session(self) -> Session:
+        """Return a connection of its own, or a share of the pool."""
+        return self.connected() if self._pool is None else self._pool.join()
+
+    def connected(self) -> Session:
         """Connect and prepare the statements."""
         return _TransactionSession(self._target, self._requests)
 
     def failure(self, error: Exception) -> Failure:
         """Classify an exception of psycopg2, by its SQLSTATE if it has one."""
+        if isinstance(error, PoolTimeoutError):
+            return Failure.TIMEOUT
         if isinstance(error, psycopg2.InterfaceError):
             return Failure.RESET
         if not isinstance(error, psycopg2.Error):
@@ -74,7 +87,11 @@ class _TransactionSession:
         if requests.operation in PREPARED:
             self._cursor.execute(PREPARED[requests.operation])
         self._run: Run = _tpcb(self._cursor)
-        if requests.operation != "tpcb":
+        if requests.operation == "insert_copy":
+            self._run = _copy(self._cursor, requests.rows)
+        elif requests.operation == "insert_values":
+            self._run = _values(self._cursor, requests.rows, requests.page)
+        elif requests.operation != "tpcb":
             self._run = _statement(self._cursor, requests.rows, counts_bytes=requests.operation == "insert_batch")
 
     def call(self, body: Body) -> Reply:
@@ -109,6 +126,33 @@ def _statement(cursor: Cursor, rows: int, *, counts_bytes: bool) -> Run:
     return call
 
 
+def _copy(cursor: Cursor, rows: int) -> Run:
+    """One COPY of lines in its text format."""
+
+    def call(body: Body) -> Reply:
+        cursor.copy_expert("copy inserts (key, payload) from stdin", io.BytesIO(body.content))
+        return Reply(units=rows, bytes_sent=len(body.content)) if cursor.rowcount == rows else WRONG
+
+    return call
+
+
+def _values(cursor: Cursor, rows: int, page: int) -> Run:
+    """psycopg2's execute_values, with `page` rows a statement; several statements are one transaction. The client
+    makes the statements while the clock runs, as an application does."""
+    several, rows_of_last = rows > page, (rows - 1) % page + 1
+
+    def call(body: Body) -> Reply:
+        if several:
+            cursor.execute("begin")
+        execute_values(cursor, "insert into inserts (key, payload) values %s", body.content, page_size=page)
+        inserted = cursor.rowcount  # of the last statement
+        if several:
+            cursor.execute("commit")
+        return Reply(units=rows) if inserted == rows_of_last else WRONG
+
+    return call
+
+
 def _tpcb(cursor: Cursor) -> Run:
     """The seven statements of pgbench's script `tpcb-like`, each sent and answered by itself."""
     execute = cursor.execute
@@ -138,3 +182,20 @@ def _insert(keys: list[int]) -> bytes:
     """Return one statement that inserts a row for each key."""
     rows = ",".join([f"({key},'{PAYLOAD}')" for key in keys])
     return f"insert into inserts (key, payload) values {rows}".encode()
+
+
+def _lines(keys: list[int]) -> bytes:
+    """Return a line of COPY for each key."""
+    return "".join([f"{key}\t{PAYLOAD}\n" for key in keys]).encode()
+
+
+def _pairs(keys: list[int]) -> list[tuple[int, str]]:
+    return [(key, PAYLOAD) for key in keys]
+
+
+ENCODED: Mapping[str, Callable[[list[int]], object]] = {
+    "insert_batch": _insert,
+    "insert_copy": _lines,
+    "insert_values": _pairs,
+}
+"""Operation -> content of a body that inserts a row for each key."""

@@ -11,6 +11,9 @@ from contextlib import closing
 from seamark.load.driver import Call, Hooks, Target
 from seamark.model.service import Value
 
+ENCRYPTED = ("require", "verify-ca", "verify-full")
+"""Values of `sslmode` with which there is no plain connection."""
+
 
 def driver(target: Target) -> Call:
     """Return the driver for the trial's operation. What is encrypted, or one class of a mix, is psycopg2's."""
@@ -19,6 +22,10 @@ def driver(target: Target) -> Call:
     from seamark.drivers.postgres.requests import PREPARED
 
     settings = target.settings
+    if settings.get("server_statistics") and target.files is not None and target.worker == 0:
+        from seamark.drivers.postgres import counters
+
+        counters.before(target)
     if settings["operation"] not in PREPARED or target.load.mix or _encrypted(target):
         return PostgresCalls(target)
     return PostgresPrepared(target)
@@ -32,14 +39,19 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
-    """After TPC-B: 1 when the sums of all balances and of history's deltas are equal, as committed transactions
-    leave them, else 0."""
+    """What the server counted during the load, with `server_statistics`. After TPC-B: 1 when the sums of all balances
+    and of history's deltas are equal, as committed transactions leave them, else 0."""
     from seamark.drivers.postgres.tables import sums
 
-    if target.settings["operation"] != "tpcb":
-        return {}
-    accounts, tellers, branches, history, _ = sums(target)
-    return {"tpcb_consistent": float(accounts == tellers == branches == history)}
+    found: dict[str, float] = {}
+    if target.settings.get("server_statistics"):
+        from seamark.drivers.postgres import counters
+
+        found |= counters.after(target)
+    if target.settings["operation"] == "tpcb":
+        accounts, tellers, branches, history, _ = sums(target)
+        found["tpcb_consistent"] = float(accounts == tellers == branches == history)
+    return found
 
 
 def _encrypted(target: Target) -> bool:
@@ -47,6 +59,8 @@ def _encrypted(target: Target) -> bool:
 
     from seamark.drivers.postgres.tables import connect
 
+    if str(target.settings.get("sslmode")) in ENCRYPTED:
+        return True  # also while the server does not answer
     try:
         connection = connect(target)
     except psycopg2.OperationalError:

@@ -13,6 +13,7 @@ import psycopg2
 
 from seamark.drivers.postgres import tables
 from seamark.drivers.postgres.calls import PostgresCalls, in_words
+from seamark.drivers.postgres.pool import PoolTimeoutError
 from seamark.drivers.postgres.replies import ReplyDecoder
 from seamark.drivers.postgres.requests import PREPARED
 from seamark.load.driver import Body, Reply, Session, Target
@@ -37,7 +38,7 @@ class PostgresPrepared(PostgresCalls):
         """Return seeded requests, ready to send."""
         return [Body(content=self._encoded(body.content)) for body in self._requests.bodies(count, seed)]
 
-    def session(self) -> Session:
+    def connected(self) -> Session:
         """Connect, and prepare the statement."""
         operation = self._requests.operation
         tag = f"{'UPDATE' if operation == 'update' else 'SELECT'} {self._requests.rows}"
@@ -45,6 +46,8 @@ class PostgresPrepared(PostgresCalls):
 
     def failure(self, error: Exception) -> Failure:
         """Classify an error of the connection; an error of a statement is in the reply."""
+        if isinstance(error, PoolTimeoutError):
+            return Failure.TIMEOUT
         if isinstance(error, NotConnectedError):
             return Failure.CONNECT
         return Failure.RESET if isinstance(error, OSError) else Failure.DRIVER

@@ -4,6 +4,7 @@ All tables lie in the schema `seamark`, so a user's database is not disturbed.
 """
 
 import io
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -12,12 +13,12 @@ from contextlib import closing
 import psycopg2
 import psycopg2.extensions
 
+from seamark.config.secrets import resolve
+from seamark.drivers.postgres.requests import ACCOUNTS, TELLERS
 from seamark.load.driver import Target, whole
-from seamark.model.service import Value
+from seamark.model.service import Value, entries
 
 SCHEMA = "seamark"
-ACCOUNTS, TELLERS = 100_000, 10
-"""Rows per unit of scale; one branch each."""
 BIGINT_FROM_SCALE = 20_000
 CREATE = """
 drop schema if exists {schema} cascade;
@@ -47,19 +48,27 @@ select (select coalesce(sum(abalance), 0) from pgbench_accounts),
 def connect(target: Target, timeout_s: float = 0.0) -> "psycopg2.extensions.connection":
     """Return an autocommitting connection with Seamark's schema as its search path.
 
-    The embedded server's password lies beside its data; without that file libpq's variables (PGUSER, PGPASSWORD,
-    PGDATABASE) and ~/.pgpass apply. The server ends a statement that exceeds `timeout_s` (0: never).
+    The embedded server's password lies beside its data. Without that file the settings `password`, `sslmode` and
+    `sslrootcert` apply, then libpq's variables (PGUSER, PGPASSWORD, PGDATABASE, PGSSLMODE ...) and ~/.pgpass; each
+    connection asks for `server_settings` itself, and fails with the server's words if it refuses one. The server ends
+    a statement that exceeds `timeout_s` (0: never).
     """
-    password = target.data / "password"
-    options = f"-c search_path={SCHEMA} -c statement_timeout={int(timeout_s * 1000)}"
-    if isolation := target.settings.get("isolation"):
-        options += " -c default_transaction_isolation=" + str(isolation).replace(" ", "\\ ")
-    own = {"user": "bench", "password": password.read_text(encoding="ascii").strip()} if password.exists() else {}
+    settings, password = target.settings, target.data / "password"
+    parameters = {"search_path": SCHEMA, "statement_timeout": str(int(timeout_s * 1000))}
+    if isolation := settings.get("isolation"):
+        parameters["default_transaction_isolation"] = str(isolation)
+    own = {name: str(value) for name in ("sslmode", "sslrootcert") if (value := settings.get(name)) is not None}
+    if password.exists():
+        own |= {"user": "bench", "password": password.read_text(encoding="ascii").strip()}
+    else:
+        parameters |= entries(settings.get("server_settings"))
+        if reference := settings.get("password"):
+            own["password"] = resolve(str(reference))
     connection = psycopg2.connect(
         host=target.host,
         port=target.ports["main"],
         dbname=os.environ.get("PGDATABASE", "postgres"),
-        options=options,
+        options=" ".join(f"-c {name}={_escaped(value)}" for name, value in parameters.items()),
         application_name="seamark",
         connect_timeout=10,
         **own,
@@ -68,10 +77,16 @@ def connect(target: Target, timeout_s: float = 0.0) -> "psycopg2.extensions.conn
     return connection
 
 
+def _escaped(value: str) -> str:
+    """Return a value for libpq's `options`, where blanks separate words."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+
+
 def make_tables(target: Target) -> Mapping[str, Value]:
     """Drop our schema, fill pgbench's tables, vacuum, and add the keys: the steps of `pgbench -i`, in its order.
 
-    Returns rows, bytes and seconds.
+    Returns rows, bytes and seconds, and the values that the server has for `server_settings`. In the embedded server
+    a preloaded pg_stat_statements is made available too.
     """
     scale = whole(target.settings, "scale")
     started = time.monotonic()
@@ -98,6 +113,14 @@ def make_tables(target: Target) -> Mapping[str, Value]:
             (SCHEMA,),
         )
         size_bytes, version = cursor.fetchone()
+        if (target.data / "password").exists():
+            cursor.execute("show shared_preload_libraries")
+            if "pg_stat_statements" in cursor.fetchone()[0]:
+                cursor.execute("create extension if not exists pg_stat_statements schema public")
+        in_effect = {}
+        for name in entries(target.settings.get("server_settings")):
+            cursor.execute("select current_setting(%s)", (name,))
+            in_effect[name] = cursor.fetchone()[0]
     return {
         "scale": scale,
         "accounts": scale * ACCOUNTS,
@@ -105,6 +128,7 @@ def make_tables(target: Target) -> Mapping[str, Value]:
         "copy_s": round(copied - started, 3),
         "populate_s": round(time.monotonic() - started, 3),
         "server": version,
+        **({"server_settings": json.dumps(in_effect)} if in_effect else {}),
     }
 
 

@@ -96,10 +96,13 @@ class LoadJob:
         return self.at_least(many)
 
     def at_least(self, many: int = 1) -> int:
-        """Return the number of workers for a load that uses `many` or more: `shards`, limited by concurrency, and by
-        the request limit also where `keep_busy` lifts it, so that the load is the same as without."""
+        """Return the number of workers for a load that uses `many` or more: `shards`, limited by concurrency, by the
+        `connections` that a recipe lets them share, and by the request limit also where `keep_busy` lifts it, so that
+        the load is the same as without."""
         load, requests = self.load, LoadProfile.of(self.settings).requests
-        return max(1, min(max(many, load.shards), load.concurrency, requests or load.concurrency))
+        shared = self.settings.get("connections")
+        most = shared if isinstance(shared, int) else load.concurrency
+        return max(1, min(max(many, load.shards), load.concurrency, most, requests or load.concurrency))
 
     def target(self, worker: int = 0, workers: int = 1, events: EventTracks | None = None) -> Target:
         """Return the Target for the driver of one worker."""
