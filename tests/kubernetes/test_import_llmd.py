@@ -118,6 +118,7 @@ def test_the_new_form_is_planned_as_its_design_says() -> None:
     assert {(row["prompt_len"], row["prefix_len"]) for row in settings} == {(n + 2000, 2000) for n in (50, 70, 90)}
     fixed = {(row["model"], row["ignore_eos"], row["max_model_len"], row["pattern"]) for row in settings}
     assert fixed == {("org/some-model", True, 5070, "closed")}
+    assert {(row["caches"], row["dev_mode"]) for row in settings} == {("reset", True)}
 
 
 @pytest.mark.covers("D1", "D8")
@@ -148,7 +149,6 @@ def test_what_is_not_taken_is_listed_once_with_its_line_and_in_the_scenario() ->
     assert places == {
         ("in.yaml:6", "experiment.harness"),
         ("in.yaml:7", "experiment.profile"),
-        ("in.yaml:22", "reset_caches"),
         ("in.yaml:24", "treatment_stop_on_error"),
         ("in.yaml:30", "setup.constants.router.epp.replicas"),
         ("in.yaml:40", "treatments[3].profile"),
@@ -173,7 +173,8 @@ run:
 
 @pytest.mark.covers("D8")
 def test_rates_and_numbers_of_requests_become_loads_and_groups_at_one_time_are_listed() -> None:
-    _, said, plan = imported(LOADS)
+    scenario, said, plan = imported(f"reset_caches: false\n{LOADS}")
+    assert not {"caches", "dev_mode"} & {*scenario["workload"]}
     names = ("pattern", "rate_rps", "concurrency", "duration_s", "requests", "until_last_reply")
     loads = {tuple(trial.settings.get(name) for name in names) for trial in plan.trials}
     assert loads == {
@@ -218,6 +219,7 @@ WRONG = (
     (f"{ONE}setup:\n  factors: [a]\n", "missing", "setup", 2),
     ("treatments:\n- max-concurrency: many\n", "wrong_type", "treatments[0].max-concurrency", 2),
     (f"{ONE}treatment_max_attempts: 0\n", "out_of_limits", "treatment_max_attempts", 2),
+    (f"{ONE}reset_caches: often\n", "wrong_type", "reset_caches", 2),
 )
 
 

@@ -51,9 +51,11 @@ TOP = {
     "max_parallel_treatments": (1000, "order: {{window: {}}}", 0),
 }
 """Key with a whole number -> its largest one, and the line of a scenario with that number and a difference."""
-PARTS = ("experiment", "design", "setup", "run", "treatments", "groups", "constants", "validate_failures", *TOP)
+PARTS = (
+    *("experiment", "design", "setup", "run", "treatments", "groups", "constants", "reset_caches"),
+    *("validate_failures", *TOP),
+)
 WHY = {
-    "reset_caches": "caches are kept. Write `caches: reset` and `dev_mode: true` in the workload.",
     "treatment_stop_on_error": "a failed trial does not end the others.",
     "harness": "the load is Seamark's own.",
     "nop": "the harness nop sends no load, and a trial has one.",
@@ -89,6 +91,8 @@ def scenario_of(experiment: Experiment, settings: Mapping[str, Setting], mistake
     if not any(row for _, row in rows) and not mistakes.noted:
         text = f"nothing can be taken: no key of a treatment is a setting of the service {SERVICE}."
         mistakes.add(root, text, "missing")
+    if "reset_caches" in root.value and decode(root.value["reset_caches"], bool, mistakes) is True:
+        rows = [(label, row | {"caches": "reset"}) for label, row in rows]
     name = re.sub(r"[^A-Za-z0-9._]+", "-", part(about, "name").text or Path(root.file).stem).strip("-._")[:64]
     top = [f"scenario: {_flow(name or 'experiment')}", "repetitions: 1  # as there; several give intervals"]
     for key, (most, line, more) in TOP.items():
@@ -181,6 +185,7 @@ def _complete(rows: Sequence[Values], settings: Mapping[str, Setting]) -> list[s
             row["prompt_len"] = row["prefix_len"] + row.get("prompt_len", usual["prompt_len"])
         more: Values = {"concurrency": CONNECTIONS} if "rate_rps" in row else {}
         more |= {"until_last_reply": True, "duration_s": LIMIT_S} if "requests" in row else {}
+        more |= {"dev_mode": True} if "caches" in row else {}  # as upstream starts vLLM, unless told otherwise
         more = {name: value for name, value in more.items() if name not in row}
         row |= more
         added |= more
