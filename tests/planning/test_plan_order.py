@@ -8,6 +8,7 @@ from typing import Any
 import in_process
 import pytest
 import yaml
+from shipped import ROOT
 
 from seamark.errors import UserError
 from seamark.planning.plan_order import units_of, unrollable
@@ -113,6 +114,18 @@ def test_the_matrix_of_the_source_has_the_waves_that_each_order_promises(
         assert begun.issuperset(unit.waits_for)
         assert unit.waits_for_count == len(unit.waits_for)
         begun.add(unit.id)
+
+
+@pytest.mark.covers("D5")
+def test_the_scenario_orders_shows_what_orders_cost() -> None:
+    def taken_s(order: str) -> float:
+        lanes = json.dumps({"order": order, "parallel": 2, "cpus": "0,1"})
+        study = Study.at(ROOT, scenario="config/scenarios/orders.yaml", lanes=lanes)
+        return order_planned(study, {}).length_s[1]
+
+    window_s, barrier_s, chained_s = (taken_s(f"{name}: 2") for name in ("window", "barrier", "chained"))
+    assert window_s < barrier_s == pytest.approx(chained_s)
+    assert barrier_s < taken_s("unroll: [duration_s]") < taken_s("sequential") < 60
 
 
 def test_the_time_of_an_order_is_that_of_its_deployments_on_the_lanes_there_are(folder: Path) -> None:
