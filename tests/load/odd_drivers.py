@@ -121,7 +121,7 @@ def stage(target: Target, seed: int) -> dict[str, object]:
 def populate(target: Target, seed: int) -> dict[str, object]:
     if target.settings.get("sleep_s"):
         time.sleep(3600)
-    raise RuntimeError("disk quota exceeded")
+    raise RuntimeError(target.settings.get("says") or "disk quota exceeded")
 
 
 def quality(target: Target, seed: int) -> dict[str, float]:

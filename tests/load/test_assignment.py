@@ -43,6 +43,15 @@ def test_errors_are_counted_by_their_code_with_the_words_of_the_first_and_no_sec
     assert len(errors) == MOST_ERRORS
 
 
+def test_a_secret_of_the_environment_is_not_cut_in_two_where_the_words_of_an_error_are_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter-of-tables-22")
+    errors: dict[str, Any] = {}
+    count_error(errors, Failure.SERVER_ERROR, f"28P01: {'x' * (MOST_LETTERS - 9)} hunter-of-tables-22")
+    assert errors["28P01"]["words"] == f"{'x' * (MOST_LETTERS - 9)} ***"
+
+
 @pytest.mark.parametrize(
     ("concurrency", "workers", "parts"), [(5, 2, [3, 2]), (3, 3, [1, 1, 1]), (7, 4, [2, 2, 2, 1])]
 )

@@ -7,6 +7,7 @@ from processes import load_workers
 
 from seamark.load.coordinator.coordinator import PreparationError, run_preparation
 from seamark.load.driver import Target
+from seamark.load.workers.hooks import LONGEST_REASON
 
 HERE = Path(__file__).parent
 
@@ -31,6 +32,15 @@ def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(PreparationError, match="disk quota exceeded") as raised:
         run_preparation("populate", "odd_drivers", Target(settings={}, data=tmp_path), 1, None)
     assert "exit code 1" in raised.value.reason
+
+
+@pytest.mark.covers("E-SEC")
+def test_a_secret_is_not_cut_in_two_where_a_reason_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter-of-hooks-22")
+    says = f"{'x' * (LONGEST_REASON - len('RuntimeError: ') - 7)} hunter-of-hooks-22"
+    with pytest.raises(PreparationError) as raised:
+        run_preparation("populate", "odd_drivers", Target(settings={"says": says}, data=tmp_path), 1, None)
+    assert raised.value.reason.endswith("xxx ***")
 
 
 def test_a_hook_is_ended_when_the_deployment_is_given_up(tmp_path: Path) -> None:

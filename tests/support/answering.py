@@ -25,7 +25,7 @@ def answering(reply: Callable[[BaseHTTPRequestHandler, bytes], Reply]) -> Iterat
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        do_POST = do_HEAD = do_GET  # noqa: N815
+        do_POST = do_PUT = do_HEAD = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

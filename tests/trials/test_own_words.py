@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from answering import Reply, answering
@@ -12,7 +13,7 @@ from answering import Reply, answering
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.load_record import ErrorsSeen, LoadRecord
 from seamark.storage.paths import ScenarioFolder, TrialFolder
-from seamark.trials.address import answer_by_hand
+from seamark.trials.address import SHOWN, answer_by_hand, answer_of
 from seamark.trials.failure_lines import failure_lines
 from seamark.trials.kinds.timed_load import without_replies
 from seamark.trials.measure import measure
@@ -106,6 +107,14 @@ def test_a_server_is_asked_once_more_by_hand_as_the_load_asked_it(
     assert answer is not None
     assert "KV cache exhausted" in answer
     assert SECRET not in answer
+
+
+@pytest.mark.covers("E-SEC")
+def test_a_key_is_not_cut_in_two_where_an_answer_by_hand_is_cut() -> None:
+    request = f"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {SECRET}\r\n\r\n"
+    with answering(lambda *_: (403, f"{'x' * (SHOWN - 9)} {SECRET}".encode(), {})) as port:
+        answer = answer_of(urlsplit(f"http://127.0.0.1:{port}"), None, request.encode())
+    assert answer.text.endswith("xxx ***'")
 
 
 def test_a_driver_that_speaks_no_http_or_cannot_be_made_is_not_asked(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """References to secrets in settings, `env:NAME` and `file:PATH`: read where they are used, and never written."""
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from seamark.errors import UserError
-from seamark.storage.redaction import REFERENCE
+from seamark.storage.redaction import REFERENCE, json_object, secrets_here
 
 
 def reference_mistake(text: str) -> str | None:
@@ -33,3 +36,29 @@ def resolve(text: str) -> str:
         what = f"the environment variable {name}" if kind == "env" else name
         raise UserError(f"{kind}:{name}: {what} is not one line of ASCII where the load runs. Set it there.")
     return f"{match['before'] or ''}{secret}"
+
+
+def secrets_of(*settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the secrets that a server or a library may repeat, the longest first: those that settings refer to, and
+    those of the variables of this process."""
+    found: set[str] = set()
+    for reference in {*_references(settings)}:
+        with suppress(UserError):  # the load that needs it says so
+            found.add(resolve(reference))
+    return secrets_here(found)
+
+
+def _references(value: Any, name: str = "") -> Iterator[str]:
+    """Yield each reference in settings, without the word before it; `api_key_env` has the name of a variable."""
+    inner = (json_object(value) or value) if isinstance(value, str) else value
+    if isinstance(inner, Mapping):
+        for key, entry in inner.items():
+            yield from _references(entry, str(key))
+    elif isinstance(inner, tuple | list):
+        for entry in inner:
+            yield from _references(entry, name)
+    elif isinstance(inner, str):
+        if match := REFERENCE.fullmatch(inner):
+            yield f"{match['kind']}:{match['name']}"
+        elif name.endswith("_env"):
+            yield f"env:{inner}"

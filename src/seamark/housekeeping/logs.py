@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from seamark.config.secrets import secrets_of
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.identity import trial_uuid
 from seamark.storage.documents import replacing
-from seamark.storage.redaction import redacted
+from seamark.storage.redaction import redacted, without
 
 ENDINGS = (".log", ".jsonl", ".out", ".err")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)\s?(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
@@ -105,13 +106,14 @@ def collect(
     first timestamp have the first; a file without any has its modification time. Such a line has `at` null.
     """
     counts: dict[str, int] = Counter()
+    secrets = secrets_of()  # a server that still runs may have written them
     with tempfile.TemporaryDirectory() as place:
         files: dict[str, TextIO] = {}
         try:
             for source in logs:
                 if components and source.component not in components:
                     continue
-                for line in _lines(source, since, until):
+                for line in _lines(source, since, until, secrets):
                     if source.component not in files:
                         files[source.component] = (Path(place) / source.component).open("w", encoding="utf-8")
                     files[source.component].write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -125,7 +127,9 @@ def collect(
     return counts
 
 
-def _lines(source: LogFile, since: datetime | None, until: datetime | None) -> Iterator[Mapping[str, Any]]:
+def _lines(
+    source: LogFile, since: datetime | None, until: datetime | None, secrets: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
     facts = {
         "component": source.component,
         "scenario": source.scenario,
@@ -146,7 +150,7 @@ def _lines(source: LogFile, since: datetime | None, until: datetime | None) -> I
                 if (since is None or last >= since) and (until is None or last <= until):
                     stamp = at.isoformat(timespec="milliseconds") if at else None
                     kept = {key: value for key, value in content.items() if key != "at"}
-                    yield {"at": stamp, **facts, **redacted(kept)}
+                    yield {"at": stamp, **facts, **redacted(without(kept, secrets))}
 
 
 def _content(text: str) -> dict[str, Any]:

@@ -4,9 +4,17 @@ A secret given on a command line or in a setting is used; stored and printed tex
 """
 
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from seamark.storage.documents import replacing
+
+Noun = TypeVar("Noun")
 
 REDACTED = "***"
 HARMLESS_HEADERS = frozenset(
@@ -21,6 +29,9 @@ REFERENCE = re.compile(r"(?P<before>[A-Za-z]+ +)?(?P<kind>env|file):(?P<name>.*)
 """A value that names where a secret is, and is none itself."""
 _NO_REFERENCE = r"(?![\"']?(?:[A-Za-z]+ +)?(?:env|file):)"
 SHORTEST_SECRET = 6
+"""A shorter value is not replaced in texts: it would be a part of other words."""
+SAID = ("reason", "words", "log_tail")
+"""Fields of records with what servers, libraries and programs say."""
 _SYMBOLS = {code: 0x2400 + code for code in range(32) if code not in b"\t\n"}
 _SYMBOLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
@@ -29,6 +40,7 @@ _SECRET_NAME = (
     r"|auth[_-]?key|access[_-]?token|auth[_-]?token|session[_-]?token|signature)|(?:proxy-)?authorization|(?:set-)?cookie)"
 )
 _NAMED = re.compile(rf"{_SECRET_NAME}|(?:[\w-]+[_-])?(?:token|pwd)|sig|auth", re.IGNORECASE)
+_HALVES = ("ACCESS_KEY_ID", "SECRET_KEY")
 _IN_URL = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/?#:@'\"]*:)[^\s/?#@'\"]+@", re.IGNORECASE)
 _IN_QUERY = re.compile(r"(?P<before>[?&](?P<name>[\w.~-]+)=)[^\s&#'\"]+")
 _OF_HEADER = re.compile(
@@ -81,8 +93,61 @@ def redacted_text(text: str) -> str:
     return _SHAPES.sub(lambda match: f"{match['before'] or ''}{REDACTED}", text)
 
 
+def secrets_here(more: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the values of variables of this process that are named like a secret, such as HF_TOKEN, and `more` that
+    are known; the longest first."""
+    named = [name for name in os.environ if name.endswith(_HALVES) or (name != "PWD" and _NAMED.fullmatch(name))]
+    found = {*more, *(os.environ[name].strip() for name in named)}
+    return tuple(sorted((secret for secret in found if len(secret) >= SHORTEST_SECRET), key=len, reverse=True))
+
+
+def without(value: Noun, secrets: Sequence[str]) -> Noun:
+    """Return a text, or a document with its texts, with a mark in place of these values."""
+    found: Any = value
+    if isinstance(found, str):
+        for secret in secrets:
+            found = found.replace(secret, REDACTED)
+    elif isinstance(found, Mapping):
+        found = {key: without(inner, secrets) for key, inner in found.items()}
+    elif isinstance(found, list | tuple):
+        found = type(found)(without(inner, secrets) for inner in found)
+    return cast(Noun, found)
+
+
+def hidden(value: Noun, secrets: Sequence[str]) -> Noun:
+    """Return a record, with the records in it, whose fields SAID are redacted and have none of these values."""
+    found: Any = value
+    if is_dataclass(found) and not isinstance(found, type):
+        own = {each.name: getattr(found, each.name) for each in fields(found) if each.init}
+        said = {name: redacted(without(own[name], secrets)) for name in SAID if name in own}
+        said = {name: tuple(text) if isinstance(text, list) else text for name, text in said.items()}
+        found = replace(found, **{name: hidden(inner, secrets) for name, inner in own.items()} | said)
+    elif isinstance(found, Mapping):
+        found = {key: hidden(inner, secrets) for key, inner in found.items()}
+    elif type(found) is tuple:
+        found = tuple(hidden(inner, secrets) for inner in found)
+    return cast(Noun, found)
+
+
+def hide_in_log(path: Path, secrets: Sequence[str]) -> None:
+    """Replace these values in a log that has ended. Its time stays; one without any of them is not written."""
+    words = [word.encode() for secret in secrets for word in {secret, json.dumps(secret)[1:-1]}]
+    if not path.is_file():
+        return
+    with path.open("rb") as log:
+        if not any(word in line for line in log for word in words):
+            return
+    before = path.stat()
+    with replacing(path, durable=False) as temporary:
+        with path.open("rb") as log, temporary.open("wb") as kept:
+            for line in log:
+                kept.write(reduce(lambda text, word: text.replace(word, REDACTED.encode()), words, line))
+        temporary.chmod(before.st_mode)
+        os.utime(temporary, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def _of_text(text: str) -> str:
-    document = _object(text)
+    document = json_object(text)
     if document is None:
         return redacted_text(text)
     shown = redacted(document)
@@ -91,7 +156,7 @@ def _of_text(text: str) -> str:
 
 def _headers(text: str) -> str:
     """Return the JSON object of a load's headers with redacted values, except those of harmless headers."""
-    document = _object(text)
+    document = json_object(text)
     if document is None:
         return REDACTED
     return json.dumps({key: value if _is_shown(key, value) else REDACTED for key, value in document.items()})
@@ -106,12 +171,13 @@ def without_sent(text: str, request: bytes) -> str:
     lines = request.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
     for name, _, value in (line.partition(": ") for line in lines):
         if name.lower() not in HARMLESS_HEADERS:
-            for secret in (value, value.rpartition(" ")[2]):
-                text = text.replace(secret, REDACTED) if len(secret) >= SHORTEST_SECRET else text
+            sent = (value, value.rpartition(" ")[2])
+            text = without(text, [secret for secret in sent if len(secret) >= SHORTEST_SECRET])
     return redacted_text(text)
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is, None for any other text."""
     if not text.lstrip().startswith("{"):
         return None
     try:

@@ -100,18 +100,18 @@ def _answer(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Rep
     if came.startswith(b"HTTP/1."):
         coding = CODING.search(came.partition(b"\r\n\r\n")[0])
         if coding and coding[1].lower() != b"identity":
-            what = f"'{_line(came)}' with Content-Encoding: {_line(coding[1])}"
+            what = f"'{_line(came, request)}' with Content-Encoding: {_line(coding[1], request)}"
             return ReplySummary(
                 text=what, remedy="Compressed replies are not read: turn that off in the server or proxy."
             )
         body = _words(reply.body)
-        text = f"'{_line(came)}'" + (f" and '{_line(body)}'" if body else "")
+        text = f"'{_line(came, request)}'" + (f" and '{_line(body, request)}'" if body else "")
         return ReplySummary(text=text, remedy=_of_status(came.split(maxsplit=2)[1:2], request))
     if url.scheme == "http" and (not came or came[:1] == b"\x15") and _speaks_tls(url):
         return ReplySummary(text="the port speaks TLS", remedy=f"Use https://{url.netloc}{url.path}.")
     if not came:
         return ReplySummary(text=f"the connection was {why}" if why.startswith("closed") else why)
-    return ReplySummary(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
+    return ReplySummary(text=f"'{_line(came, request)}', which is no HTTP/1.1", remedy="Is it the right port?")
 
 
 def _read(connection: socket.socket, reply: BodyDecoder, came: bytes) -> None:
@@ -175,9 +175,9 @@ def _speaks_tls(url: SplitResult) -> bool:
         return False
 
 
-def _line(came: bytes) -> str:
-    """Return the first line, printable."""
-    line = came.splitlines()[0][:SHOWN].decode("latin-1")
+def _line(came: bytes, request: bytes) -> str:
+    """Return the first line, printable. It is cut last, so that no secret is cut in two."""
+    line = without_sent(came.splitlines()[0].decode("latin-1"), request)[:SHOWN]
     return "".join(letter if letter.isprintable() else "." for letter in line)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 
+from seamark.config.secrets import secrets_of
 from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.coordinator.handle import WorkerLauncher
@@ -75,6 +76,12 @@ class DeploymentContext:
     def server(self) -> ServerRecord:
         """The identity of the server that the deployment is planned for."""
         return server_identity(self.study, self.scenario, self.deployment)
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets that the server of this deployment, or its load, may repeat."""
+        trials = self.study.trials_of(self.scenario, self.deployment.id)
+        return secrets_of(*(trial.settings for trial in trials))
 
     @property
     def lock(self) -> Path | None:

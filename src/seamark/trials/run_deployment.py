@@ -22,6 +22,7 @@ from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.documents import read
 from seamark.storage.paths import DeploymentFolder, TrialFolder
+from seamark.storage.redaction import hide_in_log
 from seamark.trials import server_start
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
@@ -130,16 +131,26 @@ def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
-    """End a deployment's server and write deployment.json; first those of its members."""
-    folder, deployment = study.folder(scenario), study.deployment(scenario, deployment_id)
-    for member in deployment.members:
-        loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, member.id)]
-        own = folder.deployment(member.id)
-        servers.teardown(own, loads, study.services[member.service].gpu_memory)
-        own.endpoint.unlink(missing_ok=True)
-        own.warmup.unlink(missing_ok=True)
-    loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
-    servers.teardown(folder.deployment(deployment_id), loads, study.services[deployment.service].gpu_memory)
+    """End a deployment's server and write deployment.json; first those of its members. Secrets are then taken out of
+    the logs of all."""
+    context = DeploymentContext.of(study, scenario, deployment_id)
+    for member in context.members:
+        _end_server(member)
+        member.folder.endpoint.unlink(missing_ok=True)
+        member.folder.warmup.unlink(missing_ok=True)
+    _end_server(context)
+
+
+def _end_server(context: DeploymentContext) -> None:
+    trials = context.study.trials_of(context.scenario, context.deployment.id)
+    folders = [context.results.trial(trial.id) for trial in trials]
+    loads = [folder.load for folder in folders]
+    servers.teardown(context.folder, loads, context.service.gpu_memory, context.secrets)
+    names = (context.deployment.id, *(trial.id for trial in trials))
+    logs = [path for name in names for path in context.results.root.glob(f"logs/*/{name}.log")]
+    logs += [path for folder in folders for path in (folder.log, folder.files / "stdout", folder.files / "stderr")]
+    for log in logs:
+        hide_in_log(log, context.secrets)
 
 
 def _run_phase(study: Study, scenario: str, arguments: Sequence[str], name: str, subject: str) -> bool:

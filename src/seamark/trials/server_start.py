@@ -13,6 +13,7 @@ from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import device_of_lane
 from seamark.storage.documents import read, write
+from seamark.storage.redaction import hidden
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials import sidecar
 from seamark.trials.deployment_context import DeploymentContext
@@ -140,5 +141,6 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
         warm_up = replace(warm_up, status=status, requests=outcome.completed)
     except LoadError as error:
         warm_up = replace(warm_up, reason=error.reason, log_tail=tuple(error.log_tail))
+        warm_up = hidden(warm_up, context.secrets)
     shutil.rmtree(parts, ignore_errors=True)
     return warm_up

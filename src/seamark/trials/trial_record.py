@@ -24,7 +24,7 @@ from seamark.services.supervisor.device_locks import device_used
 from seamark.storage.codec import encode
 from seamark.storage.documents import append_log, write, write_text
 from seamark.storage.paths import TrialFolder, expanded
-from seamark.storage.redaction import redacted, redacted_text
+from seamark.storage.redaction import hidden, redacted, redacted_text
 from seamark.telemetry import provenance
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
@@ -57,9 +57,9 @@ def record_of(
         server_start=start_of(context, endpoint),
         status="failed" if failure else "ok",
         category=failure.category if failure else None,
-        reason=redacted_text(failure.reason) if failure else None,
+        reason=failure.reason if failure else None,
         remedy=own.remedy if own else None,
-        log_tail=tuple(redacted(list(failure.log_tail))) if failure else (),
+        log_tail=tuple(failure.log_tail) if failure else (),
         finished_at=measured.finished_at if measured else provenance.now(),
         node=node(),
         warmup_s=trial.load.warmup_s,
@@ -75,7 +75,7 @@ def record_of(
         sent=0,
         completed=0,
     )
-    return counted_load(record, measured.outcome) if measured else record
+    return hidden(counted_load(record, measured.outcome) if measured else record, context.secrets)
 
 
 def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:

@@ -12,7 +12,7 @@ from seamark.load.driver import EventTracks, Target
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.service import LoadKind, Value
-from seamark.storage.redaction import without_sent
+from seamark.storage.redaction import secrets_here, without, without_sent
 
 if TYPE_CHECKING:
     from seamark.load.workers.events import EventFile
@@ -260,6 +260,7 @@ def count_error(
         seen["count"] += 1
     elif len(errors) < MOST_ERRORS:
         sent = request if isinstance(request, bytes) else b"".join(request)
-        line = without_sent(" ".join(words.split()), sent)[:MOST_LETTERS]  # cut last, so that no secret is cut in two
+        line = without_sent(without(" ".join(words.split()), secrets_here()), sent)
+        line = line[:MOST_LETTERS]  # cut last, so that no secret is cut in two
         shown = "".join(letter if letter.isprintable() else "." for letter in line)
         errors[code] = {"category": failure.name.lower(), "count": 1, "words": shown}

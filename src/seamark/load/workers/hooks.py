@@ -13,6 +13,7 @@ from typing import Any, Literal
 from seamark.load.driver import Hooks, Target, hooks_of
 from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.platform.process_tree import die_with_parent
+from seamark.storage.redaction import secrets_here, without
 
 TAIL_LINES = 20
 LONGEST_REASON = 500
@@ -99,7 +100,7 @@ def main(argv: list[str]) -> int:
     try:
         facts = call_hook(task["driver"], task["hook"], target, task["seed"])
     except Exception as error:  # what a server or a library says, such as a refused password, is the reason
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
+        said = without(" ".join(f"{type(error).__name__}: {error}".split()), secrets_here())[:LONGEST_REASON]
         Path(argv[1]).write_text(said, encoding="utf-8")
         raise
     Path(argv[1]).write_text(json.dumps(dict(facts), allow_nan=False), encoding="utf-8")

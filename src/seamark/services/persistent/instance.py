@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from seamark.analysis.metrics.telemetry import summarise_telemetry
+from seamark.config.secrets import secrets_of
 from seamark.dispatch.dispatcher import DISPATCHERS, Dispatcher, job_of
 from seamark.dispatch.job import Job
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -162,7 +163,7 @@ class Instance:
 
     def close(self) -> None:
         """Write its record and its telemetry summary, and remove its endpoint, after all its processes have ended."""
-        servers.teardown(self.folder, [])
+        servers.teardown(self.folder, [], secrets=secrets_of())
         write_telemetry_summary(self.folder.telemetry, self.telemetry_summary)
         self.folder.endpoint.unlink(missing_ok=True)
 

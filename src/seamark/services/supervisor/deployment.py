@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 
+from seamark.config.secrets import secrets_of
 from seamark.dispatch.identity import allocation, node
 from seamark.dispatch.placement import Place
 from seamark.errors import UserError
@@ -51,6 +52,7 @@ from seamark.services.supervisor.events import log_tail, timestamp
 from seamark.services.supervisor.launch_spec import LaunchSpec, printed
 from seamark.storage.documents import read_or_none, write
 from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded
+from seamark.storage.redaction import hidden, hide_in_log
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for the supervisor and its server to end."""
@@ -82,6 +84,7 @@ def serve(
         spec = replace(spec, environment=_environment(spec, locks))
     except UserError as cause:
         answer = replace(_no_answer(spec.deployment, spec.service, spec.site, str(cause)), server_identity=identity)
+        answer = hidden(answer, secrets_of(spec.deployment.settings))
         write(folder.endpoint, answer)
         return answer
     spec = replace(
@@ -95,6 +98,7 @@ def serve(
         folder.endpoint.unlink(missing_ok=True)
         _forget_earlier(control)
         answer = replace(_start_and_wait(spec, control, parent_pid), server_identity=identity, gateway=gateway)
+        answer = hidden(answer, secrets_of(spec.deployment.settings))
         write(folder.endpoint, answer)
         touch(control.published)
     return answer
@@ -205,11 +209,15 @@ def stop(folder: DeploymentFolder, why: str = "stop") -> bool:
 
 
 def teardown(
-    folder: DeploymentFolder, loads: Sequence[Path], counted_by: GpuMemory | None = None
+    folder: DeploymentFolder,
+    loads: Sequence[Path],
+    counted_by: GpuMemory | None = None,
+    secrets: Sequence[str] = (),
 ) -> DeploymentRecord:
     """End the server and write deployment.json: its endpoint, the time of each phase, how it ended.
 
-    `counted_by` says where the server counts the tokens that fit into its memory.
+    `counted_by` says where the server counts the tokens that fit into its memory. The `secrets` that it was sent are
+    taken out of its last words, and at last out of its logs.
     """
     stop(folder, "teardown")
     control = control_files_of(folder)
@@ -218,7 +226,9 @@ def teardown(
         or read_or_none(control.answer, Endpoint)
         or Endpoint(schema_version=SCHEMA_VERSION)
     )
-    end = why_ended(folder) or ServerEnd(why="teardown")
+    ended = why_ended(folder) or ServerEnd(why="teardown")
+    if (end := hidden(ended, secrets)) != ended:
+        write_control_file(control.exit_record, end)
     records = [read_or_none(load, LoadRecord) for load in loads]
     record = DeploymentRecord(
         **{field.name: getattr(endpoint, field.name) for field in fields(ServerRun)},
@@ -231,6 +241,8 @@ def teardown(
         kv_tokens=counted_kv_tokens(folder, counted_by),
     )
     write(folder.record, record)
+    for log in folder.root.rglob("*.log"):
+        hide_in_log(log, secrets)
     return record
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from seamark.config.secrets import secrets_of
 from seamark.errors import UserError
 from seamark.model.failure_categories import STATED_BY_SERVERS
 from seamark.model.results.deployment_record import ServerEnd
@@ -48,6 +49,7 @@ from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_locks import claim_gpus
 from seamark.services.supervisor.startup import Startup
 from seamark.storage.documents import write
+from seamark.storage.redaction import hidden
 
 CHILDREN_GRACE_S = 2.0
 
@@ -105,7 +107,7 @@ def _shut_down(startup: Startup, end: ServerEnd) -> None:
     """Write the exit record at once, for the load to see; end every process; add the server's exit code."""
     control = startup.liveness.control
     returncode = _returncode(startup)
-    end = replace(end, returncode=returncode, at=timestamp())
+    end = hidden(replace(end, returncode=returncode, at=timestamp()), secrets_of(startup.spec.deployment.settings))
     write_control_file(control.exit_record, end)
     log_event("server-down", why=end.why, reason=end.reason)
     if startup.sampler:

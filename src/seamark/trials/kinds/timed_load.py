@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seamark.config.secrets import secrets_of
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.load.workers.assignment import FILES
@@ -24,7 +25,7 @@ from seamark.platform.process_tree import PROGRAM, kill_with_mark
 from seamark.services.runtimes.environments import damage_hint
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
-from seamark.storage.redaction import redacted
+from seamark.storage.redaction import hidden
 from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
 from seamark.telemetry.process import listener, used_by_others
@@ -214,7 +215,8 @@ def kept(
             shutil.rmtree(folder.files, ignore_errors=True)
             shutil.move(parts / FILES, folder.files)
         made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
-        return without_replies(keep_samples(folder, measured.outcome, load, made), measured, job)
+        load = without_replies(keep_samples(folder, measured.outcome, load, made), measured, job)
+        return hidden(load, secrets_of(job.settings))
     except OSError as error:
         return not_kept(load, error)
 
@@ -230,8 +232,7 @@ def without_replies(load: LoadRecord, measured: MeasuredLoad, job: LoadJob) -> L
         reason += f"{BY_HAND}{answer}"
     elif said:
         reason += f"{SERVER_SAYS}{said}"
-    tail = tuple(redacted(list(measured.outcome.log_tail)))
-    return replace(load, status="failed", category=ALL_FAILED, reason=reason, log_tail=tail)
+    return replace(load, status="failed", category=ALL_FAILED, reason=reason, log_tail=measured.outcome.log_tail)
 
 
 def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:
