@@ -130,3 +130,13 @@ def test_two_placed_servers_run_side_by_side(bench: Bench):
         pids.append(endpoint.server_pid)
     assert [os.sched_getaffinity(pid) for pid in pids] == [{FIRST}, {LAST}]
     assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids] == [0, 10]
+
+
+def test_the_lease_of_a_member_is_renewed_while_another_one_starts_for_longer(bench: Bench):
+    for name, flags in (("a", ()), ("b", ("--delay-s", "4"))):
+        folder = bench.folder("co").member(name)
+        bench.folders.append(folder)
+        member = bench.with_site(lease_s=2.0).with_server(*flags)
+        spec = member.spec("co", folder=folder, deployment=member.deployment(f"co@{name}"))
+        assert servers.serve(spec, bench.root / "envs", evict=False).ok
+    assert servers.alive(bench.folder("co").member("a"))
