@@ -109,6 +109,15 @@ def test_gpus_are_dealt_out_in_order_as_many_as_each_party_requests(name: str) -
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
+def test_gpus_in_common_are_the_first_ones_for_each_party(name: str) -> None:
+    asked = [replace(party, gpus=gpus) for party, gpus in zip(parties("abc"), (1, 0, 2), strict=True)]
+    here = replace(machine(6, gpus=(7, 3)), gpus_in_common=True)
+    assert [place.gpus for place in places(placement_of(name), asked, here).values()] == [(7,), (), (7, 3)]
+    with pytest.raises(SiteError):
+        places(placement_of(name), asked, replace(here, gpus=(7,)))
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
 def test_too_few_gpus_are_refused_with_what_each_party_requests(name: str) -> None:
     asked = [replace(party, gpus=2) for party in parties("ab")]
     text = f"placement {name} needs 4 GPUs (a 2, b 2); this machine has 3. Request fewer"

@@ -15,6 +15,7 @@ from processes import autogroup
 
 from seamark.load.coordinator.coordinator import run_load
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.platform.pinning import gpu_variables
 
 pytestmark = pytest.mark.services
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -52,8 +53,8 @@ def seen_by(job: LoadJob, owner: int | None) -> list[dict[str, Any]]:
 
 
 def test_an_assignment_with_a_place_is_read_as_it_was_written(tmp_path: Path) -> None:
-    for gpus in (None, (), (3, 1)):
-        job = job_in(tmp_path, niceness=4, threads=2, gpus=gpus, cores=(1,))
+    for variables in ({}, gpu_variables(()), gpu_variables((3, 1))):
+        job = job_in(tmp_path, niceness=4, threads=2, gpu_variables=variables, cores=(1,))
         assignment = WorkerAssignment(job=job, worker=0, workers=1, segment=tmp_path)
         assert WorkerAssignment.from_json(json.loads(json.dumps(assignment.to_json()))) == assignment
 
@@ -64,7 +65,8 @@ def test_every_worker_has_the_cores_niceness_threads_and_gpus_of_its_load(
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "64")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     cpu = max(os.sched_getaffinity(0))
-    seen = seen_by(job_in(tmp_path / "load", cores=(cpu,), niceness=9, threads=3, gpus=(1,)), owner)
+    job = job_in(tmp_path / "load", cores=(cpu,), niceness=9, threads=3, gpu_variables=gpu_variables((1,)))
+    seen = seen_by(job, owner)
     assert len(seen) == 2
     for each in seen:
         expected = {**dict.fromkeys(THREADS, "3"), "CUDA_VISIBLE_DEVICES": "1"}

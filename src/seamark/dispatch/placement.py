@@ -10,6 +10,7 @@ from types import FunctionType
 
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.dotted import is_dotted, resolved
+from seamark.model.parties import GpuSharing
 from seamark.model.plurals import counted
 
 BACKGROUND = 10
@@ -22,10 +23,12 @@ class PartyMachine:
     """CPUs by number and GPUs by index that all parties together may use.
 
     Policies divide `cores` in this order, so hardware threads of one physical core should stand side by side.
+    `gpus_in_common`: each party gets the first ones, as many as it requests. MIG slices are counted from 0.
     """
 
     cores: tuple[int, ...]
     gpus: tuple[int, ...] = ()
+    gpus_in_common: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +44,15 @@ class PlacedParty:
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """What one party gets. Cores: () for all. `threads` is the limit of numerical libraries in each of its processes,
-    None for no limit; `niceness` is 0 to 19, of server and load; `gpus` are those that it sees, () for none."""
+    None for no limit; `niceness` is 0 to 19, of server and load; `gpus` are those that it sees, () for none. `share`
+    is what the setting gpu_sharing makes of them; a policy leaves it out."""
 
     server_cores: tuple[int, ...] = ()
     load_cores: tuple[int, ...] = ()
     threads: int | None = None
     niceness: int = 0
     gpus: tuple[int, ...] = ()
+    share: GpuSharing | None = None
 
 
 PlacementPolicy = Callable[[Sequence[PlacedParty], PartyMachine], Mapping[str, Place]]
@@ -133,14 +138,18 @@ def _require_cores(policy: str, least: int, parties: Sequence[PlacedParty], mach
 
 
 def _dealt(policy: str, parties: Sequence[PlacedParty], machine: PartyMachine) -> dict[str, tuple[int, ...]]:
-    """Return the GPUs of each party: as many as it requests, in order, none twice. Raises SiteError for too few."""
-    needed = sum(party.gpus for party in parties)
+    """Return the GPUs of each party: as many as it requests, in order, none twice unless parties have them in common.
+    Raises SiteError for too few."""
+    asked = [party.gpus for party in parties]
+    needed = max(asked, default=0) if machine.gpus_in_common else sum(asked)
     if needed > len(machine.gpus):
         each = ", ".join(f"{party.name} {party.gpus}" for party in parties if party.gpus)
         raise SiteError(
             f"placement {policy} needs {counted(needed, 'GPU')} ({each}); this machine has {len(machine.gpus)}."
-            " Request fewer, or share GPUs by a policy of your own, module:function."
+            " Request fewer, or share GPUs: 'gpu_sharing: time_sliced'."
         )
+    if machine.gpus_in_common:
+        return {party.name: machine.gpus[: party.gpus] for party in parties}
     free = iter(machine.gpus)
     return {party.name: tuple(next(free) for _ in range(party.gpus)) for party in parties}
 

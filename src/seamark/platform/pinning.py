@@ -15,12 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.errors import UserError
+from seamark.model.parties import GpuSharing
 from seamark.model.results.deployment_record import PinningRecord
 from seamark.model.site import Pinning
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """Makes CUDA count GPUs as NVML, telemetry and batch systems do; its own order is by speed."""
+MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+NO_PIPES = "/nonexistent"
+"""Keeps CUDA from a daemon of MPS that the machine runs at the default place: without an answer it does without."""
+MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 THREADS = "OMP_NUM_THREADS"
 OF_LIBRARIES = (THREADS, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -30,9 +35,15 @@ def thread_variables(threads: int | None) -> dict[str, str]:
     return {} if threads is None else dict.fromkeys(OF_LIBRARIES, str(threads))
 
 
-def gpu_variables(gpus: Iterable[int] | None) -> dict[str, str]:
-    """Return the variables with which a process sees these GPUs only, () for none of them; no variable for None."""
-    return {} if gpus is None else {**ORDER, CUDA: ",".join(map(str, gpus))}
+def gpu_variables(gpus: Iterable[int], share: GpuSharing | None = None) -> dict[str, str]:
+    """Return the variables with which a process sees these GPUs only, () for none of them; with a `share` its devices
+    in their place, by UUID: to a client of MPS an index counts the GPUs of its daemon."""
+    if share is None:
+        return {**ORDER, CUDA: ",".join(map(str, gpus))}
+    variables = {**ORDER, CUDA: ",".join(share.devices), MPS_PIPES: share.pipes or NO_PIPES}
+    if share.threads is not None:
+        variables[MPS_THREADS] = str(share.threads)
+    return variables
 
 
 FEWEST_CORES = 4

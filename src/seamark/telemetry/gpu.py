@@ -1,7 +1,9 @@
 """NVIDIA GPUs by NVML (the distribution nvidia-ml-py). Their absence is logged once and is not an error."""
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from seamark.telemetry.sampler import Reading, Say
@@ -42,14 +44,58 @@ def _handle_of(nvml: Any, gpu: str) -> Any:
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdigit() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 
-def computing_on(gpu: str) -> frozenset[int] | None:
-    """Return the ids of processes that hold memory of a GPU, by index or UUID; None where NVML cannot tell. They are
-    ids of the host, which a container may not know."""
+def devices_of(gpus: Iterable[str] | None = None) -> dict[str, str | None]:
+    """Return the UUIDs of the devices of some GPUs by index or UUID, None for all that NVML counts: of one in MIG mode
+    those of its slices, each with its profile, such as 3g.20gb; else its own, with None. {} where NVML cannot tell."""
     try:
         nvml = _nvml()
-        return frozenset(process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(_handle_of(nvml, gpu)))
+        names = map(str, range(nvml.nvmlDeviceGetCount())) if gpus is None else gpus
+        handles = [handle for gpu in names for handle in _parts(nvml, _handle_of(nvml, gpu))]
+        # "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
+        named = {nvml.nvmlDeviceGetUUID(handle): nvml.nvmlDeviceGetName(handle) for handle in handles}
+        return {uuid: name.partition(" MIG ")[2] or None for uuid, name in named.items()}
+    except Exception:  # no library, no driver or no such GPU: each has an exception of its own
+        return {}
+
+
+def _parts(nvml: Any, handle: Any) -> list[Any]:
+    """Return the handles of a GPU's MIG slices, or its own."""
+    try:
+        if nvml.nvmlDeviceGetMigMode(handle)[0] == 0:
+            return [handle]
+    except nvml.NVMLError:  # a model without MIG, or a slice
+        return [handle]
+    slices = []
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with suppress(nvml.NVMLError):  # the numbers have gaps
+            slices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+    return slices
+
+
+def computing_on(gpu: str) -> frozenset[int] | None:
+    """Return the ids of processes that hold memory of a GPU or a slice, by index or UUID, clients of MPS included;
+    None where NVML cannot tell. They are ids of the host, which a container may not know."""
+    try:
+        nvml = _nvml()
+        handle = _handle_of(nvml, gpu)
+        found = frozenset(process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle))
     except Exception:  # no library, no driver or no such GPU: each has an exception of its own
         return None
+    with suppress(Exception):  # an older driver has no such list
+        found |= {process.pid for process in nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)}
+    return found
+
+
+def working_on(gpu: str, within_s: float) -> frozenset[int]:
+    """Return the ids of processes that kept multiprocessors of a GPU busy in the last seconds; none where NVML cannot
+    tell."""
+    try:
+        nvml = _nvml()
+        since_us = int((time.time() - within_s) * 1e6)
+        samples = nvml.nvmlDeviceGetProcessUtilization(_handle_of(nvml, gpu), since_us)
+        return frozenset(sample.pid for sample in samples if sample.smUtil > 0)
+    except Exception:  # also where there is no sample
+        return frozenset()
 
 
 class Gpus:

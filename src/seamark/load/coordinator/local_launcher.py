@@ -14,7 +14,7 @@ from seamark.load.coordinator.handle import SAME_CLOCK, WorkerHandle
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.platform.fork_server.client import ISOLATED_MAIN, Forked, fork
-from seamark.platform.pinning import gpu_variables, thread_variables
+from seamark.platform.pinning import thread_variables
 
 WORKER = "seamark.load.workers.worker"
 PRELOADED = (WORKER, "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
@@ -111,7 +111,7 @@ class LocalLauncher:
         on_wait: Callable[[], object],
     ) -> "Forked | subprocess.Popen[bytes]":
         number = str(assignment.worker)
-        variables = {**thread_variables(assignment.job.threads), **gpu_variables(assignment.job.gpus)}
+        variables = {**thread_variables(assignment.job.threads), **assignment.job.gpu_variables}
         if self._owner is not None:
             forked = fork(
                 f"{WORKER}:run",

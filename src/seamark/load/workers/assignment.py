@@ -37,8 +37,9 @@ class LoadJob:
     number of distinct requests made before the clock starts; a driver's `body_count` takes precedence.
     `latency_limit_s` is the longest reply time that the objectives allow, None without one. `cores` are the CPUs of
     workers on this machine, () for all; `niceness` is theirs, 0 to 19, `threads` the limit of numerical libraries in
-    each, None for no limit, `gpus` those that they see, None for those of this process. With `judged_in_time`,
-    quality is measured only until the last time-out of a request has passed, so that the load ends in a known time.
+    each, None for no limit, `gpu_variables` what says which GPUs they see, {} for those of this process. With
+    `judged_in_time`, quality is measured only until the last time-out of a request has passed, so that the load ends
+    in a known time.
     `done` are the items of a finite load that earlier sessions have done, as text (work_list.py). `environment` has
     the variables by which a deployment's processes are found: those that a driver starts have them too. `preload` are
     modules that take long to import, which the workers of all loads of a run share.
@@ -62,7 +63,7 @@ class LoadJob:
     cores: tuple[int, ...] = ()
     niceness: int = 0
     threads: int | None = None
-    gpus: tuple[int, ...] | None = None
+    gpu_variables: Mapping[str, str] = field(default_factory=dict)
     judged_in_time: bool = False
     done: str = ""
     kind: LoadKind = "requests"
@@ -193,8 +194,7 @@ class WorkerAssignment:
     def from_json(document: Mapping[str, Any]) -> "WorkerAssignment":
         """Return the assignment that `to_json` wrote."""
         job = LoadJob(**document["job"])
-        gpus = None if job.gpus is None else tuple(job.gpus)
-        job = replace(job, data=Path(job.data), cores=tuple(job.cores), gpus=gpus, preload=tuple(job.preload))
+        job = replace(job, data=Path(job.data), cores=tuple(job.cores), preload=tuple(job.preload))
         return WorkerAssignment(**{**document, "job": job, "segment": Path(document["segment"])})
 
 

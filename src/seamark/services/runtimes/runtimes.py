@@ -175,7 +175,7 @@ def _gpus(spec: LaunchSpec) -> dict[str, str]:
     """Return the variables that limit a process to the GPUs of its place, else to as many as its deployment requested
     on its node."""
     if spec.place:
-        return gpu_variables(spec.place.gpus)
+        return gpu_variables(spec.place.gpus, spec.place.share)
     return {CUDA: ",".join(chosen_gpus(spec.gpus_per_node))}
 
 

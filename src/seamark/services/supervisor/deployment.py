@@ -311,7 +311,8 @@ def spawn_supervisor(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Pop
     """Start the supervisor of a deployment in a session of its own; its output is its log."""
     environment = {
         **os.environ,
-        **gpu_variables(spec.place.gpus if spec.place else None),  # also for its telemetry and its driver's hooks
+        # also for its telemetry and its driver's hooks
+        **(gpu_variables(spec.place.gpus, spec.place.share) if spec.place else {}),
         MARK: str(control.root),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")))),
     }
