@@ -27,6 +27,7 @@ from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import MARK, control_files_of
 from seamark.services.supervisor.events import log_tail
+from seamark.services.supervisor.mps_daemon import renew_daemon
 from seamark.storage.documents import read
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded
 from seamark.telemetry.provenance.software import container_around_us
@@ -138,6 +139,7 @@ class DeploymentContext:
         whole = self.deployment if alone else self.study.deployment(self.scenario, self.deployment.whole)
         for served in whole.served:
             servers.renew(self.results.deployment(served.id))
+        renew_daemon(self.results.deployment(whole.id))
         return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
 
     def withdrawn(self) -> str | None:

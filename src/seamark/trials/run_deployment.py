@@ -20,6 +20,7 @@ from seamark.services.images.prepare import require_images
 from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
+from seamark.services.supervisor.mps_daemon import end_daemon
 from seamark.storage.documents import read
 from seamark.storage.paths import DeploymentFolder, TrialFolder
 from seamark.storage.redaction import hide_in_log
@@ -138,6 +139,8 @@ def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
         _end_server(member)
         member.folder.endpoint.unlink(missing_ok=True)
         member.folder.warmup.unlink(missing_ok=True)
+    if context.members:
+        end_daemon(context.folder)
     _end_server(context)
 
 

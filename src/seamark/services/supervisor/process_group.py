@@ -23,6 +23,7 @@ from seamark.platform.process_tree import alive_below, lower_sessions
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event
 from seamark.services.supervisor.health import ServerState, accepts
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
+from seamark.services.supervisor.mps_clients import drain
 from seamark.services.supervisor.process import ProcessCommands, ServerProcess, node_monitors, process_log
 from seamark.services.supervisor.remote_node import RemoteNodes, RemoteProcess
 from seamark.telemetry.sampler import Monitor, Reading
@@ -230,7 +231,11 @@ class ProcessGroup:
         return monitors
 
     def end(self, heartbeat: Tick) -> None:
-        """Send every process its stop signal, the main process first, then the parts in reverse; kill none."""
+        """Send every process its stop signal, the main process first, then the parts in reverse; kill none. Clients
+        of MPS are drained before."""
+        share = self.spec.place.share if self.spec.place else None
+        if share is not None and share.pipes is not None:
+            drain(share, alive_below(os.getpid()), heartbeat)
         for member in reversed(self.members):
             number = signal.Signals[self._server.stop_signal] if member.name == MAIN else signal.SIGTERM
             deadline_s = time.monotonic() + self._server.stop_timeout_s
