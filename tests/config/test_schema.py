@@ -79,6 +79,7 @@ PARTIES = {
         "duration_s": 10,
         "warmup_s": 2,
         "placement": ["shared", "split", "my_placements:apart"],
+        "gpu_sharing": ["exclusive", {"mps": {"threads": 50}}, {"mig": "3g.20gb"}],
         "keep_busy": False,
         "sets": [["search"], "ingest", ["search", "ingest"]],
         "parties": {
@@ -123,6 +124,9 @@ def test_a_scenario_with_parties_follows_its_schema() -> None:
         {"sets": [["search", "search"]]},
         {"placement": "splt"},
         {"placement": []},
+        {"gpu_sharing": "exclusiv"},
+        {"gpu_sharing": {"mps": {"threads": 0}}},
+        {"gpu_sharing": {"mps": {"threads": 50}, "mig": "3g.20gb"}},
         {"keep_busy": "no"},
         {"service": "known"},
         {"ttft_ms": 2},

@@ -253,6 +253,44 @@ def test_parties_on_several_nodes_have_them_all_and_a_load_of_their_own(tmp_path
     assert [member.nodes for member in found.served] == [2, 2]
 
 
+def test_gpus_of_parties_on_several_nodes_are_counted_on_each_node(planned):
+    ingest = "{service: 'null', gpus: 1}\nresources: {nodes: 2, gpus: 4}"
+    found = planned(search="{service: known, gpus: 1}", ingest=ingest)
+    assert [(member.nodes, member.gpus) for member in found.served] == [(2, 1), (2, 1)]
+
+
+def hashes(found: Plan) -> dict[str, str]:
+    return {trial.id: trial.config_hash for trial in found.trials}
+
+
+def test_how_gpus_are_shared_is_part_of_identity_where_it_is_stated(planned):
+    parts = {"search": "{service: known, gpus: 1}", "ingest": "{service: 'null', gpus: 1}\nresources: {gpus: 2}"}
+    first = planned(**parts)
+    assert hashes(planned(**parts, more="  gpu_sharing: null\n")) == hashes(first)
+    stated = planned(**parts, more="  gpu_sharing: [exclusive, {mps: {threads: 50}}, {mig: 3g.20gb}, {mps: {}}]\n")
+    levels = ("exclusive", "mps:50", "mig:3g.20gb", "mps:100")
+    assert stated.factors["deployment"] == {"gpu_sharing": levels}
+    assert len(hashes(stated)) == 4 * len(hashes(first))
+    assert not {*hashes(stated).values()} & {*hashes(first).values()}
+
+
+def test_parties_that_have_gpus_in_common_need_no_more_than_one_of_them(planned):
+    parts = {"search": "{service: known, gpus: 1}", "ingest": "{service: 'null', gpus: 1}\nresources: {gpus: 1}"}
+    assert len(planned(**parts, more="  gpu_sharing: [time_sliced, {mps: {threads: 50}}]\n").deployments) == 2
+    with pytest.raises(UserError) as raised:
+        planned(**parts, more="  gpu_sharing: [time_sliced, exclusive]\n")
+    assert [mistake.path for mistake in raised.value.mistakes] == ["workload.parties"]
+
+
+def test_servers_in_containers_have_no_mps(tmp_path):
+    path = tmp_path / "co.yaml"
+    text = text_of(search="{service: known, gpus: 1}", more="  gpu_sharing: {mps: {threads: 50}}\n")
+    path.write_text(f"{text}resources: {{gpus: 1}}\n", encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        plan(read_scenario(path, SERVICES, LOCAL), SERVICES, replace(LOCAL, runtime="apptainer"))
+    assert ("conflict", "workload.gpu_sharing") in [(one.code, one.path) for one in raised.value.mistakes]
+
+
 def test_lanes_do_not_load_a_server_that_runs_already_at_the_same_time(tmp_path):
     path = tmp_path / "co.yaml"
     path.write_text(text_of(search=OUTSIDE), encoding="utf-8")

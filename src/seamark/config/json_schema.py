@@ -21,7 +21,7 @@ from seamark.dispatch.order import COUNTED, FORMS, UNROLL, Groups
 from seamark.dispatch.placement import PLACEMENTS
 from seamark.model.annotations import hints, is_required, keys_of, limits_of, shape_of
 from seamark.model.dotted import DOTTED
-from seamark.model.parties import KEEP_BUSY, PLACEMENT, SETS
+from seamark.model.parties import GPU_SHARING, KEEP_BUSY, PLACEMENT, SETS, SHARING_TEXT, Mps
 from seamark.model.scenario import (
     RESOURCE_SETTINGS,
     Artifacts,
@@ -43,6 +43,7 @@ from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORM: Schema = {"const": SCHEMA_VERSION, "description": "Version of the form of this file; without it 1."}
+OF_PARTIES = (PLACEMENT, GPU_SHARING, KEEP_BUSY)
 NAMES: Schema = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
 KEYWORDS = {
     "minimum": "minimum",
@@ -321,7 +322,7 @@ def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
                 "description": "Services with their settings and loads, by the names of the parties.",
             },
             SETS.name: {"anyOf": [{"enum": list(WORDS)}, sets], "description": SETS.help},
-            **{setting.name: _ref("parties", setting) for setting in (PLACEMENT, KEEP_BUSY)},
+            **{setting.name: _ref("parties", setting) for setting in OF_PARTIES},
             "fresh_server": _limited(Workload, "fresh_server", PLAIN[bool]),
             **shared,
         },
@@ -346,6 +347,13 @@ def level_schema(setting: Setting) -> Schema:
     if setting is PLACEMENT:
         own = {"type": "string", "pattern": f"^{DOTTED.pattern}$", "description": "A function of your own."}
         return {"anyOf": [schema | {"enum": list(PLACEMENTS)}, own]}
+    if setting is GPU_SHARING:
+        ways = {"mps": _object(Mps, limits=True, defaults=True), "mig": {"type": "string"}}
+        mappings = [
+            {"type": "object", "additionalProperties": False, "required": [way], "properties": {way: form}}
+            for way, form in ways.items()
+        ]
+        return {"anyOf": [{"type": "string", "pattern": f"^({SHARING_TEXT.pattern})$"}, *mappings, {"type": "null"}]}
     if setting.name == "pattern":
         own = {"type": "string", "pattern": f"^{DOTTED.pattern}$", "description": "A pattern of your own."}
         return {"anyOf": [schema | {"enum": list(setting.allowed or ())}, own]}
@@ -365,7 +373,7 @@ def _groups(services: Mapping[str, Service]) -> dict[str, tuple[Setting, ...]]:
         name: (*service.settings, *(load_settings_of(service) if service.load != "requests" else ()))
         for name, service in sorted(services.items())
     }
-    return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, "parties": (PLACEMENT, KEEP_BUSY), **own}
+    return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, "parties": OF_PARTIES, **own}
 
 
 def _ref(group: str, setting: Setting, kind: str = "levels") -> Schema:

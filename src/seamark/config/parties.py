@@ -8,17 +8,31 @@ from itertools import combinations, pairwise, product
 from seamark.config.decode import WRONG, decode, decode_field, is_mapping
 from seamark.config.levels import levels, settings_of
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.dispatch.job import gpus_of_party
 from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean
 from seamark.model.load_profile import AUTO
-from seamark.model.parties import BURNER, KEEP_BUSY, PARTIES, PLACEMENT, SETS, names_in, servers_named, set_of
+from seamark.model.parties import (
+    BURNER,
+    GPU_SHARING,
+    KEEP_BUSY,
+    PARTIES,
+    PLACEMENT,
+    SETS,
+    GpuSharing,
+    Mps,
+    names_in,
+    servers_named,
+    set_of,
+)
 from seamark.model.scenario import Levels, Party, Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of
 from seamark.platform.ports import LOCAL_HOSTS
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-KEYS = ("name", "parties", "fresh_server", SETS.name, PLACEMENT.name, KEEP_BUSY.name)
+OF_ALL = (SETS.name, PLACEMENT.name, GPU_SHARING.name, KEEP_BUSY.name)
+KEYS = ("name", "parties", "fresh_server", *OF_ALL)
 BESIDE = "It stands beside 'parties', for all of them."
 NO_MATRIX = "With parties all levels are combined. Write lists of levels, or several workloads."
 NO_SEARCH = "A search has one load at a time. Write the rates as levels of the party."
@@ -29,7 +43,7 @@ NOT_OF_A_PARTY = {
     "where": NO_MATRIX,
     "search": NO_SEARCH,
     "parties": "A party has none of its own. Write all of them in one list.",
-    **dict.fromkeys(("fresh_server", SETS.name, PLACEMENT.name, KEEP_BUSY.name), BESIDE),
+    **dict.fromkeys(("fresh_server", *OF_ALL), BESIDE),
 }
 """Keys that a party cannot have, each with the remedy."""
 OF_A_SERVER = ("gpus", "container", "external")
@@ -54,11 +68,18 @@ def parties_of(
     """Return a workload with parties, or None after noting every mistake in it. `read` reads one party as a
     workload."""
     before = mistakes.count
-    parties = _parties(item, services, resources, mistakes, read)
+    parties = _parties(item, services, mistakes, read)
+    sharing = _gpu_sharing(item, mistakes)
+    if sharing or GPU_SHARING.name not in item.value:
+        _check_resources(item.value["parties"], parties, services, sharing, resources, mistakes)
+    if parties and GPU_SHARING.name in item.value and not any(party.gpus for party in parties):
+        mistakes.add(item.value[GPU_SHARING.name], "no party has 'gpus' that could be shared. Remove the line.")
     if mistakes.count != before or not parties:
         return None
     burners = [party.name for party in parties if services[party.workload.service].component == BURNER]
     found: dict[str, Levels] = {SETS.name: _sets(item, [party.name for party in parties], burners, mistakes)}
+    if sharing:
+        found[GPU_SHARING.name] = sharing
     for setting in (PLACEMENT, KEEP_BUSY):
         if setting.name in item.value:
             found[setting.name] = levels(item.value[setting.name], setting, mistakes) or ()
@@ -95,7 +116,7 @@ def fresh_server(item: Item, mistakes: Mistakes) -> bool:
 
 
 def _parties(
-    item: Item, services: Mapping[str, Service], resources: Resources, mistakes: Mistakes, read: ReadWorkload
+    item: Item, services: Mapping[str, Service], mistakes: Mistakes, read: ReadWorkload
 ) -> tuple[Party, ...]:
     whole = item.value["parties"]
     if not isinstance(whole.value, dict) or len(whole.value) < 2:
@@ -116,7 +137,6 @@ def _parties(
         known = dict.fromkeys(setting.name for service in loads for setting in load_settings_of(service))
         for key in shared.keys() - used:
             mistakes.unknown_key(shared[key], (*KEYS, *known), _hint(key, known))
-    _check_resources(whole, found, resources, mistakes)
     served = [party.name for party in found if services[party.workload.service].server is not None]
     for party in found:
         for key, values in party.workload.levels.items():
@@ -201,15 +221,62 @@ def _hint(key: str, known: Iterable[str]) -> str:
     return guess or " Settings of a service stand in its party; here stand those of the load that all parties share."
 
 
-def _check_resources(item: Item, parties: Iterable[Party], resources: Resources, mistakes: Mistakes) -> None:
-    wanted = sum(party.gpus for party in parties)
-    if wanted > min(resources.gpus):
-        there = min(resources.gpus)
-        text = f"the parties need {wanted} GPUs, and 'resources.gpus' is {there}. Raise it, or lower theirs."
+def _check_resources(
+    item: Item,
+    parties: Sequence[Party],
+    services: Mapping[str, Service],
+    sharing: Sequence[Value],
+    resources: Resources,
+    mistakes: Mistakes,
+) -> None:
+    """Note parties that need more GPUs than a node has, by the level of `gpu_sharing` that needs most."""
+    wanted, there, nodes = 0, min(resources.gpus), 1
+    for count, level in product([count for count in resources.nodes if count > 0], sharing or (None,)):
+        way = GpuSharing.of(level)
+        asked = [gpus_of_party(party.gpus, count, services[party.workload.service]) for party in parties]
+        needed = max(asked, default=0) if way and way.in_common else sum(asked)
+        if way and way.way == "mig":
+            needed = min(1, needed)  # how many slices a GPU has is known on its machine
+        if needed > -(-there // count) and needed > wanted:
+            wanted, nodes = needed, count
+    if any(str(level).startswith("mig:") for level in sharing):
+        for party in [party for party in parties if party.gpus > 1]:
+            text = f"a process sees one MIG slice, and would be given {party.gpus}. Write 1."
+            mistakes.add(item.value[party.name].at(["gpus"]), text, "conflict")
+    if wanted:
+        where = f" on each of {nodes} nodes" if nodes > 1 else ""
+        text = f"the parties need {wanted} GPUs{where}, and 'resources.gpus' is {there}. Raise it, or lower theirs."
         mistakes.add(item, text)
-    if wanted and max(resources.nodes) > 1:
-        text = "GPUs of parties are divided by their numbers on one node. Set 'resources: {nodes: 1}'."
-        mistakes.add(item, text)
+
+
+def _gpu_sharing(item: Item, mistakes: Mistakes) -> tuple[Value, ...]:
+    """Return the levels of `gpu_sharing` as text, `mps:50` for `{mps: {threads: 50}}`; () for none, or a mistake."""
+    entry = item.value.get(GPU_SHARING.name)
+    if entry is None:
+        return ()
+    before, listed = mistakes.count, isinstance(entry.value, list)
+    written = [_as_text(level, mistakes) for level in (entry.value if listed else [entry])]
+    if mistakes.count != before:
+        return ()
+    return levels(replace(entry, value=written if listed else written[0].value), GPU_SHARING, mistakes) or ()
+
+
+def _as_text(level: Item, mistakes: Mistakes) -> Item:
+    """Return a level of `gpu_sharing` with its text in place of a mapping, after noting what is wrong in it."""
+    value = level.value
+    if isinstance(value, dict) and list(value) == ["mps"]:
+        mps = decode(value["mps"], Mps, mistakes)
+        return level if mps is WRONG else replace(level, value=f"mps:{mps.threads}")
+    if isinstance(value, dict) and list(value) == ["mig"]:
+        profile = value["mig"]
+        value = f"mig:{profile.value if isinstance(profile.value, str) else profile.shown}"
+    try:
+        GpuSharing.of(None if value is None else value if isinstance(value, str) else level.shown)
+    except ValueError as error:
+        guess = did_you_mean(value, ("exclusive", "time_sliced")) if isinstance(value, str) else ""
+        example = "Write exclusive, time_sliced, {mps: {threads: 50}} or {mig: 3g.20gb}"
+        mistakes.add(level, f"{error}. {example}.{guess}", "not_a_choice")
+    return replace(level, value=value)
 
 
 def _meant(word: str, names: Sequence[str], burners: Sequence[str]) -> list[str]:

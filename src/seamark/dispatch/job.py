@@ -108,6 +108,12 @@ def gpus_per_node(deployment: Deployment, service: Service) -> int:
     return -(-deployment.gpus // service.nodes_served(deployment.nodes))
 
 
+def gpus_of_party(gpus: int, nodes: int, service: Service) -> int:
+    """Return the GPUs on a node of a party that requests `gpus` in a deployment of so many nodes. One without a
+    server computes in its load, on a single node."""
+    return gpus if service.server is None else -(-gpus // service.nodes_served(nodes))
+
+
 def resources_of(
     plan: Plan, deployment: Deployment, service: Service, *, time_min: int | None = None
 ) -> JobResources:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 from seamark.config.levels import settings_of
 from seamark.errors import Mistake
-from seamark.model.parties import OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
+from seamark.model.parties import GPU_SHARING, OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
 from seamark.model.plugin import known_as
 from seamark.model.scenario import Party, Scenario, Workload
 from seamark.model.service import Service, Value
@@ -76,6 +76,13 @@ def unfit_for_parties(scenario: Scenario, services: Mapping[str, Service], site:
                     why = f"the server of '{outside[0].name}' runs already, where nothing can place it"
                 text = f"'{level}' cannot be kept: {why}. Write '{PLACEMENT.default}'."
                 yield Mistake.at(places[PLACEMENT.name], text, "conflict")
+        for level in workload.levels.get(GPU_SHARING.name, ()):
+            if level is not None and nodes > 1:
+                text = f"'{level}' is proved on one node, and there are {nodes}. Remove the line."
+                yield Mistake.at(places[GPU_SHARING.name], text, "conflict")
+            elif str(level).startswith("mps:") and site.in_images:
+                text = f"'{level}': servers in containers do not see the MPS daemon. Use a site with runtime: venv."
+                yield Mistake.at(places[GPU_SHARING.name], text, "conflict")
 
 
 def with_members(whole: Deployment, workload: Workload, services: Mapping[str, Service]) -> Deployment:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from seamark.dispatch.identity import allocation, node
+from seamark.dispatch.job import gpus_of_party
 from seamark.dispatch.placement import (
     PartyMachine,
     Place,
@@ -12,14 +13,17 @@ from seamark.dispatch.placement import (
     places,
     threads_and_cores,
 )
-from seamark.errors import UserError
+from seamark.errors import SiteError, UserError
 from seamark.load.coordinator.coordinator import LoadJob
+from seamark.model.parties import GPU_SHARING, GpuSharing
+from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint, WarmUp
 from seamark.model.trial import PARTY, SCHEMA_VERSION, Deployment
-from seamark.platform.pinning import cores_here
+from seamark.platform.pinning import cores_here, gpu_variables
 from seamark.services.supervisor.events import timestamp
+from seamark.services.supervisor.mps_daemon import pipes_of, serve_daemon
 from seamark.storage.documents import read_or_none, write
-from seamark.telemetry.gpu import chosen_gpus
+from seamark.telemetry.gpu import chosen_gpus, devices_of
 from seamark.trials.deployment_context import DeploymentContext
 
 
@@ -43,25 +47,56 @@ def given_threads(context: DeploymentContext, loaded: Collection[str]) -> tuple[
 def _divided(context: DeploymentContext) -> tuple[Sequence[PlacedParty], PartyMachine, Mapping[str, Place]]:
     """Return all parties of a member's deployment, this machine, and the place of each party by name."""
     whole = context.study.deployment(context.scenario, context.deployment.whole)
-    machine = PartyMachine(cores=tuple(cpu for core in cores_here() for cpu in core), gpus=_gpus_here(whole))
+    services = context.study.services
     parties = [
         PlacedParty(
-            name=_name(member), in_client=context.study.services[member.service].server is None, gpus=member.gpus
+            name=_name(member),
+            in_client=services[member.service].server is None,
+            gpus=gpus_of_party(member.gpus, whole.nodes, services[member.service]),
         )
         for member in whole.members
     ]
     try:
         policy = placement_of(str(whole.placement))
+        sharing = GpuSharing.of(whole.settings.get(GPU_SHARING.name))
     except ValueError as error:
         raise UserError(f"placement: {error}") from None
-    return parties, machine, places(policy, parties, machine)
+    devices = _devices_here(whole, sharing, sum(party.gpus for party in parties))
+    machine = PartyMachine(
+        cores=tuple(cpu for core in cores_here() for cpu in core),
+        gpus=tuple(devices),
+        gpus_in_common=sharing is not None and sharing.in_common,
+    )
+    found = places(policy, parties, machine)
+    if sharing is None:
+        return parties, machine, found
+    given = [gpu for place in found.values() for gpu in place.gpus]
+    if not sharing.in_common and (twice := [gpu for gpu in devices if given.count(gpu) > 1]):
+        text = f"placement {whole.placement} gives GPU {twice[0]} to two parties, and gpu_sharing is {sharing.way}."
+        raise UserError(text)
+    pipes = pipes_of(context.results.deployment(whole.id)) if sharing.way == "mps" else None
+    shared = {}
+    for name, place in found.items():
+        share = replace(sharing, devices=tuple(devices[gpu] for gpu in place.gpus), pipes=pipes)
+        shared[name] = replace(place, share=share) if place.gpus else place
+    return parties, machine, shared
+
+
+def start_daemon(context: DeploymentContext) -> None:
+    """Start the MPS daemon of a member's deployment for the GPUs of all parties, unless it runs. Raises SiteError as
+    `serve_daemon` does."""
+    whole = context.study.deployment(context.scenario, context.deployment.whole)
+    shares = [place.share for place in _divided(context)[2].values() if place.share]
+    devices = tuple(dict.fromkeys(device for share in shares for device in share.devices))
+    serve_daemon(whole, devices, context.site, context.results.deployment(whole.id), context.study.locks)
 
 
 def placed(job: LoadJob, place: Place | None) -> LoadJob:
     """Return the load of a party as its place has it."""
     if place is None:
         return job
-    return replace(job, niceness=place.niceness, threads=place.threads, gpus=place.gpus)
+    variables = gpu_variables(place.gpus, place.share)
+    return replace(job, niceness=place.niceness, threads=place.threads, gpu_variables=variables)
 
 
 def write_whole_endpoint(context: DeploymentContext) -> None:
@@ -107,12 +142,34 @@ def _name(member: Deployment) -> str:
     return member.id.partition(PARTY)[2]
 
 
-def _gpus_here(whole: Deployment) -> tuple[int, ...]:
-    """Return the indexes of the GPUs that all members together may use. Raises UserError for GPUs by UUID."""
-    given = chosen_gpus(whole.gpus)
-    if not all(gpu.isdigit() for gpu in given):
+def _devices_here(whole: Deployment, sharing: GpuSharing | None, wanted: int) -> Mapping[int, str]:
+    """Return what all members together may use on this node: UUIDs by the index of a GPU, or by a number from 0 of a
+    MIG slice; "" where no sharing is stated.
+
+    Raises UserError for GPUs by UUID that parties divide by index, SiteError for slices that are not there and where
+    NVML cannot tell UUIDs.
+    """
+    given = chosen_gpus(-(-whole.gpus // whole.nodes))
+    by_slice = sharing is not None and sharing.way == "mig"
+    if not by_slice and not all(gpu.isdigit() for gpu in given):
         names = ", ".join(given)
         raise UserError(
             f"CUDA_VISIBLE_DEVICES names {names}: parties divide GPUs by index. Set it to indexes, as 0,1."
         )
-    return tuple(map(int, given))
+    if sharing is None:
+        return dict.fromkeys(map(int, given), "")
+    found = devices_of(given)
+    if by_slice:
+        slices = [uuid for uuid, profile in found.items() if profile == sharing.profile]
+        if len(slices) < wanted:
+            profiles = ", ".join(filter(None, found.values())) or "none"
+            raise SiteError(
+                f"gpu_sharing: the parties need {counted(wanted, 'MIG slice')} {sharing.profile}, and there are"
+                f" {len(slices)} (slices of the GPUs here: {profiles}). Seamark divides no GPU: have an administrator"
+                f" do it, `nvidia-smi mig -cgi {sharing.profile} -C`, or name a profile that is there."
+            )
+        return dict(enumerate(slices))
+    if any(found.values()) or len(found) != len(given):
+        why = "are divided into MIG slices: write {mig: PROFILE}" if found else "have no UUIDs that NVML can tell"
+        raise SiteError(f"gpu_sharing: {sharing.way} needs whole GPUs, and those here ({', '.join(given)}) {why}.")
+    return dict(zip(map(int, given), found, strict=True))

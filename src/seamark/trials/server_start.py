@@ -20,7 +20,7 @@ from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.gateway import known_gateway
 from seamark.trials.load_lock import exclusive_load
 from seamark.trials.measure import measure
-from seamark.trials.members import place_of, placed, write_whole_endpoint, write_whole_warm_up
+from seamark.trials.members import place_of, placed, start_daemon, write_whole_endpoint, write_whole_warm_up
 from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, counted_of, note_death, run_of, why_not_tried
 
 WARM_UP_S = 0.3
@@ -47,6 +47,8 @@ def serve(context: DeploymentContext) -> None:
         return
     try:
         place = place_of(context)
+        if place and place.share and place.share.pipes:
+            start_daemon(context)
     except UserError as mistake:  # this machine has too little for the placement
         leave_out(context, "setup_failed", str(mistake))
         return

@@ -21,7 +21,7 @@ from seamark import __version__
 from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import node
 from seamark.errors import UserError
-from seamark.platform.pinning import cores_here, server_cpus
+from seamark.platform.pinning import cores_here, gpu_variables, server_cpus
 from seamark.platform.process_tree import (
     alive_below,
     become_subreaper,
@@ -100,6 +100,8 @@ class Agent:
 def serve(invitation: Mapping[str, Any]) -> None:
     """Answer the supervisor until it disconnects or falls silent; then end every process below this one."""
     agent = Agent(_launch_spec(Path(invitation["launch_spec"])))
+    if place := agent.spec.place:
+        os.environ.update(gpu_variables(place.gpus, place.share))  # its telemetry is of these
     try:
         about = {"node": node(), "pid": os.getpid(), "version": __version__}
         with connect(invitation["addresses"], invitation["token"], about) as connection:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Literal
 
 from seamark.config.recipe_checks import MAIN
@@ -88,7 +89,8 @@ class Startup:
 
     def _place(self, server: Server | None) -> None:
         """Choose nodes and ports and resolve the commands; of an external server only the address."""
-        if self.spec.place not in (None, Place()) and self.spec.deployment.nodes > 1:
+        place = self.spec.place and replace(self.spec.place, gpus=())  # each node has as many, with the same numbers
+        if place not in (None, Place()) and self.spec.deployment.nodes > 1:
             nodes = self.spec.deployment.nodes
             raise UserError(
                 f"a placement is for one machine, and the deployment has {nodes} nodes. Write 'nodes: 1'."
