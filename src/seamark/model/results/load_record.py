@@ -190,8 +190,9 @@ class DeviceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Departure:
-    """The first process of a party that did not keep to its place in one way: `what` is cores, niceness, threads or
-    gpus, `asked` what the place gives, `seen` what the kernel says. `role`: it is of the server, or of the load."""
+    """The first process of a party that did not keep to its place in one way: `what` is cores, niceness, threads,
+    gpus or mps, `asked` what the place gives, `seen` what kernel, NVML or MPS daemon says. `role`: it is of the
+    server, of the load, one of another program of the machine, or of the party, none of which was seen there."""
 
     role: str
     what: str
@@ -204,7 +205,8 @@ class Departure:
 class PlaceRecord:
     """The place of a party, () for all cores, and whether it was kept: its processes were compared with it `looks`
     times during the load. `all_threads` were given to the parties under load that have `all_cores` together; both are
-    None for a placement that leaves the cores to all of them."""
+    None for a placement that leaves the cores to all of them. `devices` are the UUIDs of its GPUs or MIG slices where
+    gpu_sharing is stated."""
 
     server_cores: tuple[int, ...] = ()
     load_cores: tuple[int, ...] = ()
@@ -214,6 +216,7 @@ class PlaceRecord:
     departures: tuple[Departure, ...] = ()
     all_threads: Count = None
     all_cores: Count = None
+    devices: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
