@@ -22,6 +22,7 @@ ROOMS: Mapping[str, Room] = {
     "model": Room(floor=1, what="frozen nouns: scenario, load profile, service, site, plan, trial, sample, results"),
     "patterns": Room(floor=2, what="load patterns: the times at which requests are due, computed or from a trace"),
     "storage": Room(floor=2, what="every path of a study, and files written atomically"),
+    "datasets": Room(floor=3, what="data sets: read, checked, kept once in the form that drivers read"),
     "analysis": Room(floor=3, what="from samples and telemetry to metrics, verdicts and the summary of a scenario"),
     "dispatch": Room(
         floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"

@@ -193,8 +193,9 @@ def _settings(item: Item, mistakes: Mistakes, *, virtual: bool = False, extends:
 
 def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
     entries = item.value
-    if setting.file and setting.type != "str":
-        mistakes.add(entries["file"], "only a setting of type str can name a file.")
+    for key in ("file", "dataset"):
+        if getattr(setting, key) and setting.type != "str":
+            mistakes.add(entries[key], "only a setting of type str can name a file.")
     if setting.required and setting.default is not None:
         mistakes.add(entries["required"], "has no meaning for a setting with a default. Remove one of them.")
     if setting.type == "structure":

@@ -49,7 +49,8 @@ class Setting:
     how replies are decoded or requests tried again. `words` are texts allowed in place of a number. A `structure` has
     mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `object`: the text is a JSON
     object, which a scenario may write as a mapping. `file`: the value is the path of a file, whose content is part of
-    a trial's identity. A `required` setting has no default: a workload sets it.
+    a trial's identity; of a `dataset`, which has prompts or vectors, a file or a folder. A `required` setting has no
+    default: a workload sets it.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Setting:
     words: tuple[str, ...] = ()
     object: bool = False
     file: bool = False
+    dataset: Literal["prompts", "vectors"] | None = None
     required: bool = False
 
 

@@ -53,9 +53,9 @@ class Partition:
 class Paths:
     """Folders that a run reads and writes; `$NAME` and `~` are expanded on use.
 
-    `scratch` has the private data of running servers, removed at their end; `environments` and `containers` are
-    shared by all studies of a user. In `metrics` each trial writes its metrics in Prometheus's text format and its
-    telemetry by node; None: nowhere.
+    `scratch` has the private data of running servers, removed at their end; `environments`, `containers` and `data`,
+    the data sets in the form that drivers read, are shared by all studies of a user. In `metrics` each trial writes
+    its metrics in Prometheus's text format and its telemetry by node; None: nowhere.
     """
 
     results: str = "results"
@@ -63,6 +63,7 @@ class Paths:
     scratch: str = ".seamark/scratch"
     environments: str = "~/.cache/seamark/envs"
     containers: str = "~/.cache/seamark/containers"
+    data: str = "~/.cache/seamark/data"
     metrics: str | None = None
 
 

@@ -9,23 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.datasets.files import Seeded
+from seamark.datasets.vectors import DEPTH, Distances, drawn, nearest_distances
+from seamark.datasets.vectors import Vectors as Vectors
 from seamark.load.driver import Target, whole
 from seamark.model.service import Value
 
-Vectors = NDArray[np.float32]
-Distances = NDArray[np.float64]
 Ids = NDArray[np.int64]
-
-GOLDEN_SEED = 42
-"""Seed 0 of a trial is numpy's default_rng(42), with known recalls; seed s is default_rng(42 + s)."""
-
-DEPTH = 100
-"""Exact neighbours kept for each query: the largest k of a search."""
 
 EPSILON_RATIO = 1e-5
 """A distance this little above the k-th is a tie: float32 arithmetic cannot tell them apart."""
-
-BLOCK_VECTORS = 16384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +32,19 @@ class Dataset:
     @staticmethod
     def generate(*, vectors: int, dimensions: int, queries: int, seed: int) -> "Dataset":
         """Return standard normal vectors and queries, drawn in this order, and their exact neighbours."""
-        rng = np.random.default_rng(GOLDEN_SEED + seed)
-        stored = rng.standard_normal((vectors, dimensions), dtype=np.float32)
-        asked = rng.standard_normal((queries, dimensions), dtype=np.float32)
+        stored, asked = drawn(Seeded(rows=vectors, dimensions=dimensions, queries=queries, seed=seed))
         return Dataset(vectors=stored, queries=asked, truth=nearest_distances(stored, asked, min(DEPTH, vectors)))
 
     @staticmethod
     def stage(target: Target, seed: int) -> "Dataset":
-        """Generate the data set that the target's settings ask for and write it into the deployment's folder."""
+        """Generate the data set that the target's settings ask for and write it into the deployment's folder; one
+        that they name is linked there."""
+        if (named := target.settings.get("dataset")) is not None:
+            target.data.mkdir(parents=True, exist_ok=True)
+            for array in ("vectors", "queries", "truth"):
+                (target.data / f"{array}.npy").symlink_to(Path(str(named)).absolute() / f"{array}.npy")
+            data = Dataset.load(target.data)
+            return Dataset(vectors=np.ascontiguousarray(data.vectors), queries=data.queries, truth=data.truth)
         sizes = {name: whole(target.settings, name) for name in ("vectors", "dimensions", "queries")}
         data = Dataset.generate(**sizes, seed=seed)
         data.save(target.data)
@@ -64,20 +62,6 @@ class Dataset:
         """Read the output of `save`; vectors stay on disk until they are accessed."""
         vectors: Any = np.load(folder / "vectors.npy", mmap_mode="r")
         return Dataset(vectors=vectors, queries=np.load(folder / "queries.npy"), truth=np.load(folder / "truth.npy"))
-
-
-def nearest_distances(vectors: Vectors, queries: Vectors, depth: int) -> Distances:
-    """Return the squared L2 distances of each query's `depth` nearest vectors, ascending, exact to float64."""
-    asked = queries.astype(np.float64)
-    asked_squared = (asked**2).sum(axis=1, keepdims=True)
-    best = np.empty((len(asked), 0))
-    for start in range(0, len(vectors), BLOCK_VECTORS):
-        block = vectors[start : start + BLOCK_VECTORS].astype(np.float64)
-        distances = asked_squared + (block**2).sum(axis=1) - 2.0 * (asked @ block.T)
-        best = np.concatenate([best, distances], axis=1)
-        if best.shape[1] > depth:
-            best = np.partition(best, depth - 1, axis=1)[:, :depth]
-    return np.sort(np.maximum(best, 0.0), axis=1)
 
 
 def in_batches(rows: int, count: int, batch: int, seed: int) -> list[Ids]:

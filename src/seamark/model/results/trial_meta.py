@@ -277,6 +277,24 @@ class Software:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DatasetRecord:
+    """A data set as drivers read it: dataset.json of its folder. `sha256` is that of what it was made from, `files`
+    have those of its own files. `rows` are prompts or vectors; `left_out` are prompts that ask nothing."""
+
+    schema_version: int = 1
+    name: Word = None
+    kind: Word = None
+    forms: tuple[str, ...] = ()
+    sha256: Word = None
+    licence: Word = None
+    rows: Count = None
+    left_out: Count = None
+    dimensions: Count = None
+    queries: Count = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialMeta:
     """meta.json. `machine`, `before` and `after` are of the node of the load; `nodes` has all of the allocation, and
     `nodes_unknown` is the reason why some are missing. An earlier version did not write `nodes`. `git_commit` is that
@@ -313,6 +331,7 @@ class TrialMeta:
     nodes_unknown: Word = None
     scenario_commit: Word = field(default=None, metadata=OPTIONAL)
     ran_beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    dataset: DatasetRecord | None = field(default=None, metadata=OPTIONAL)
 
     def all_nodes(self) -> Mapping[str, NodeRecord]:
         """Return the nodes of the trial by name; of an earlier version the load's own alone."""
