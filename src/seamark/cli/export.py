@@ -69,7 +69,7 @@ def slurm(where: StudyOptions, as_json: bool, folder: Path | None, python: str |
     from seamark.workflow.export_slurm import export_slurm
 
     study = where.open()
-    study.require_no_dataset()
+    study.require_datasets()
     checked_by_plugins(study)
     require_paths(study)
     shown = folder or Path("slurm") / study.scenario.name

@@ -29,7 +29,7 @@ def command(where: StudyOptions, as_json: bool, trials: tuple[str, ...]) -> int:
 
     study = where.open()
     require_lanes(study)
-    study.require_no_dataset()
+    study.require_datasets()
     folder = study.folder(study.scenario.name)
     known = [trial.id for trial in (*study.plan.trials, *study.plan.measured)]
     for name in trials:

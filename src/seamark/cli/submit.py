@@ -115,7 +115,7 @@ def require_runnable(study: Study) -> tuple[str, ...]:
     study.require_nodes()
     study.require_environments()
     study.require_drivers()
-    study.require_no_dataset()
+    study.require_datasets()
     if why := dispatcher_of(study.site).misfit(study.plan, study.site):
         raise UserError(why)
     return (*map(str, missing_here(study)), *(note for check in checked_by_plugins(study) for note in check.notes))

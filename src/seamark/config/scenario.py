@@ -169,9 +169,6 @@ def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
     dataset = artifacts.dataset
     if dataset is not None and not dataset.strip():
         mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.", "no_value")
-    elif dataset is not None and "$" not in dataset and not Path(dataset).expanduser().exists():
-        text = f"no such file: {dataset}. Correct the path, or make the file first."
-        mistakes.add(item.value["dataset"], text, "no_such_file")
     return cast(Artifacts, artifacts)
 
 

@@ -9,6 +9,7 @@ from os.path import expandvars
 from types import FunctionType
 
 from seamark.config.compared_services import by_service
+from seamark.config.datasets import artifact_of, check_used, digest_at, size_levels, with_dataset
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import LevelReader, PresetFolder, form_names, form_of, qualities_of
@@ -105,8 +106,11 @@ def workloads_of(
     each = [by_service(item, services, mistakes) for item in items]
     of_services = [one for workloads in each for one in workloads]
     items = [one.item for one in of_services]
-    made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
+    data = artifact_of(tree)
+    made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics, data) for item in items]
     _check_defaults(defaults if all(each) else None, made, services, mistakes)
+    if all(each) and all(made):
+        check_used(data, [workload for workload in made if workload is not None], services, mistakes)
     for item, workload in zip(items, made, strict=True):
         if workload is not None and workload.service in services:  # parties have several recipes
             _check_by_recipe(item, workload, services[workload.service], tree.value.get("repetitions"), mistakes)
@@ -138,13 +142,14 @@ def _workload(
     mistakes: Mistakes,
     preset_folder: PresetFolder,
     metrics: tuple[str, ...],
+    data: Item | None,
 ) -> Workload | None:
     if not is_mapping(item, mistakes):
         return None
     if "parties" in item.value:
 
         def party(each: Item) -> Workload | None:
-            return _workload(each, defaults, resources, services, mistakes, preset_folder, metrics)
+            return _workload(each, defaults, resources, services, mistakes, preset_folder, metrics, data)
 
         return parties_of(item, services, resources, mistakes, party)
     service = _service(item, services, mistakes)
@@ -156,6 +161,7 @@ def _workload(
     service = services.get(derived.service or service.name, service)
     known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
     known |= derived.settings
+    item = with_dataset(item, {**(defaults.value if defaults else {}), **item.value}, known, data)
     written = {key: entry for key, entry in (defaults.items() if defaults else ()) if key in known}
     written |= {key: entry for key, entry in item.items() if key not in {*WORKLOAD_KEYS} - {"per_service"}}
     reader = LevelReader(service=service, preset_folder=preset_folder)
@@ -187,6 +193,8 @@ def _workload(
         path=item.path,
         fresh_server=fresh_server(item, mistakes),
     )
+    sizes = size_levels(item, workload, known, mistakes)
+    workload, found = replace(workload, levels=found | sizes), found | sizes
     search = None
     if service.load == "requests":
         search = search_of(item, workload, mistakes)
@@ -378,6 +386,10 @@ def file_contents(item: Item, workload: Workload, settings: Iterable[Setting], m
     for setting in settings:
         for at, text in texts_of(item, workload, setting.name) if setting.file else ():
             if "$" in expandvars(text):
+                continue
+            if setting.dataset:
+                if (sha := digest_at(at, text, setting, mistakes)) is not None:
+                    digests[text] = sha
                 continue
             try:
                 digests[text] = sha256_of(file_of(text))

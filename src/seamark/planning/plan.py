@@ -243,10 +243,10 @@ def _seed(scenario: Scenario) -> dict[str, int]:
 
 
 def _artifacts(scenario: Scenario) -> dict[str, str]:
-    """The files that a run needs, as written: `$NAME` is not expanded, so another user's folder gives the same
-    identity."""
-    artifacts = {"container": scenario.artifacts.container, "dataset": scenario.artifacts.dataset}
-    return {name: path for name, path in artifacts.items() if path is not None}
+    """The image of a run, as written: `$NAME` is not expanded, so another user's folder gives the same identity. A
+    data set is a setting."""
+    container = scenario.artifacts.container
+    return {} if container is None else {"container": container}
 
 
 def _trials(

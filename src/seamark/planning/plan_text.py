@@ -368,11 +368,6 @@ def _notes(
         with suppress(OSError, ValueError):
             if began := counted_from(trace):
                 notes.append(f"times of {trace} are counted from its first row, {began}.")
-    if plan.dataset is not None:
-        notes.append(
-            f"artifacts.dataset ({plan.dataset}): no driver reads a data set in this version. A run is refused until"
-            " the line is removed."
-        )
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
     if site is not None and site.parallel == 1 and not leaves_this_machine(site) and runs_several(site.order):

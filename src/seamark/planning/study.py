@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from seamark.config.lanes import unpacked, with_lanes
 from seamark.config.read import Recipes, read_scenario, read_site
+from seamark.datasets.files import Kind
+from seamark.datasets.prepare import named_in, prepared
 from seamark.dispatch.identity import allocation
 from seamark.dispatch.order import ALL
 from seamark.errors import Mistake, SiteError, UserError, did_you_mean
@@ -195,6 +197,11 @@ class Study:
         return expanded(self.site.paths.environments, self.root)
 
     @cached_property
+    def data(self) -> Path:
+        """Root of the data sets in the form that drivers read."""
+        return expanded(self.site.paths.data, self.root)
+
+    @cached_property
     def locks(self) -> Path:
         """The folder of the lock files."""
         return self.file("envs")
@@ -231,14 +238,25 @@ class Study:
                 )
             )
 
-    def require_no_dataset(self) -> None:
-        """Raise UserError for `artifacts.dataset`: no driver reads a data set, so other data would be measured."""
-        if self.scenario.artifacts.dataset is not None:
-            where = self.scenario.lines.get("artifacts.dataset", f"{self.scenario_path}: artifacts.dataset")
-            raise UserError(
-                f"{where}: no driver reads a data set in this version: requests are made from the seed and"
-                " from settings such as prompt_len. Remove the line; `pattern: trace` replays recorded lengths."
-            )
+    def require_datasets(self) -> None:
+        """Make the data sets of the plan in the form that drivers read, those that are not there yet, and not those
+        of a `$NAME` that is not set. Raises UserError with file and place of each mistake in them."""
+        mistakes: list[Mistake] = []
+        for path, kind in self._datasets:
+            if "$" in f"{self.data}{expandvars(path)}":
+                continue
+            try:
+                prepared(path, self.data, kind)
+            except UserError as error:
+                mistakes += error.mistakes
+        if mistakes:
+            raise UserError(*mistakes)
+
+    @cached_property
+    def _datasets(self) -> Mapping[tuple[str, Kind], None]:
+        """The data sets of the plan, and what each must have."""
+        named = [named_in(self.services[trial.service], trial.settings) for trial in self.plan.measured]
+        return dict.fromkeys(entry for sets in named for entry in sets.values())
 
     def _told_paths(self) -> Iterator[tuple[str, str]]:
         """Yield every path that site and scenario name, each with its place."""
@@ -248,6 +266,7 @@ class Study:
             yield from ((f"{group}.{name} of {site}", path) for name, path in paths.items() if path)
         artifacts = {"container": self.plan.container, "dataset": self.plan.dataset}
         yield from ((f"artifacts.{name} of {scenario}", path) for name, path in artifacts.items() if path)
+        yield from ((f"dataset of {scenario}", path) for path, _ in self._datasets if path != self.plan.dataset)
         yield from ((f"binds of {scenario}", bind) for bind in self.plan.binds)
         named = dict.fromkeys(member.container for whole in self.plan.deployments for member in whole.members)
         yield from ((f"container of a party of {scenario}", path) for path in named if path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FunctionType
 
 from seamark.config.secrets import secrets_of
+from seamark.datasets.prepare import prepared_settings
 from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.coordinator.handle import WorkerLauncher
@@ -100,7 +101,7 @@ class DeploymentContext:
         return LoadJob(
             driver=self.service.driver,
             workers=self.service.workers,
-            settings=filled(trial.settings),
+            settings=prepared_settings(self.service, filled(trial.settings), self.study.data),
             seed=trial.seed,
             data=Path(endpoint.data or ""),
             host=endpoint.host or "",

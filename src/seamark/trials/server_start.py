@@ -8,7 +8,6 @@ from pathlib import Path
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.results.deployment_record import Endpoint, WarmUp
-from seamark.model.scenario import filled
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.device_locks import device_of_lane
@@ -133,16 +132,18 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
     if context.service.load == "program" or whole:  # it would be built, or run, whole
         return replace(warm_up, status="skipped")
     parts = context.folder.runtime / "warmup"
-    settings = {**filled(trial.settings), "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None, "caches": None}
-    job = placed(context.load_job(trial, endpoint), place_of(context))
-    job = replace(job, settings=settings, seed=trial.seed + 1)
     python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)
     try:
+        job = placed(context.load_job(trial, endpoint), place_of(context))
+        shorter = {"duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None, "caches": None}
+        job = replace(job, settings={**job.settings, **shorter}, seed=trial.seed + 1)
         outcome = measure(job, parts, python=python, parent_pid=parent_pid, on_tick=on_tick).outcome
         status = "ok" if outcome.completed else "failed"
         warm_up = replace(warm_up, status=status, requests=outcome.completed)
     except LoadError as error:
         warm_up = replace(warm_up, reason=error.reason, log_tail=tuple(error.log_tail))
         warm_up = hidden(warm_up, context.secrets)
+    except UserError as error:  # its data set has gone
+        warm_up = replace(warm_up, reason=str(error))
     shutil.rmtree(parts, ignore_errors=True)
     return warm_up

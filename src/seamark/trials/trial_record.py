@@ -4,19 +4,22 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from seamark.datasets.prepare import named_in, prepared
 from seamark.dispatch.claim_list import ran_beside
 from seamark.dispatch.identity import batch_job, node
+from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadOutcome
 from seamark.model.results.answers import AskedRecord
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import ClientRecord, EnergyRecord, ErrorsSeen, LoadRecord, WorkerReport
-from seamark.model.results.trial_meta import TrialMeta
+from seamark.model.results.trial_meta import DatasetRecord, TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
@@ -253,8 +256,17 @@ def write_meta(
         nodes_unknown=seen.reason,
         scenario_commit=planned.git_commit,
         ran_beside=ran_beside(context.deployment.whole, time.time() - took_ns / 1e9),
+        dataset=_dataset(context, trial),
     )
     write(folder.meta, meta)
+
+
+def _dataset(context: DeploymentContext, trial: Trial) -> DatasetRecord | None:
+    """Return the data set of a trial; None without one, and where it has gone, which the load says."""
+    for path, kind in named_in(context.service, trial.settings).values():
+        with suppress(UserError):
+            return prepared(path, context.study.data, kind)[1]
+    return None
 
 
 def _paths(context: DeploymentContext, folder: TrialFolder, endpoint: Endpoint) -> dict[str, Path]:

@@ -90,6 +90,7 @@ def install_apptainer_shim(study: Study) -> None:
     for folder in (scratch, study.results):
         folder.mkdir(parents=True, exist_ok=True)
     open_to = [study.root, study.results, scratch, *PACKAGES, Path(tempfile.gettempdir())]
+    open_to += [study.data] if study.data.is_dir() else []
     open_to += [node_folder()]  # a load in a container takes the node's lock like any other
     open_to += [(study.root / study.scenario_path).parent, *map(study.file, ("config", "containers", "envs"))]
     binds = dict.fromkeys(str(path.resolve()) for path in open_to)

@@ -66,7 +66,7 @@ class Dag:
         require_paths(self.study)
         require_lanes(self.study)
         self.study.require_environments()
-        self.study.require_no_dataset()
+        self.study.require_datasets()
         if self.contained:
             require_jobs_images(self.study)
             install_apptainer_shim(self.study)

@@ -29,7 +29,7 @@ def command(where: StudyOptions, folder: Path | None, image: str | None) -> None
     from seamark_kubernetes.tekton.export import export_tekton
 
     study = where.open()
-    study.require_no_dataset()
+    study.require_datasets()
     study.require_drivers()
     require_order(study)
     checked_by_plugins(study)

@@ -87,14 +87,16 @@ def inside() -> dict[str, Path]:
 def client_environment(client: Image, site: Site, binds: Sequence[str], results: Path, folder: Path) -> Path:
     """Make an environment in `folder` with the Python of an image, for the workers of a load and for hooks.
 
-    It sees the working folder, the results, the site's scratch, Seamark's packages, temporary files and the binds of
-    the scenario, and inherits the environment variables: proxies, tokens and thread counts reach it. It has no
-    process namespace of its own, so that it is found, signalled and ended like any other worker. Returns `folder`.
+    It sees the working folder, results, scratch and data sets of the site, Seamark's packages, temporary files and
+    the binds of the scenario, and inherits the environment variables: proxies, tokens and thread counts reach it. It
+    has no process namespace of its own, so that it is found, signalled and ended like any other worker. Returns
+    `folder`.
     """
     image = require_image(client, _remedy(site))
-    scratch = expanded(site.paths.scratch)
+    scratch, data = expanded(site.paths.scratch), expanded(site.paths.data)
     scratch.mkdir(parents=True, exist_ok=True)
-    visible = (Path.cwd(), results, scratch, *PACKAGES, Path(tempfile.gettempdir()))
+    sets = [data] if data.is_dir() else []
+    visible = (Path.cwd(), results, scratch, *sets, *PACKAGES, Path(tempfile.gettempdir()))
     mounts = dict.fromkeys(f"{path.absolute()}:{path.absolute()}" for path in visible)
     arguments = [
         "exec",

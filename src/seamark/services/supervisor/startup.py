@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from seamark.config.recipe_checks import MAIN
+from seamark.datasets.prepare import prepared_settings
 from seamark.dispatch.identity import allocation, node
 from seamark.dispatch.placement import Place
 from seamark.errors import UserError
@@ -28,6 +29,7 @@ from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.process import node_monitors, probe_tls
 from seamark.services.supervisor.process_group import Member, ProcessGroup, placement_of
+from seamark.storage.paths import expanded
 from seamark.telemetry.process import ProcessTree, listener
 from seamark.telemetry.prometheus import Counters, Prometheus
 from seamark.telemetry.sampler import Sampler
@@ -131,7 +133,9 @@ class Startup:
         hooks = hooks_here(self.spec.service.driver)
         if hooks is not None and vars(hooks)[hook] is None:
             return
-        target = Target(settings=self.spec.deployment.settings, data=self.spec.data, host=self.host, ports=self.ports)
+        sets = expanded(self.spec.site.paths.data)
+        settings = prepared_settings(self.spec.service, self.spec.deployment.settings, sets)
+        target = Target(settings=settings, data=self.spec.data, host=self.host, ports=self.ports)
         python = hook_interpreter(self.spec, hook)
         try:
             facts = run_preparation(
