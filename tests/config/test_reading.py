@@ -78,6 +78,7 @@ def test_the_sample_scenario_is_read_as_it_is_written() -> None:
         "gen_tokens": (128,),
         "batch": (1, 4, 8),
         "concurrency": (1, 8, 32),
+        "dataset": ("$WORK/data/prompts.jsonl",),
     }
     assert scenario.artifacts.container == "$WORK/containers/vllm.sif"
     assert scenario.binds == ("$WORK/data:/data", "$WORK/results:/results")

@@ -149,7 +149,8 @@ class OpenAi(Wire):
     def _document(self, ask: Ask) -> dict[str, Any]:
         prompts = [prompt if isinstance(prompt, str) else prompt.tolist() for prompt in ask.prompts]
         if self._endpoint == "chat":
-            messages = [{"role": ROLES[at % 2], "content": content} for at, content in enumerate(prompts)]
+            roles = ask.roles or [ROLES[at % 2] for at in range(len(prompts))]
+            messages = [{"role": role, "content": text} for role, text in zip(roles, prompts, strict=True)]
             content: Any = messages
         else:
             content = prompts[0] if len(prompts) == 1 else prompts

@@ -4,15 +4,18 @@ Lengths in tokens are drawn by the settings NAME, NAME_shape and NAME_spread.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import exp, log, log1p, sqrt
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.drivers.openai.dataset import DatasetPrompts
 from seamark.drivers.openai.prompts import (
     Ids,
     Prompt,
@@ -24,12 +27,12 @@ from seamark.drivers.openai.prompts import (
     read_tokenizer,
     texts_of,
 )
-from seamark.errors import UserError, did_you_mean
+from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.load.driver import whole
 from seamark.model.service import Value
 from seamark.patterns.trace_file import BLOCK_TOKENS, TraceRow
 
-Shape = Literal["fixed", "uniform", "lognormal"]
+Shape = Literal["fixed", "uniform", "lognormal", "dataset"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 
@@ -53,9 +56,9 @@ class Lengths:
         spread = float(settings.get(f"{name}_spread") or 0.0)
         if shape not in SHAPES:
             raise UserError(f"{name}_shape: '{shape}' is none of {', '.join(SHAPES)}.{did_you_mean(shape, SHAPES)}")
-        if shape == "fixed" and spread:
+        if shape in ("fixed", "dataset") and spread:
             raise UserError(
-                f"{name}_spread: has no effect while {name}_shape is fixed. Set it to uniform or lognormal."
+                f"{name}_spread: has no effect while {name}_shape is {shape}. Set it to uniform or lognormal."
             )
         if shape == "uniform" and spread > 1:
             raise UserError(f"{name}_spread: {spread:g} would make lengths negative. A uniform shape takes 0 to 1.")
@@ -117,7 +120,8 @@ class Ask:
     """Content of one request: prompts, their length in tokens, and the token limit of each reply.
 
     `blocks` name the first blocks of a prompt of ids, of `block_tokens` each, which other requests share. With
-    `turn`, the prompts are the conversation of a session so far, user and model in turn.
+    `turn`, the prompts are the conversation of a session so far. `roles` are those of a chat's messages; none: user
+    and model in turn.
     """
 
     prompts: Sequence[Prompt]
@@ -126,6 +130,7 @@ class Ask:
     blocks: tuple[int, ...] = field(default=(), repr=False)
     block_tokens: int = BLOCK_TOKENS
     turn: int = 0
+    roles: tuple[str, ...] = ()
 
 
 class Asks:
@@ -145,6 +150,13 @@ class Asks:
             raise UserError(f"batch: {self._batch} prompts in one request are for completions only. Set it to 1.")
         if self._turns > 1 and self._batch != 1:
             raise UserError(f"batch: {self._batch} prompts in one request have no turns. Set batch or turns to 1.")
+        self._whole = self._prompt_lengths.shape == "dataset"
+        if settings.get("dataset") is None and self._whole:
+            raise UserError("prompt_len_shape: dataset is that of `dataset`, which is not set. Set it.")
+        if settings.get("dataset") is not None and self._turns > 1:
+            raise UserError("turns: prompts of a data set have no later turns. Set turns to 1, or remove dataset.")
+        if self._whole and self.shared:
+            raise UserError("prefix_len: prompts of a data set that are sent whole have none. Set it to 0.")
         self._block = lru_cache(KEPT_BLOCKS)(self._new_block)
 
     @property
@@ -185,6 +197,21 @@ class Asks:
             raise UserError(f"token_id_max: {last} is not more than token_id_min, {first}.")
         return Ids(vocabulary=np.arange(first, last + 1, dtype=np.int32))
 
+    @cached_property
+    def _data(self) -> DatasetPrompts | None:
+        """The prompts of the data set. Tokens are those of the tokenizer, else of the one in the model's folder."""
+        settings, chat = self._settings, self._endpoint == "chat"
+        if (folder := settings.get("dataset")) is None:
+            return None
+        ids = one_of(settings, "prompt_form", ("text",) if chat else ("text", "ids")) == "ids"
+        tokenizer, model = self._tokenizer, str(settings.get("model") or "")
+        if tokenizer is None and model and (Path(model).expanduser() / "tokenizer.json").is_file():
+            with suppress(SiteError):
+                tokenizer = read_tokenizer(model)
+        if ids and tokenizer is None:
+            raise UserError("prompt_form: ids of a data set need a tokenizer. Set 'tokenizer' to the model's folder.")
+        return DatasetPrompts.read(str(folder), tokenizer, ids=ids, whole=not chat)
+
     def drawn(self, count: int, seed: int) -> list[Ask]:
         """Return the contents of `count` requests; of sessions, as many whole ones as fit."""
         longest = self._prompt_lengths.longest
@@ -196,8 +223,13 @@ class Asks:
         rng = np.random.default_rng(seed)
         gens = self._gen_lengths.draw(count, rng, None if self._limit is None else self._limit - 1)
         room = None if self._limit is None else self._limit - int(gens.max())
+        data = self._data
+        if data is not None and self._whole:
+            return list(self._whole_asks(data, gens.tolist(), rng, room))
         lengths = self._prompt_lengths.draw(count * self._batch, rng, room).tolist()
-        prompts = self._prompts.make(lengths, self.shared, rng, self._groups)
+        prompts = (data or self._prompts).make(lengths, self.shared, rng, self._groups)
+        if data is not None:
+            lengths = [data.units(prompt) for prompt in prompts]
         return [
             Ask(
                 prompts=prompts[at : at + self._batch],
@@ -206,6 +238,18 @@ class Asks:
             )
             for at in range(0, len(prompts), self._batch)
         ]
+
+    def _whole_asks(
+        self, data: DatasetPrompts, gens: Sequence[int], rng: np.random.Generator, room: int | None
+    ) -> Iterator[Ask]:
+        """Yield a request for each reply length, with rows as they are: of a chat with their roles."""
+        rows = data.whole(len(gens) * self._batch, rng, room)
+        for gen in gens:
+            batch = [next(rows) for _ in range(self._batch)]
+            chat = self._endpoint == "chat"
+            prompts = [text for _, text in batch[0]] if chat else [data.prompt(row) for row in batch]
+            roles = tuple(role for role, _ in batch[0]) if chat else ()
+            yield Ask(prompts=prompts, prompt_units=sum(map(data.units, prompts)), gen_tokens=gen, roles=roles)
 
     def _sessions(self, count: int, rng: np.random.Generator) -> Iterator[list[Ask]]:
         """Yield sessions. The prompt of a turn is the conversation so far, with made-up replies, and a new part."""
@@ -251,11 +295,13 @@ class Asks:
         """Yield the first `prefix_len` tokens of each prompt; nothing for a shorter one, and for later turns."""
         if self.shared and not ask.turn:
             for prompt in ask.prompts[: 1 if self._endpoint == "chat" else None]:
-                if (prefix := self._prompts.prefix(prompt, self.shared)) is not None:
+                if (prefix := (self._data or self._prompts).prefix(prompt, self.shared)) is not None:
                     yield prefix
 
     def row(self, number: int, row: TraceRow, seed: int) -> Ask:
         """Return the content for row `number` of a trace; a missing length is drawn by the settings."""
+        if self._settings.get("dataset") is not None:
+            raise UserError("trace_lengths: prompts are those of the data set. Set trace_lengths to false.")
         if self._turns > 1 or self._batch != 1 or self._groups > 1:
             what = "turns" if self._turns > 1 else "batch" if self._batch != 1 else "prefix_groups"
             raise UserError(f"{what}: a row of a trace is one prompt. Set {what} to 1, or trace_lengths to false.")
