@@ -219,6 +219,6 @@ def test_a_level_of_a_structure_is_a_baseline_by_its_name() -> None:
 
 def test_verbs_of_one_scenario_are_all_tried() -> None:
     elsewhere = {"start", "stop", "doctor", "history", "prune", "load", "baseline", "simulate", "memory", "capacity"}
-    elsewhere |= {"colocate", "tekton", "import"}
+    elsewhere |= {"colocate", "tekton", "import", "data"}
     tried = {words[0] for words in OF_ONE_SCENARIO} | elsewhere | {"check", "servers", "init", "completion"}
     assert tried == set(verb_summaries())

@@ -34,6 +34,7 @@ VERBS = {
     "stop": "Stop a run, its servers and its jobs.",
     "load": "Run a quick load on one address.",
     "servers": "List services; start and stop persistent servers.",
+    "data": "Make, list and check data sets.",
     "logs": "Collect logs into one archive.",
     "prune": "List old logs and results, and remove them.",
     "doctor": "Check that this machine can measure.",
@@ -59,6 +60,7 @@ SYNONYMS = {
     "serve": "servers",
     "services": "servers",
     "new": "init",
+    "datasets": "data",
 }
 """Verbs of other tools and their names here; by edit distance alone `run` would be nearest to `prune`."""
 
