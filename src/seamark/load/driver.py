@@ -305,6 +305,9 @@ class TaskRecorder(Protocol):
     ran_out: bool
     """Whether no request was left before the end of the load, so that the measured window ends with the last one.
     False unless the Task sets it."""
+    began_ns: int
+    """When a Task that first had to get ready began to send, since the start of load: the load then starts there, and
+    the times of its samples count from there. 0 unless the Task sets it."""
 
     def now_ns(self) -> int:
         """Return the time since the start of load; of a simulated load, the latest time that was recorded."""

@@ -218,9 +218,10 @@ class Coordinator:
         files = [worker.assignment.files for worker in self.workers]
         ready = self.workers[0].ready
         assert ready is not None
+        began_ns = max((report.began_ns or 0 for report in reports), default=0)
         return LoadOutcome(
-            epoch_ns=self._epoch_ns,
-            epoch_unix_ns=self._epoch_unix_ns,
+            epoch_ns=self._epoch_ns + began_ns,
+            epoch_unix_ns=self._epoch_unix_ns + began_ns,
             unit=ready["unit"],
             kinds=tuple(ready["kinds"]),
             reports=reports,

@@ -32,6 +32,7 @@ class WallClockRecorder:
         self._kinds = kinds
         self.seed, self.arrivals_seed = seed_for(seed, "task"), seed_for(seed, "arrivals")
         self.ran_out = False
+        self.began_ns = 0
         self.qualities: dict[str, float] = {}
         self.epoch_ns = 0
         self.count = 0
@@ -178,4 +179,5 @@ def run_task(run: WorkerRun, driver: Task) -> WorkerCounters:
         fault=fault,
         category=fault.category if isinstance(fault, TaskFailure) else None,
         quality=recorder.qualities,
+        began_ns=recorder.began_ns or None,
     )

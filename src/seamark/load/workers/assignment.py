@@ -223,8 +223,8 @@ class WorkerCounters:
     request limit, not the end of the load, ended the sessions; `ran_out_s`: see WorkerReport, None in an open loop,
     where the samples tell it; `spin_s`: CPU time spent in exact waits rather than in work; `held_open_s`: total time
     that streams stayed open after their last content; `asked_units`: see WorkerReport; `stalls_ns`: see
-    schedule_share.py, `network`: see connection_limits.py. A program has a `category` of its failure, and `quality`.
-    `errors`: see WorkerReport.
+    schedule_share.py, `network`: see connection_limits.py. A program has a `category` of its failure, `quality`, and
+    `began_ns`, see TaskRecorder. `errors`: see WorkerReport.
     """
 
     scheduled: int
@@ -244,6 +244,7 @@ class WorkerCounters:
     fault: BaseException | None = None
     category: str | None = None
     quality: Mapping[str, float] | None = None
+    began_ns: int | None = None
     errors: Mapping[str, Any] | None = None
 
 

@@ -39,7 +39,7 @@ from seamark.model.service import Value
 from seamark.platform.process_tree import die_with_parent, lower_own_priority, pin
 from seamark.platform.rendezvous import connect
 
-OF_A_TASK = ("fault", "category", "quality")
+OF_A_TASK = ("fault", "category", "quality", "began_ns")
 """Counters that a report has in another form, or only where they are known."""
 
 

@@ -68,7 +68,7 @@ class WorkerReport(WorkerPlace):
 
     `ran_out_s` is when its requests, trace or items had run out, since the start of load: in a closed loop the first
     time that a user had nothing left to send, in an open loop the last send, of a program its end. None if they
-    lasted until the end of the load, and in files of older versions.
+    lasted until the end of the load, and in files of older versions. `began_ns`: see TaskRecorder.
     """
 
     pid: Count = None
@@ -96,6 +96,7 @@ class WorkerReport(WorkerPlace):
     category: Word = field(default=None, metadata=OPTIONAL)
     ran_out_s: Seconds = field(default=None, metadata=OPTIONAL)
     asked_units: Count = field(default=None, metadata=OPTIONAL)
+    began_ns: Count = field(default=None, metadata=OPTIONAL)
     errors: Mapping[str, ErrorsSeen] | None = field(default=None, metadata=OPTIONAL)
 
     @property
