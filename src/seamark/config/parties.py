@@ -11,6 +11,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.dispatch.job import gpus_of_party
 from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean
+from seamark.model.harness import HARNESS, SEAMARK
 from seamark.model.load_profile import AUTO
 from seamark.model.parties import (
     BURNER,
@@ -192,6 +193,9 @@ def _party(
     if AUTO in workload.levels.get("warmup_s", ()):
         text = "'auto' is not possible: parties have one measured window. Write their warm-up in seconds."
         mistakes.add(parts.get("warmup_s", item), text)  # or it stands in the scenario's defaults
+    if {*workload.every_level(HARNESS)} - {None, SEAMARK}:
+        text = "a party has Seamark's own load: other tools load one service alone. Remove the line."
+        mistakes.add(parts.get(HARNESS, item), text)
     party = Party(name=name, workload=workload, **of_server)
     _check_server(party, service, item, mistakes)
     return party

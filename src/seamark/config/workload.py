@@ -13,6 +13,7 @@ from seamark.config.datasets import artifact_of, check_used, digest_at, size_lev
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import LevelReader, PresetFolder, form_names, form_of, qualities_of
+from seamark.config.harness import check_harness
 from seamark.config.load_profile_checks import check_excluded, check_load_profile, texts_of
 from seamark.config.parties import fresh_server, parties_of
 from seamark.config.search import levels_with, search_of
@@ -207,6 +208,7 @@ def _workload(
         form_of(name).check(item, workload, mistakes)
     _check_caches(item, workload, service, mistakes)
     _check_options(item, workload, service, mistakes)
+    check_harness(item, workload, service, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
     return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))

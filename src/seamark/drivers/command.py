@@ -88,7 +88,7 @@ class Command(Task):
             if stop.is_set():
                 return
             if not right:
-                raise TaskFailure("program_failed", f"the command {_end(code)}{_last_lines(place / STDERR)}")
+                raise TaskFailure("program_failed", f"the command {end_of(code)}{last_lines(place / STDERR)}")
             for name, source in self._written.get("figures", {}).items():
                 recorder.quality(name, figure(name, source, place))
         finally:
@@ -215,14 +215,15 @@ def _tail(path: Path, most_bytes: int) -> bytes:
         return file.read()
 
 
-def _last_lines(path: Path) -> str:
+def last_lines(path: Path) -> str:
     """Return the last lines of an output in short, without control characters."""
     lines = _tail(path, 1 << 14).decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
     shown = ["".join(character for character in line if character.isprintable())[:LONGEST_TEXT] for line in lines]
     return f": {' | '.join(shown)}" if shown else ""
 
 
-def _end(code: int) -> str:
+def end_of(code: int) -> str:
+    """Return how a command ended, by its exit code; 128 and more for a signal."""
     if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
         return f"was ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"

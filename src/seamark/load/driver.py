@@ -185,8 +185,7 @@ class Decoder(Protocol):
     """Units of the current reply so far; the server's own count once it is known."""
 
     counted: bool
-    """Whether `units` of a good reply are counted. Otherwise they are its parts, because the server does not
-    count."""
+    """Whether `units` of a good reply are counted; else they are its parts, because the server does not count."""
 
     status: int
     """The protocol's status of the current reply, 0 while unknown."""
@@ -303,11 +302,9 @@ class TaskRecorder(Protocol):
     arrivals_seed: int
     """Seed of arrivals: with it a pattern gives those of a measured load whose trial has the same seed."""
     ran_out: bool
-    """Whether no request was left before the end of the load, so that the measured window ends with the last one.
-    False unless the Task sets it."""
+    """Whether no request was left before the end of the load: the measured window then ends with the last one."""
     began_ns: int
-    """When a Task that first had to get ready began to send, since the start of load: the load then starts there, and
-    the times of its samples count from there. 0 unless the Task sets it."""
+    """When a Task that first had to get ready began to send: the load, and the times of samples, start there."""
 
     def now_ns(self) -> int:
         """Return the time since the start of load; of a simulated load, the latest time that was recorded."""

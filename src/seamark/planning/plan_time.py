@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from seamark.model.harness import harness_of
 from seamark.model.scenario import Restarts
 from seamark.model.service import Service
 from seamark.model.trial import Deployment, Plan, Trial
@@ -54,6 +55,8 @@ REPORT_OF_TREATMENT = Span(least=0.1, typical=0.3, most=0.7)
 """Metrics and figures: 8 s for 28 treatments of five services on two idle cores."""
 ENVIRONMENT = Span(least=1.0, typical=8.0, most=100.0)
 """Creation of an environment: 1 to 3 s in quickstart from a warm package cache, minutes with a slow download."""
+HARNESS = Span(least=3.0, typical=12.0, most=60.0)
+"""Start of another tool before its load: 7 s of aiperf, 8 s of `vllm bench serve`, 17 s of guidellm on two cores."""
 SEARCH_LEAST, SEARCH_TYPICAL = 0.1, 0.5
 """A search ends before its budget once its bracket is narrow, rarely before this ratio of it."""
 
@@ -120,7 +123,8 @@ def load_of(trial: Trial, service: Service | None = None, measured_s: float | No
         span = GUESSED.of(min(typical_s, load_s))
         return replace(span, least=0.0, most=min(span.most, load_s))
     if trial.search is None:
-        return Span(least=load_s, typical=load_s, most=load_s)
+        span = Span(least=load_s, typical=load_s, most=load_s)
+        return span if harness_of(trial.settings) is None else span + HARNESS
     budget_s = trial.search.budget_s
     return Span(
         least=load_s + SEARCH_LEAST * budget_s, typical=load_s + SEARCH_TYPICAL * budget_s, most=load_s + budget_s

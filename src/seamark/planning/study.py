@@ -16,6 +16,7 @@ from seamark.datasets.prepare import named_in, prepared
 from seamark.dispatch.identity import allocation
 from seamark.dispatch.order import ALL
 from seamark.errors import Mistake, SiteError, UserError, did_you_mean
+from seamark.model.harness import harnesses_of
 from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
@@ -272,10 +273,19 @@ class Study:
         yield from ((f"container of a party of {scenario}", path) for path in named if path)
 
     def require_environments(self) -> None:
-        """Raise SiteError if a service of the plan cannot be started on this site, before anything runs."""
-        if self.site.in_images:
-            return
+        """Raise SiteError if a service of the plan cannot be started on this site, or another tool of a load not be
+        run, before anything runs."""
         lacking = []
+        tools = harnesses_of(self.plan.measured)
+        if self.site.in_images:
+            if tools:
+                text = f"loads of another tool ({', '.join(tools)}) run in an environment of the machine, and site"
+                why = "has containers instead. Choose another site with --site, or remove 'harness'."
+                raise SiteError(f"{self.scenario_path}: {text} '{self.site_name}' {why}")
+            return
+        for environment in [name for name in tools if not (self.locks / f"{name}.lock").is_file()]:
+            text = f"there is no {environment}.lock in envs/ for 'harness'. `sh envs/lock.sh {environment}` makes it."
+            lacking.append(f"{self.scenario_path}: {text}")
         servers = {(deployment.service, deployment.external is not None) for deployment in self.plan.served}
         for name, elsewhere in sorted(servers):
             service = self.services[name]

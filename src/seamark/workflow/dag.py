@@ -1,6 +1,5 @@
 """Values of Snakemake's rules for one study: patterns, inputs, priorities, resources, targets."""
 
-import hashlib
 import os
 import re
 import sys
@@ -14,7 +13,9 @@ from typing import Any, Protocol, TypeVar
 from seamark.dispatch.dispatcher import batch_dispatcher, dispatcher_of, is_batch, leaves_this_machine
 from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
 from seamark.dispatch.order import ALL, Steps, order_of
+from seamark.model.digest import sha256_of
 from seamark.model.dotted import mark_of
+from seamark.model.harness import harnesses_of
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.judges import scored_trials, scoring_functions
@@ -38,8 +39,6 @@ from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
-
-
 Found = TypeVar("Found")
 
 
@@ -230,8 +229,8 @@ class Dag:
 
     def environments(self, w: Wildcards) -> list[str]:
         """Return the records of the environments of all deployments that lanes run."""
-        services = {self.study.deployment(w.scenario, name).service for name in self.lanes.deployments}
-        return [record for name in sorted(services) for record in self._environment_of(name)]
+        ids = self.lanes.deployments
+        return self._environments_of(w.scenario, [self.study.deployment(w.scenario, name) for name in ids])
 
     def server_for_trial(self, w: Wildcards) -> list[str]:
         """Return the files of a ready server, or nothing when the trial's samples are complete. With lanes: their
@@ -267,16 +266,17 @@ class Dag:
         return f"{self._relative(self.study.results)}/.environments/{environment}.json"
 
     def environment_for(self, w: Wildcards) -> list[str]:
-        """Return the record of the environment of a deployment, or nothing for the base one."""
-        return self._environment_of(self.deployment(w).service)
+        """Return the records of the environments of a deployment and its loads, without the base one."""
+        return self._environments_of(w.scenario, [self.deployment(w)])
 
-    def _environment_of(self, name: str) -> list[str]:
-        service = self.study.services[name]
-        if service.environment is None or self.study.site.in_images:
+    def _environments_of(self, scenario: str, deployments: Sequence[Deployment]) -> list[str]:
+        if self.study.site.in_images:
             return []
-        lock = self.study.locks / f"{service.environment}.lock"
-        digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]
-        return [self.environment_record(f"{service.environment}-{digest}")]
+        trials = (trial for deployment in deployments for trial in self.study.trials_of(scenario, deployment.id))
+        names = {self.study.services[deployment.service].environment for deployment in deployments}
+        names |= {*harnesses_of(trials)}
+        digests = {name: sha256_of(self.study.locks / f"{name}.lock")[:12] for name in names if name is not None}
+        return [self.environment_record(f"{name}-{digest}") for name, digest in sorted(digests.items())]
 
     def priority(self, phase: str) -> Callable[[Wildcards], int]:
         """Return the priority of a phase: deployments one after another, their trials in block order."""

@@ -21,6 +21,7 @@ from signal import SIGTERM
 
 from seamark.errors import Mistake, UserError, did_you_mean
 from seamark.model.dotted import search_in
+from seamark.model.harness import harnesses_of
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.trial import Deployment
 from seamark.planning.plan_checks import checked_by_plugins
@@ -171,6 +172,9 @@ def download(pod: Pod) -> None:
         model, hub = str(served.settings.get("model", "")), root / "bin" / "hf"
         if model.count("/") == 1 and not Path(model).exists() and hub.exists():
             subprocess.run([hub, "download", model], check=True)
+    for lock in harnesses_of(pod.study.trials_of(pod.scenario, pod.deployment.id)):
+        locks.add(lock)
+        prepare_environment(lock, pod.study.locks, pod.study.environments)
     if not locks:
         raise SkippedError("every service runs in the base environment")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from seamark.errors import SiteError, UserError
 from seamark.model.digest import sha256_of
+from seamark.model.harness import harnesses_of
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import ImageRecord
 from seamark.model.service import Service
@@ -204,6 +205,8 @@ def _environments(
         lock = images.client_lock(deployment)
         if lock is not None and (study.locks / f"{lock}.lock").is_file():
             licences.setdefault(lock, study.services[deployment.service].licence)
+    for lock, tool in harnesses_of(study.plan.measured).items():
+        licences.setdefault(lock, tool.licence)
     unmade = [lock for lock in licences if not is_built(lock, study.locks, study.environments)]
     for lock, licence in licences.items():
         folder = environment_folder(lock, study.locks, study.environments)

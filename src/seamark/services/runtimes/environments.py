@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.model.harness import harnesses_of
 from seamark.planning.study import SHIPPED, Study
 from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.documents import write_text
@@ -55,6 +56,7 @@ def missing_environments(study: Study) -> tuple[str, ...]:
         study.services[deployment.service].load_lock(elsewhere=deployment.external is not None)
         for deployment in study.plan.served
     }
+    names |= harnesses_of(study.plan.measured).keys()
     locked = {name for name in names if name and (study.locks / f"{name}.lock").is_file()}
     return tuple(name for name in sorted(locked) if not is_built(name, study.locks, study.environments))
 

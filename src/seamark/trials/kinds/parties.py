@@ -202,7 +202,7 @@ def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid:
     context.abandoned(parent_pid)  # a lease that runs out after this look would end a server that is seen alive
     for party in parties:
         party.endpoint, party.restarted = living_endpoint(party.context, party.trial, parent_pid)
-        end_strays(party.context, party.endpoint)
+        end_strays(party.context, party.endpoint, party.trial)
         if not party.endpoint.ok:
             party.ended = LoadFailure.of(party.endpoint)
     loaded = {party.context.deployment.id for party in parties}
@@ -328,7 +328,7 @@ def _kept(
         moved=tuple(other.name for other in parties if other.place and other.place.record().departures),
         place=party.place.record() if party.place else None,
     )
-    end_strays(context, party.endpoint)
+    end_strays(context, party.endpoint, party.trial)
     if measured is not None:
         folder, job = context.results.trial(party.trial.id), context.load_job(party.trial, party.endpoint)
         load = kept(folder, load, measured, job, measured.outcome.client_csv.parent)

@@ -17,12 +17,13 @@ from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.load.workers.assignment import FILES
 from seamark.model.failure_categories import ALL_FAILED, can_pass
+from seamark.model.harness import ROOT, harness_of
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
 from seamark.platform.process_tree import PROGRAM, kill_with_mark
-from seamark.services.runtimes.environments import damage_hint
+from seamark.services.runtimes.environments import damage_hint, prepare_environment
 from seamark.storage.documents import write
 from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import hidden
@@ -109,8 +110,8 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
         if endpoint.ok:
-            end_strays(context, endpoint)
-            job = context.load_job(trial, endpoint)
+            end_strays(context, endpoint, trial)
+            job = with_harness(context, trial, context.load_job(trial, endpoint))
             reset_caches(context.service, endpoint, job.settings)
             others = others_before([(context, trial, endpoint)])
             ended = measure(
@@ -140,7 +141,7 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
         others_before=others,
         energy=replace(load.energy, idle_w=idle_w),
     )
-    end_strays(context, endpoint)
+    end_strays(context, endpoint, trial)
     if isinstance(ended, MeasuredLoad):
         load = kept(folder, load, ended, job, parts, sessions)
     if sessions is None or not sessions.keep_for_next(load.category, parts):
@@ -150,6 +151,8 @@ def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid:
 
 ANSWERED = ("protocol", "client_error", "server_error", "wrong_reply", "empty_reply")
 """Failures of requests that a server has answered."""
+HARNESS_START_S = 300.0
+"""Longest time that another tool may take beside the load, to import its libraries and to make its prompts."""
 FEW_READINGS = 4
 """Readings of telemetry that a load has to be long enough for: one may lie outside of its window."""
 WATCH_S = 0.3
@@ -184,9 +187,22 @@ def _begin_session(
     return sessions, sessions.begin()
 
 
-def end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
+def with_harness(context: DeploymentContext, trial: Trial, job: LoadJob) -> LoadJob:
+    """Return a trial's load as sent by the tool of its setting `harness`, from that tool's environment; as it is
+    without one. Raises UserError for an environment that cannot be made."""
+    tool = harness_of(trial.settings)
+    if tool is None:
+        return job
+    root = prepare_environment(tool.environment, context.study.locks, context.study.environments)
+    limit_s = HARNESS_START_S + trial.load.length_s + trial.load.timeout_s
+    settings = {**job.settings, ROOT: str(root), "limit_s": limit_s}
+    return replace(job, driver=tool.driver, workers="threads", kind="program", settings=settings, preload=())
+
+
+def end_strays(context: DeploymentContext, endpoint: Endpoint, trial: Trial) -> None:
     """End what has escaped from a program whose worker was killed, so that it does not run beside the next one."""
-    if context.service.load == "program" and endpoint.data:
+    is_program = context.service.load == "program" or harness_of(trial.settings) is not None
+    if is_program and endpoint.data:
         kill_with_mark(f"{PROGRAM}={endpoint.data}")
 
 
