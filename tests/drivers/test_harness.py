@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def target(folder: Path, **settings: Value) -> Target:
 
 def flags(argv: list[str]) -> dict[str, str]:
     """Return the options of a command line with their values."""
-    return {word: value for word, value in zip(argv, argv[1:], strict=False) if word.startswith("--")}
+    return {word: value for word, value in pairwise(argv) if word.startswith("--")}
 
 
 @dataclass
@@ -152,8 +153,13 @@ def test_samples_begin_with_the_first_request_that_was_due_and_time_out_as_in_lo
     assert found.rows == [
         {"index": 0, "due_ns": 0, "sent_ns": 0, "first_ns": None, "last_ns": 3 * second, "units": 9, **late},
         {
-            **{"index": 1, "due_ns": second, "sent_ns": round(1.5 * second), "first_ns": round(1.75 * second)},
-            **{"last_ns": 2 * second, "units": 4, **good},
+            "index": 1,
+            "due_ns": second,
+            "sent_ns": round(1.5 * second),
+            "first_ns": round(1.75 * second),
+            "last_ns": 2 * second,
+            "units": 4,
+            **good,
         },
         {"index": 2, "due_ns": 2 * second, "sent_ns": 2 * second, "first_ns": None, "last_ns": 2 * second, "units": 0}
         | bad,

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -80,10 +81,8 @@ def test_a_lost_connection_of_a_pool_is_replaced_by_the_next_request(trouble: Re
     left = iter(made)
     pool = Pool(lambda: next(left), 1, 1.0).join()
     assert pool.call(ONE) is refused
-    try:
+    with pytest.raises(ConnectionResetError) if isinstance(trouble, Exception) else nullcontext():
         assert pool.call(ONE) is trouble
-    except ConnectionResetError as error:
-        assert error is trouble
     assert [connection.closed for connection in made] == [1, 0]
     assert pool.call(ONE) == Reply()
 

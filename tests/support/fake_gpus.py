@@ -47,8 +47,8 @@ def install_control(folder: Path) -> str:
 
 
 def nvml_of(seen: Path, gpus: Mapping[str, Mapping[str, str]]) -> ModuleType:
-    """Return a pynvml whose handles are UUIDs. `gpus` has the profile of each MIG slice by its UUID, {} for a GPU that
-    is whole. Processes are the files in `seen/UUID`, clients of MPS in `seen/UUID.mps`, those at work in
+    """Return a pynvml whose handles are UUIDs. `gpus` has the profile of each MIG slice by its UUID, {} for a whole
+    GPU. Processes are the files in `seen/UUID`, clients of MPS in `seen/UUID.mps`, those at work in
     `seen/UUID.busy`."""
     nvml: Any = ModuleType("pynvml")
 

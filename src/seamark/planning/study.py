@@ -273,8 +273,7 @@ class Study:
         yield from ((f"container of a party of {scenario}", path) for path in named if path)
 
     def require_environments(self) -> None:
-        """Raise SiteError if a service of the plan cannot be started on this site, or another tool of a load not be
-        run, before anything runs."""
+        """Raise SiteError if a service of the plan cannot be started on this site, or a tool of a load not be run."""
         lacking = []
         tools = harnesses_of(self.plan.measured)
         if self.site.in_images:
@@ -283,8 +282,8 @@ class Study:
                 why = "has containers instead. Choose another site with --site, or remove 'harness'."
                 raise SiteError(f"{self.scenario_path}: {text} '{self.site_name}' {why}")
             return
-        for environment in [name for name in tools if not (self.locks / f"{name}.lock").is_file()]:
-            text = f"there is no {environment}.lock in envs/ for 'harness'. `sh envs/lock.sh {environment}` makes it."
+        for tool in [name for name in tools if not (self.locks / f"{name}.lock").is_file()]:
+            text = f"there is no {tool}.lock in envs/ for 'harness'. `sh envs/lock.sh {tool}` makes it."
             lacking.append(f"{self.scenario_path}: {text}")
         servers = {(deployment.service, deployment.external is not None) for deployment in self.plan.served}
         for name, elsewhere in sorted(servers):

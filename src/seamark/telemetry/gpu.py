@@ -45,8 +45,9 @@ def _handle_of(nvml: Any, gpu: str) -> Any:
 
 
 def devices_of(gpus: Iterable[str] | None = None) -> dict[str, str | None]:
-    """Return the UUIDs of the devices of some GPUs by index or UUID, None for all that NVML counts: of one in MIG mode
-    those of its slices, each with its profile, such as 3g.20gb; else its own, with None. {} where NVML cannot tell."""
+    """Return the UUIDs of the devices of some GPUs by index or UUID, None for all that NVML counts: of one in MIG
+    mode those of its slices, each with its profile, such as 3g.20gb; else its own, with None. {} where NVML cannot
+    tell."""
     try:
         nvml = _nvml()
         names = map(str, range(nvml.nvmlDeviceGetCount())) if gpus is None else gpus

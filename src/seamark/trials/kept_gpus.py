@@ -1,7 +1,7 @@
 """Proof of gpu_sharing: on which devices the processes of a party compute, and whether MPS has them as clients.
 
-NVML tells which process computes where. A process says what it likes of CUDA_VISIBLE_DEVICES, and CUDA goes on without
-MPS where it reaches no daemon. Not run on a GPU here: tests have an NVML and a daemon of their own.
+NVML tells which process computes where. A process says what it likes of CUDA_VISIBLE_DEVICES, and CUDA goes on
+without MPS where it reaches no daemon. Not run on a GPU here: tests have an NVML and a daemon of their own.
 """
 
 import time
@@ -43,7 +43,9 @@ class KeptGpus:
                 strangers[device] = computing - roles.keys()
         for device, pids in strangers.items():  # a process of the party may end or begin between two questions
             for pid in pids & self._strangers.get(device, frozenset()):
-                yield Departure(role="machine", what="gpus", pid=pid, asked=f"{device} to the party alone", seen=device)
+                yield Departure(
+                    role="machine", what="gpus", pid=pid, asked=f"{device} to the party alone", seen=device
+                )
         self._strangers = strangers
         for device in self._elsewhere:
             for pid in (computing_on(device) or frozenset()) & roles.keys():
@@ -57,6 +59,8 @@ class KeptGpus:
     def unproved(self, pid: int) -> Iterator[Departure]:
         """Yield what no look has proved, for a party of which `pid` is a process."""
         if unseen := [device for device in self._share.devices if device in self._unseen]:
-            yield Departure(role="party", what="gpus", pid=pid, asked=", ".join(unseen), seen="none that NVML knows of")
+            yield Departure(
+                role="party", what="gpus", pid=pid, asked=", ".join(unseen), seen="none that NVML knows of"
+            )
         if not self._attached:
             yield Departure(role="party", what="mps", pid=pid, asked="attached", seen="not attached")
