@@ -55,6 +55,7 @@ WORKER_MODEL = {
     "scenario",
     "trial",
     "values",
+    "harness",
 }
 LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")

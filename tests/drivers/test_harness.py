@@ -221,7 +221,7 @@ TOOL = """\
 import json, os, sys, time
 words = sys.argv[1:]
 said = json.loads({native!r})
-begin_s = time.perf_counter() - 0.25
+begin_s = time.perf_counter()
 said["start_times"] = [begin_s + at for at in said["start_times"]]
 said["begin_s"] = begin_s
 said["has_key"] = "OPENAI_API_KEY" in os.environ

@@ -258,7 +258,6 @@ def test_workloads_on_the_same_settings_share_a_server() -> None:
         {"metadata": Metadata(seed=1)},
         {"resources": Resources(cpus_per_task=(4,))},
         {"artifacts": Artifacts(container="$WORK/other.sif")},
-        {"artifacts": Artifacts(dataset="$WORK/other.jsonl")},
     ],
 )
 def test_what_changes_the_measurement_changes_the_names(other: dict[str, Any]) -> None:
