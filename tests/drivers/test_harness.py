@@ -7,12 +7,14 @@ schema 2), cut to what is read.
 import json
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from service_environment import environment
 from shipped import ROOT as REPOSITORY
 from shipped import SERVICES
 
@@ -29,6 +31,7 @@ from seamark.model.sample import MISSING_NS, Failure
 from seamark.model.scenario import Scenario
 from seamark.model.service import Value
 from seamark.planning.plan import plan
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.trials.measure import MeasuredLoad, measure
 
 LOAD: dict[str, Value] = {
@@ -288,6 +291,34 @@ def test_a_tool_without_a_request_is_a_recorded_failure(tmp_path: Path, program:
     assert failure is not None
     assert failure.category == category
     assert said in failure.reason
+
+
+@pytest.mark.services
+@pytest.mark.serial
+@pytest.mark.sweep
+@pytest.mark.covers("D8", "D9")
+def test_vllm_bench_finds_the_times_and_the_rate_of_a_known_server_that_we_find(tmp_path: Path):
+    settings = LOAD | {"pattern": "constant", "rate_rps": 5.0, "duration_s": 4.0, "prompt_form": "text"}
+    tool = {ROOT: str(environment("vllm")), "limit_s": 300.0}
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms=300") as port:
+        job = LoadJob(
+            driver="seamark.drivers.openai:OpenAi",
+            workers="wire",
+            settings=settings,
+            seed=1,
+            data=tmp_path,
+            ports={"main": port},
+        )
+        theirs = replace(job, driver=HARNESSES["vllm_bench"].driver, kind="program", settings=settings | tool)
+        done = [measure(job, tmp_path / "ours"), measure(replace(theirs, workers="threads"), tmp_path / "theirs")]
+    figures = []
+    for load in done:
+        assert load.failure is None
+        samples = load.samples()
+        assert set(samples["failure"]) == {Failure.NONE}
+        gaps_s = np.diff(np.sort(samples["due_ns"])) / 1e9
+        figures.append((np.median(samples["last_ns"] - samples["sent_ns"]) / 1e9, 1 / gaps_s.mean()))
+    assert figures[1] == pytest.approx(figures[0], rel=0.05)
 
 
 SCENARIO = """\
