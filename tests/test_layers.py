@@ -52,6 +52,7 @@ WORKER_MODEL = {
     "sample",
     "failure",
     "digest",
+    "harness",
     "scenario",
     "trial",
     "values",
