@@ -19,9 +19,10 @@ from seamark.model.parties import GpuSharing
 from seamark.model.results.deployment_record import Endpoint
 from seamark.planning.study import Study
 from seamark.platform.pinning import gpu_variables
+from seamark.services.supervisor.mps_daemon import end_daemon, pipes_of
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.kinds.parties import KeptPlace
-from seamark.trials.members import place_of
+from seamark.trials.members import place_of, start_daemon
 
 pytestmark = pytest.mark.covers("A1", "A3")
 WHOLE: Mapping[str, Mapping[str, str]] = {"GPU-a": {}, "GPU-b": {}}
@@ -176,3 +177,18 @@ def test_devices_that_are_not_there_are_a_matter_of_the_machine(
     nvml(there)
     with pytest.raises(SiteError):
         place_of(contexts(tmp_path, 2, sharing)[0])
+
+
+@pytest.mark.services
+@pytest.mark.usefixtures("nvml")
+def test_a_member_under_mps_starts_the_daemon_for_the_gpus_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = contexts(tmp_path, 1, {"mps": {"threads": 50}})[0]
+    folder = first.results.deployment(first.deployment.whole)
+    try:
+        start_daemon(first)
+        assert (Path(pipes_of(folder)) / "daemon").read_text() == "GPU-a\n"
+    finally:
+        end_daemon(folder)
