@@ -95,7 +95,7 @@ def command_lines(secrets: dict[str, str], marks: tuple[str, ...]) -> Iterator[s
     wanted = {**secrets, **{mark: mark for mark in marks}}
 
     def look() -> None:
-        while not ended.wait(0.05):
+        while not ended.wait(0.1):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with suppress(OSError):
                     words = path.read_bytes()
