@@ -62,10 +62,15 @@ import os, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Echo(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    connections, requests = 0, 0
+
     def do_GET(self):
         said = " ".join(self.headers.values())
         print(said, flush=True)
-        if self.path == "/end":
+        self.requests += self.path != "/health"  # on this connection
+        Echo.connections += self.requests == 1
+        if self.path == "/end" and self.requests > 5 and Echo.connections > 1:  # not in the warm-up
             os._exit(3)
         self.send_response(200 if self.path == "/health" else 403)
         self.send_header("Content-Length", str(len(said)))
