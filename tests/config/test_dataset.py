@@ -133,10 +133,3 @@ def test_snakemake_alone_refuses_a_data_set_that_is_not_there(study, tmp_path):
     done = subprocess.run([sys.executable, *words], cwd=study, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "$WORK/data/prompts.jsonl: no such data set" in done.stdout + done.stderr
-
-
-def test_the_sample_has_the_data_set_of_the_requirements():
-    assert yaml.safe_load((ROOT / SAMPLE).read_text())["artifacts"] == {
-        "container": "$WORK/containers/vllm.sif",
-        "dataset": "$WORK/data/prompts.jsonl",
-    }

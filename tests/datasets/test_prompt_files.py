@@ -102,12 +102,13 @@ def test_every_wrong_line_is_named_with_its_number_and_equal_mistakes_once(tmp_p
         "[1]",
         json.dumps(tool),
         '{"text": 4}',
+        r'"\ud800"',
         '{"prompt": "to',
     ]
     path.write_text("\n".join(lines))
     found = mistakes(path)
     assert [(mistake.file, mistake.line, mistake.code) for mistake in found] == [
-        (str(path), line, "wrong_form") for line in (2, 4, 5, 6, 7)
+        (str(path), line, "wrong_form") for line in (2, 4, 5, 6, 7, 8)
     ]
 
 

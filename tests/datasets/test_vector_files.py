@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seamark.datasets.files import files_of
-from seamark.datasets.vectors import checked, nearest_distances, read_vectors, shape_of
+from seamark.datasets.vectors import checked, read_vectors, shape_of
 from seamark.drivers.vectors.dataset import Dataset, recall_at_k
 from seamark.errors import Mistake, UserError
 
@@ -149,8 +149,3 @@ def test_a_part_that_is_missing_or_there_twice_is_named(tmp_path):
     (folder / "other_base.fvecs").unlink()
     (folder / "set_query.fvecs").unlink()
     assert mistake(folder).code == "missing"
-
-
-def test_the_distances_of_a_block_are_those_of_the_whole():
-    whole = nearest_distances(VECTORS, QUERIES, 100)
-    np.testing.assert_allclose(whole, TRUTH, atol=1e-9)

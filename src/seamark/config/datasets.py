@@ -1,7 +1,6 @@
 """Data sets in workloads: their place, their digest, and the sizes that follow from their vectors."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from os.path import expandvars
 
@@ -42,13 +41,10 @@ def check_used(
     loads = [load for workload in workloads for load in workload.loads.values()]
     if artifact is None or any(artifact.value in load.levels.get(DATASET, ()) for load in loads):
         return
-    takers = [service.name for service in sound_services(services).values() if _takes(service)]
+    recipes = sound_services(services).values()
+    takers = [service.name for service in recipes if any(setting.dataset for setting in service.settings)]
     taken = f"Remove it, or measure one that does: {', '.join(takers) or 'none'}."
     mistakes.add(artifact, f"no service of this scenario takes it: other data would be measured. {taken}", "conflict")
-
-
-def _takes(service: Service) -> bool:
-    return any(setting.dataset for setting in service.settings)
 
 
 def digest_at(at: Item, dataset: str, setting: Setting, mistakes: Mistakes) -> str | None:
@@ -80,13 +76,14 @@ def size_levels(
         return {}
     sizes: dict[tuple[int, ...], None] = {}
     for at, dataset in texts_of(item, workload, DATASET):
-        with suppress(OSError, ValueError):  # which `digest_at` notes
-            if "$" in expandvars(dataset):
-                continue
-            try:
-                sizes[_sizes_of(dataset)] = None
-            except UserError as error:
-                mistakes.note(*error.mistakes)
+        if "$" in expandvars(dataset):
+            continue
+        try:
+            sizes[_sizes_of(dataset)] = None
+        except UserError as error:
+            mistakes.note(*error.mistakes)
+        except (OSError, ValueError):  # which `digest_at` notes
+            continue
         if len(sizes) > 1:
             mistakes.add(at, "has other sizes than the data set before it. Write a workload for each.", "conflict")
             return {}

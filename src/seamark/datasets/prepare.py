@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.datasets.files import Kind, Seeded, digest_of, files_of, kind_of, licence_of
-from seamark.errors import Mistake, UserError
+from seamark.errors import Mistake, SiteError, UserError
 from seamark.model.digest import sha256_of
 from seamark.model.results.trial_meta import DatasetRecord
 from seamark.model.service import Service, Value
@@ -84,8 +84,8 @@ def _made(dataset: str, path: Path, folder: Path, record: DatasetRecord) -> Data
     """Make the folder of a data set beside its place, and move it there: a killed run leaves nothing that is read."""
     record, content = _read(dataset, path, record)
     part = folder.with_name(f".{folder.name}.{getpid()}.tmp")
-    part.mkdir(parents=True)
     try:
+        part.mkdir(parents=True)
         for name, rows in content.items():
             if isinstance(rows, list):
                 with (part / name).open("w", encoding="utf-8") as file:
@@ -103,6 +103,9 @@ def _made(dataset: str, path: Path, folder: Path, record: DatasetRecord) -> Data
         except OSError:  # another run has made it meanwhile
             if read_or_none(folder / RECORD, DatasetRecord) is None:
                 raise
+    except OSError as error:
+        why = f"{error.strerror}. Free space, or set paths.data of the site."
+        raise SiteError(f"{folder.parent}: a data set cannot be kept there: {why}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return record
@@ -115,16 +118,12 @@ def _read(dataset: str, path: Path, record: DatasetRecord) -> tuple[DatasetRecor
 
         read = read_prompts(files_of(path))
         return replace(record, forms=read.forms, rows=len(read.rows), left_out=read.left_out), {PROMPTS: read.rows}
-    from seamark.datasets.vectors import VectorSet, checked, drawn, read_vectors
+    from seamark.datasets.vectors import checked, drawn, read_vectors
 
-    if seeded := Seeded.of(dataset):
-        vectors, queries = drawn(seeded)
-        arrays = checked(VectorSet(vectors=vectors, queries=queries, neighbours=None, files={}))
-        forms: tuple[str, ...] = ("seeded",)
-    else:
-        files = files_of(path)
-        arrays = checked(read_vectors(files))
-        forms = tuple(dict.fromkeys(file.suffix[1:] for file in files))
+    seeded = Seeded.of(dataset)
+    files = () if seeded else files_of(path)
+    arrays = checked(drawn(seeded) if seeded else read_vectors(files))
+    forms = tuple(dict.fromkeys(file.suffix[1:] for file in files)) or ("seeded",)
     rows, dimensions = arrays[0].shape
     record = replace(record, forms=forms, rows=rows, dimensions=dimensions, queries=len(arrays[1]))
     return record, {f"{name}.npy": array for name, array in zip(ARRAYS, arrays, strict=True)}

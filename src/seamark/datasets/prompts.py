@@ -44,6 +44,7 @@ def read_prompts(files: Sequence[Path]) -> PromptRows:
             for number, raw in _rows_of(file):
                 try:
                     form, turns = turns_of(_parsed(raw) if isinstance(raw, bytes) else raw)
+                    _require_utf8(turns)
                 except ValueError as error:
                     if str(error) not in said and len(mistakes) < MOST_MISTAKES:
                         said.add(str(error))
@@ -111,6 +112,13 @@ def _turns(value: object) -> list[Turn]:
             raise ValueError(f"has a turn with {json.dumps(text, default=str)[:40]}, and texts alone are sent.")
         turns.append((ROLES[role], text or ""))
     return turns
+
+
+def _require_utf8(turns: Sequence[Turn]) -> None:
+    try:
+        "".join(text for _, text in turns).encode()
+    except UnicodeEncodeError:
+        raise ValueError("has half of a surrogate pair, which UTF-8 cannot write.") from None
 
 
 def _parsed(line: bytes) -> object:

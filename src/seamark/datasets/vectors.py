@@ -3,7 +3,6 @@ h5py where a file is HDF5."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.datasets.files import Seeded
-from seamark.errors import Mistake, UserError
+from seamark.errors import Mistake, SiteError, UserError
 
 Vectors = NDArray[np.float32]
 Distances = NDArray[np.float64]
 Array = NDArray[Any]
+Parts = Mapping[str, tuple[str, Array]]
+"""Place and array of each role: `vectors` (n, d), `queries` (q, d), and where a file has them `neighbours`, the ids
+(q, depth) of each query's nearest. Those of a folder are memory maps."""
 
 GOLDEN_SEED = 42
 """Seed 0 of a trial is numpy's default_rng(42), with known recalls; seed s is default_rng(42 + s)."""
@@ -36,26 +38,19 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "neighbours": ("groundtruth", "neighbors", "neighbours", "truth"),
 }
 """What a file or a data set of HDF5 is, by a part of its name, as TEXMEX and ann-benchmarks have them."""
+HDF5 = (".hdf5", ".h5")
 DTYPES = ("float32", "float16", "uint8", "int8")
 ITEMS = {".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class VectorSet:
-    """Vectors (n, d), queries (q, d), and the ids (q, depth) of each query's nearest, None where no file has them.
-    `files` are the places of these, by role. Of files they are memory maps."""
-
-    vectors: Array
-    queries: Array
-    neighbours: Array | None
-    files: Mapping[str, str]
-
-
-def drawn(seeded: Seeded) -> tuple[Vectors, Vectors]:
+def drawn(seeded: Seeded) -> Parts:
     """Return standard normal vectors and queries, drawn in this order."""
     rng = np.random.default_rng(GOLDEN_SEED + seeded.seed)
-    vectors = rng.standard_normal((seeded.rows, seeded.dimensions), dtype=np.float32)
-    return vectors, rng.standard_normal((seeded.queries, seeded.dimensions), dtype=np.float32)
+    sizes = {"vectors": seeded.rows, "queries": seeded.queries}
+    return {
+        role: ("seeded", rng.standard_normal((rows, seeded.dimensions), dtype=np.float32))
+        for role, rows in sizes.items()
+    }
 
 
 def nearest_distances(vectors: Array, queries: Array, depth: int) -> Distances:
@@ -74,69 +69,60 @@ def nearest_distances(vectors: Array, queries: Array, depth: int) -> Distances:
 
 def shape_of(files: Sequence[Path]) -> tuple[int, int, int]:
     """Return the numbers of vectors, dimensions and queries, not reading all. Raises UserError, OSError."""
-    if files[0].suffix.lower() in (".hdf5", ".h5"):
+    if files[0].suffix.lower() in HDF5:
         with _hdf5(files) as file:
-            found = {role: part.shape for role, part in _by_role(files[0], file).items()}
+            shapes = {role: part.shape for role, part in _by_role(files[0], file).items()}
     else:
-        read = read_vectors(files)
-        found = {"vectors": read.vectors.shape, "queries": read.queries.shape}
-    return int(found["vectors"][0]), int(found["vectors"][-1]), int(found["queries"][0])
+        shapes = {role: array.shape for role, (_, array) in read_vectors(files).items()}
+    return int(shapes["vectors"][0]), int(shapes["vectors"][1]), int(shapes["queries"][0])
 
 
-def read_vectors(files: Sequence[Path]) -> VectorSet:
+def read_vectors(files: Sequence[Path]) -> Parts:
     """Return the arrays of a data set as its files have them. Raises UserError with the place of a mistake."""
-    if files[0].suffix.lower() in (".hdf5", ".h5"):
+    if files[0].suffix.lower() in HDF5:
         with _hdf5(files) as file:
             named = _by_role(files[0], file)
-            parts = {role: (f"{files[0]}: {part.name[1:]}", part[:]) for role, part in named.items()}
-    else:
-        named = _by_role(files[0].parent, {path.name: path for path in files})
-        parts = {role: (str(path), _array(path)) for role, path in named.items()}
-    arrays = {role: array for role, (_, array) in parts.items()}
-    return VectorSet(
-        vectors=arrays["vectors"],
-        queries=arrays["queries"],
-        neighbours=arrays.get("neighbours"),
-        files={role: place for role, (place, _) in parts.items()},
-    )
+            return {role: (f"{files[0]}: {part.name[1:]}", part[:]) for role, part in named.items()}
+    named = _by_role(files[0].parent, {path.name: path for path in files})
+    return {role: (str(path), _array(path)) for role, path in named.items()}
 
 
-def checked(read: VectorSet) -> tuple[Vectors, Vectors, Distances]:
+def checked(parts: Parts) -> tuple[Vectors, Vectors, Distances]:
     """Return vectors and queries as float32, and the squared L2 distances (q, at least DEPTH where there are so many
     vectors) of the nearest. A ground truth that has fewer, or is not there, is computed.
 
     Raises UserError for arrays of another shape or type, without rows, with NaN, and for a ground truth that is not
     that of these vectors by L2.
     """
-    for role, array in (("vectors", read.vectors), ("queries", read.queries)):
-        if array.ndim != 2 or 0 in array.shape:
-            raise _wrong(read.files[role], f"has 0 vectors, or is no table: its shape is {array.shape}.")
+    for place, array in (parts["vectors"], parts["queries"]):
+        if 0 in array.shape:
+            raise _wrong(place, f"has 0 vectors: its shape is {array.shape}.", "no_value")
         if array.dtype.name not in DTYPES:
-            raise _wrong(read.files[role], f"has numbers of type {array.dtype}. Types: {', '.join(DTYPES)}.")
+            raise _wrong(place, f"has numbers of type {array.dtype}. Types: {', '.join(DTYPES)}.")
         for start in range(0, len(array), BLOCK_VECTORS):
             bad = ~np.isfinite(array[start : start + BLOCK_VECTORS]).all(axis=1)
             if bad.any():
-                raise _wrong(f"{read.files[role]}: vector {start + int(bad.argmax()) + 1}", "has NaN or infinity.")
-    dimensions, asked = read.vectors.shape[1], read.queries.shape[1]
-    if dimensions != asked:
-        raise _wrong(read.files["queries"], f"has {asked} dimensions, and the vectors have {dimensions}.")
-    vectors, queries = (np.ascontiguousarray(array, np.float32) for array in (read.vectors, read.queries))
+                raise _wrong(f"{place}: vector {start + int(bad.argmax()) + 1}", "has NaN or infinity.")
+    vectors, queries = (np.ascontiguousarray(parts[role][1], np.float32) for role in ("vectors", "queries"))
+    if vectors.shape[1] != queries.shape[1]:
+        text = f"has {queries.shape[1]} dimensions, and the vectors have {vectors.shape[1]}."
+        raise _wrong(parts["queries"][0], text)
     depth = min(DEPTH, len(vectors))
-    truth = None if read.neighbours is None else _distances_to(read.neighbours, vectors, queries, read.files)
+    truth = _distances_to(*parts["neighbours"], vectors, queries) if "neighbours" in parts else None
     if truth is None or truth.shape[1] < depth:
-        parts = range(0, len(queries), BLOCK_QUERIES)
-        found = [nearest_distances(vectors, queries[at : at + BLOCK_QUERIES], depth) for at in parts]
-        return vectors, queries, np.concatenate(found)
+        starts = range(0, len(queries), BLOCK_QUERIES)
+        found = [nearest_distances(vectors, queries[at : at + BLOCK_QUERIES], depth) for at in starts]
+        truth = np.concatenate(found)
     return vectors, queries, truth
 
 
-def _distances_to(ids: Array, vectors: Vectors, queries: Vectors, files: Mapping[str, str]) -> Distances:
+def _distances_to(place: str, ids: Array, vectors: Vectors, queries: Vectors) -> Distances:
     """Return the distances of a ground truth, ascending, after comparing some with those that are computed."""
-    place = files["neighbours"]
     if ids.dtype.kind not in "iu":
         raise _wrong(place, f"has numbers of type {ids.dtype}. Neighbours are ids: int32 or int64.")
-    if ids.ndim != 2 or len(ids) != len(queries) or ids.shape[1] == 0:
-        raise _wrong(place, f"has the shape {ids.shape}, and there are {len(queries)} queries. Needs a row for each.")
+    if len(ids) != len(queries) or not 0 < ids.shape[1] <= len(vectors):
+        sizes = f"{len(queries)} queries of {len(vectors)} vectors. It needs a row for each query."
+        raise _wrong(place, f"has the shape {ids.shape}, and there are {sizes}")
     outside = (ids < 0) | (ids >= len(vectors))
     if outside.any():
         row = int(outside.any(axis=1).argmax())
@@ -170,15 +156,19 @@ def _by_role(place: Path, parts: Mapping[str, Any]) -> dict[str, Any]:
         if len(names) > 1 or (not names and role != "neighbours"):
             what = f"{len(names)} parts ({', '.join(names)})" if names else f"none of its parts ({', '.join(parts)})"
             raise _wrong(str(place), f"{what} has {' or '.join(words)} in its name: one has the {role}.", "missing")
-        if names:
-            found[role] = parts[names[0]]
+        for name in names:
+            found[role] = parts[name]
+            if not isinstance(parts[name], Path) and getattr(parts[name], "ndim", 0) != 2:
+                raise _wrong(f"{place}: {name}", "is no table of vectors.")
     return found
 
 
 def _hdf5(files: Sequence[Path]) -> Any:
-    import h5py  # few runs need it
-
     path = files[0]
+    try:
+        import h5py  # few runs need it
+    except ImportError as cause:
+        raise SiteError(f"{path}: reading HDF5 needs the package h5py, which is not here.") from cause
     if len(files) > 1:
         raise _wrong(str(path.parent), f"has {len(files)} files of HDF5, and a data set is one. Name the file.")
     try:
@@ -200,8 +190,9 @@ def _array(path: Path) -> Array:
     if path.suffix.lower() == ".npy":
         with suppress(ValueError, EOFError):
             array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-            return array
-        raise _wrong(str(path), "is torn, or no array of numbers that numpy.save wrote.", "unreadable")
+            if array.ndim == 2:
+                return array
+        raise _wrong(str(path), "is torn, or no table of numbers that numpy.save wrote.", "unreadable")
     item = np.dtype(ITEMS[path.suffix.lower()])
     raw = np.memmap(path, mode="r") if path.stat().st_size else np.empty(0, dtype=np.uint8)
     if len(raw) < 4:

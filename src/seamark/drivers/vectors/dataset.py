@@ -32,7 +32,8 @@ class Dataset:
     @staticmethod
     def generate(*, vectors: int, dimensions: int, queries: int, seed: int) -> "Dataset":
         """Return standard normal vectors and queries, drawn in this order, and their exact neighbours."""
-        stored, asked = drawn(Seeded(rows=vectors, dimensions=dimensions, queries=queries, seed=seed))
+        made = drawn(Seeded(rows=vectors, dimensions=dimensions, queries=queries, seed=seed))
+        stored, asked = made["vectors"][1], made["queries"][1]
         return Dataset(vectors=stored, queries=asked, truth=nearest_distances(stored, asked, min(DEPTH, vectors)))
 
     @staticmethod
