@@ -22,7 +22,6 @@ SDK = {
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
     "config/yaml_source": {"yaml"},
-    "datasets/vectors": {"h5py"},
     "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
     "seamark_evaluate/attention/": {"torch", "transformers", "tokenizers", "safetensors"},
     "seamark_evaluate/tasks/loading": {"datasets", "pyarrow"},
@@ -38,13 +37,13 @@ WORKER_FILES = {
     *("config/__init__.py", "config/secrets.py", "config/yaml_source.py", "storage/redaction.py"),
     *(f"seamark_pipelines/{name}.py" for name in ("config/__init__", "config/read")),
     *(f"seamark_pipelines/model/{name}.py" for name in ("__init__", "graph", "query")),
-    *("datasets/__init__.py", "datasets/files.py", "datasets/vectors.py"),
+    *("datasets/__init__.py", "datasets/neighbours.py"),
     *("dispatch/__init__.py", "dispatch/identity.py"),
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
     *("storage/__init__.py", "storage/codec.py", "storage/documents.py", "storage/paths.py"),
 }
 """What a worker needs of other rooms: secrets that settings refer to, the name of its node, the histogram of its
-schedule lag, files of questions."""
+schedule lag, files of questions, exact neighbours."""
 WORKER_MODEL = {
     "annotations",
     "dotted",

@@ -6,7 +6,7 @@ Prompts are `prompts.jsonl`, a list of [role, text] a line; vectors are `vectors
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import getpid
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,16 @@ def _read(dataset: str, path: Path, record: DatasetRecord) -> tuple[DatasetRecor
 
         read = read_prompts(files_of(path))
         return replace(record, forms=read.forms, rows=len(read.rows), left_out=read.left_out), {PROMPTS: read.rows}
-    from seamark.datasets.vectors import checked, drawn, read_vectors
+    from seamark.datasets.neighbours import drawn
+    from seamark.datasets.vectors import checked, read_vectors
 
-    seeded = Seeded.of(dataset)
-    files = () if seeded else files_of(path)
-    arrays = checked(drawn(seeded) if seeded else read_vectors(files))
+    files: tuple[Path, ...] = ()
+    if seeded := Seeded.of(dataset):
+        vectors, queries = drawn(**asdict(seeded))
+        arrays = checked({"vectors": (dataset, vectors), "queries": (dataset, queries)})
+    else:
+        files = files_of(path)
+        arrays = checked(read_vectors(files))
     forms = tuple(dict.fromkeys(file.suffix[1:] for file in files)) or ("seeded",)
     rows, dimensions = arrays[0].shape
     record = replace(record, forms=forms, rows=rows, dimensions=dimensions, queries=len(arrays[1]))

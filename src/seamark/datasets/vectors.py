@@ -1,5 +1,4 @@
-"""Vectors, queries and exact neighbours: read from the files of data sets, checked, computed. Needs numpy alone, and
-h5py where a file is HDF5."""
+"""Vectors, queries and neighbours of data sets: read from their files, and checked."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,23 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.datasets.files import Seeded
+from seamark.datasets.neighbours import BLOCK_VECTORS, DEPTH, Distances, Vectors, nearest_distances
 from seamark.errors import Mistake, SiteError, UserError
 
-Vectors = NDArray[np.float32]
-Distances = NDArray[np.float64]
 Array = NDArray[Any]
 Parts = Mapping[str, tuple[str, Array]]
 """Place and array of each role: `vectors` (n, d), `queries` (q, d), and where a file has them `neighbours`, the ids
 (q, depth) of each query's nearest. Those of a folder are memory maps."""
 
-GOLDEN_SEED = 42
-"""Seed 0 of a trial is numpy's default_rng(42), with known recalls; seed s is default_rng(42 + s)."""
-
-DEPTH = 100
-"""Exact neighbours kept for each query: the largest k of a search."""
-
-BLOCK_VECTORS = 16384
 BLOCK_QUERIES = 256
 COMPARED_QUERIES = 32
 """Queries whose neighbours are computed to compare them with a ground truth."""
@@ -41,30 +31,6 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 HDF5 = (".hdf5", ".h5")
 DTYPES = ("float32", "float16", "uint8", "int8")
 ITEMS = {".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}
-
-
-def drawn(seeded: Seeded) -> Parts:
-    """Return standard normal vectors and queries, drawn in this order."""
-    rng = np.random.default_rng(GOLDEN_SEED + seeded.seed)
-    sizes = {"vectors": seeded.rows, "queries": seeded.queries}
-    return {
-        role: ("seeded", rng.standard_normal((rows, seeded.dimensions), dtype=np.float32))
-        for role, rows in sizes.items()
-    }
-
-
-def nearest_distances(vectors: Array, queries: Array, depth: int) -> Distances:
-    """Return the squared L2 distances of each query's `depth` nearest vectors, ascending, exact to float64."""
-    asked = queries.astype(np.float64)
-    asked_squared = (asked**2).sum(axis=1, keepdims=True)
-    best = np.empty((len(asked), 0))
-    for start in range(0, len(vectors), BLOCK_VECTORS):
-        block = vectors[start : start + BLOCK_VECTORS].astype(np.float64)
-        distances = asked_squared + (block**2).sum(axis=1) - 2.0 * (asked @ block.T)
-        best = np.concatenate([best, distances], axis=1)
-        if best.shape[1] > depth:
-            best = np.partition(best, depth - 1, axis=1)[:, :depth]
-    return np.sort(np.maximum(best, 0.0), axis=1)
 
 
 def shape_of(files: Sequence[Path]) -> tuple[int, int, int]:

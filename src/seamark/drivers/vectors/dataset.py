@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.datasets.files import Seeded
-from seamark.datasets.vectors import DEPTH, Distances, drawn, nearest_distances
-from seamark.datasets.vectors import Vectors as Vectors
+from seamark.datasets.neighbours import DEPTH, Distances, drawn, nearest_distances
+from seamark.datasets.neighbours import Vectors as Vectors
 from seamark.load.driver import Target, whole
 from seamark.model.service import Value
 
@@ -32,8 +31,7 @@ class Dataset:
     @staticmethod
     def generate(*, vectors: int, dimensions: int, queries: int, seed: int) -> "Dataset":
         """Return standard normal vectors and queries, drawn in this order, and their exact neighbours."""
-        made = drawn(Seeded(rows=vectors, dimensions=dimensions, queries=queries, seed=seed))
-        stored, asked = made["vectors"][1], made["queries"][1]
+        stored, asked = drawn(rows=vectors, dimensions=dimensions, queries=queries, seed=seed)
         return Dataset(vectors=stored, queries=asked, truth=nearest_distances(stored, asked, min(DEPTH, vectors)))
 
     @staticmethod
