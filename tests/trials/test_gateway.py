@@ -110,6 +110,21 @@ def test_a_reply_costs_a_gateway_itself_and_its_chunks() -> None:
     assert GatewayCeiling(cores=2, replicas=2, reason="its pool did not start").for_replies(1) is None
 
 
+@pytest.mark.parametrize(
+    ("found", "holds"),
+    [
+        ({"requests_per_s": 900.0}, True),
+        ({"requests_per_s": 900.0, "others_ratio": 0.19}, True),
+        ({"requests_per_s": 900.0, "others_ratio": 0.2}, False),
+        ({"reason": "its pool did not start"}, False),
+    ],
+)
+def test_a_gateway_is_measured_again_where_others_used_the_machine_or_nothing_was_measured(
+    found: dict[str, Any], holds: bool
+) -> None:
+    assert GatewayCeiling(cores=2, replicas=2, **found).holds == holds
+
+
 @pytest.mark.covers("D8", "D9")
 @pytest.mark.e2e
 @pytest.mark.services
@@ -146,7 +161,8 @@ def test_a_slow_gateway_is_measured_once_and_bounds_the_trials_that_come_close_t
     study.write(workload=workload, repetitions=2)
     study.measure(code=0)
     assert len(study.trials()) == 4
-    assert path.read_text() == first
+    if GatewayCeiling(**gateway).holds:  # other tests may use the machine
+        assert path.read_text() == first
     assert not study.processes()
 
 

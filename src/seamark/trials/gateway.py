@@ -37,6 +37,7 @@ from seamark.stats.quantiles import interval_ranks, rank
 from seamark.storage.documents import read_or_none, write
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
+from seamark.telemetry.process import used_by_others
 from seamark.trials import sidecar
 from seamark.trials.calibration import OPENAI, brief_load, reply_rate
 from seamark.trials.deployment_context import DeploymentContext
@@ -54,7 +55,7 @@ INSTANT = (
 )
 PAIRS, UNTIMED = 200, 10
 """Requests of each way for the hop, and those before them, on which the gateway connects to its replicas."""
-ANSWERED_S = 30.0
+ANSWERED_S, WATCH_S = 30.0, 0.3
 NAMED = re.compile(r"\{(?:settings|switches|words)\[(\w+)\]")
 NOT_ASKED = (
     *("gen_tokens", "gen_tokens_shape", "gen_tokens_spread"),
@@ -89,13 +90,13 @@ def known_gateway(context: DeploymentContext) -> GatewayCeiling | None:
 def calibrate_gateway(context: DeploymentContext, parent_pid: int) -> None:
     """Measure the gateway of a deployment unless that was done on this machine, and write its file.
 
-    It takes about 8 s. A gateway that cannot be measured is recorded with the reason, and tried again at the next
-    start; the trials are measured all the same.
+    It takes about 8 s. A gateway that cannot be measured is recorded with the reason; the trials are measured all the
+    same. It is measured again at the next start then, and where others used the machine.
     """
     if sidecar.FOLDER in os.environ:  # the container that starts the servers does it
         return
     path, known = gateway_file(context), known_gateway(context)
-    if path is not None and (known is None or known.requests_per_s is None):
+    if path is not None and not (known and known.holds):
         with exclusive_load(context, parent_pid):
             write(path, _measured(context))
 
@@ -148,6 +149,7 @@ def _measured(context: DeploymentContext) -> GatewayCeiling:
         asked=redacted(asked),
     )
     shutil.rmtree(folder.root, ignore_errors=True)
+    others = used_by_others(WATCH_S, [os.getpid()])
     try:
         endpoint = servers.serve_planned(
             context.study,
@@ -163,7 +165,10 @@ def _measured(context: DeploymentContext) -> GatewayCeiling:
         first = counted[0].copies(deployment.settings)[0]
         [replica] = [part for part in endpoint.parts if part.name == first]
         settings = {**deployment.settings, **asked, "gen_tokens": 1}
-        return _with_figures(record, endpoint, next(iter(replica.ports.values())), settings)
+        found = _with_figures(record, endpoint, next(iter(replica.ports.values())), settings)
+        after = used_by_others(WATCH_S, [os.getpid(), endpoint.server_pid, endpoint.keeper_pid])
+        seen = [ratio for ratio in (others, after) if ratio is not None]
+        return replace(found, others_ratio=max(seen, default=None))
     except (LoadError, PreparationError, UserError, OSError) as error:
         return replace(record, reason=str(error))
     finally:

@@ -6,6 +6,9 @@ from typing import Any
 
 from seamark.model.results.values import Moment, Number, Word
 
+BUSY_RATIO = 0.2
+"""Ratio of the processors used by others from which on a ceiling is too low: it is measured again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayCeiling:
@@ -15,7 +18,8 @@ class GatewayCeiling:
     `requests_per_s` is the highest rate with replies of one chunk; a chunk more takes 1 / `chunks_per_s`. Of one
     replica without the gateway that rate is `direct_per_s`. `hop_ms` is the median of the time that a request took
     longer through the gateway than to a replica, of `pairs` that were sent in turns, one request at a time;
-    `hop_interval_ms` is its 95 % interval. Where nothing was measured `reason` says why.
+    `hop_interval_ms` is its 95 % interval. `others_ratio` is the ratio of the processors that others used before or
+    after. Where nothing was measured `reason` says why.
     """
 
     schema_version: int = 1
@@ -30,7 +34,13 @@ class GatewayCeiling:
     hop_ms: Number = None
     hop_interval_ms: tuple[float, float] | None = None
     pairs: int = 0
+    others_ratio: Number = None
     reason: Word = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was measured, on a machine that did nothing else."""
+        return self.requests_per_s is not None and (self.others_ratio or 0.0) < BUSY_RATIO
 
     def for_replies(self, chunks: float) -> float | None:
         """Return the highest requests/s for replies of that mean number of chunks; None where it was not measured."""
