@@ -261,8 +261,8 @@ def client_underdriven(view: CheckedTrial) -> str | None:
     )
 
 
-IN_WAVES, TOGETHER = 0.5, 2.0
-"""Autocorrelation and dispersion of starts above which a load comes in waves: three users in step suffice."""
+IN_WAVES, TOGETHER = 0.5, 1.0
+"""Autocorrelation and dispersion of starts above which a load comes in waves: more uneven than independent ones."""
 
 
 @check("suspect", "Vary the lengths of replies, set think_time_s, or use an open load such as poisson.", "requests")
