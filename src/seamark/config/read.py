@@ -199,13 +199,7 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
     if setting.required and setting.default is not None:
         mistakes.add(entries["required"], "has no meaning for a setting with a default. Remove one of them.")
     if setting.type == "structure":
-        if setting.name not in form_names():
-            known, guess = ", ".join(form_names()), did_you_mean(setting.name, form_names())
-            text = f"a structure has the form of its name, and '{setting.name}' is no form. Forms: {known}."
-            mistakes.add(item, text + guess, "unknown_name")
-        for key in ("default", "allowed", "minimum", "maximum", "words"):
-            if item.value.get(key) is not None:
-                mistakes.add(item.value[key], "has no meaning for a structure. Remove it.")
+        _check_structure(item, setting, mistakes)
         return
     if setting.minimum is not None and setting.maximum is not None and setting.minimum > setting.maximum:
         mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).", "conflict")
@@ -215,6 +209,16 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
         mistakes.add(entries["default"], wrong.text, wrong.code)
     for choice in entries["allowed"].value if setting.allowed is not None else ():
         level(choice, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
+
+
+def _check_structure(item: Item, setting: Setting, mistakes: Mistakes) -> None:
+    if setting.name not in form_names():
+        known, guess = ", ".join(form_names()), did_you_mean(setting.name, form_names())
+        text = f"a structure has the form of its name, and '{setting.name}' is no form. Forms: {known}."
+        mistakes.add(item, text + guess, "unknown_name")
+    for key in ("default", "allowed", "minimum", "maximum", "words"):
+        if item.value.get(key) is not None:
+            mistakes.add(item.value[key], "has no meaning for a structure. Remove it.")
 
 
 def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:

@@ -65,8 +65,7 @@ class Index:
         gone = [name for name, old in known.items() if stamps.get(name) != old]
         wanted = [name for name, new in stamps.items() if known.get(name) != new]
         with self._transaction():
-            for table in ("trials", "figures", "stamps") if gone else ():
-                self._connection.execute(f"DELETE FROM {table} WHERE folder IN (SELECT unnest(?))", [gone])
+            self._remove(gone)
             self._insert([found[name] for name in wanted], [stamps[name] for name in wanted])
             self._mark_copies(list(found))
         [(trials, copies)] = self._connection.execute(
@@ -108,6 +107,10 @@ class Index:
             self._connection.rollback()
             raise
         self._connection.commit()
+
+    def _remove(self, folders: Sequence[str]) -> None:
+        for table in ("trials", "figures", "stamps") if folders else ():
+            self._connection.execute(f"DELETE FROM {table} WHERE folder IN (SELECT unnest(?))", [list(folders)])
 
     def _insert(self, trials: Sequence[tuple[Run, TrialFolder]], stamps: Sequence[str]) -> None:
         planned: dict[Path, PlannedRun] = {}

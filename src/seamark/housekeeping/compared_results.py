@@ -78,16 +78,20 @@ def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
         found = _of_study(name, Study.at(root, scenario=name, site=site))
     else:
         found = _of_name(root, name, site)
-    # derive the metrics of trials that were measured and have none, as after a run that was stopped
-    deployments = {deployment.id: deployment for deployment in found.plan.deployments}
-    for trial in found.plan.trials:
-        folder = found.folder.trial(trial.id)
-        if folder.load.exists() and not folder.metrics.exists() and trial.deployment in deployments:
-            with suppress(OSError):  # a folder that is not ours to write: the trial is counted as lacking
-                derive_trial(found.folder, trial, deployments[trial.deployment])
+    _derive_missing(found)
     if found.lacking == len(found.views):
         raise UserError(f"{name}: no trial of it is measured yet. `bench submit` measures them.")
     return found
+
+
+def _derive_missing(results: ComparedResults) -> None:
+    """Derive the metrics of trials that were measured and have none, as after a run that was stopped."""
+    deployments = {deployment.id: deployment for deployment in results.plan.deployments}
+    for trial in results.plan.trials:
+        folder = results.folder.trial(trial.id)
+        if folder.load.exists() and not folder.metrics.exists() and trial.deployment in deployments:
+            with suppress(OSError):  # a folder that is not ours to write: the trial is counted as lacking
+                derive_trial(results.folder, trial, deployments[trial.deployment])
 
 
 def _of_folder(name: str, path: Path) -> ComparedResults:

@@ -50,14 +50,16 @@ def host_and_ports(
         ports[server.ports[0]] = first
     optional = {server.metrics_port, *server.inner_ports} - {*server.ports[:1], *settings.values()}
     ports = {name: port for name, port in ports.items() if port is not None or name not in optional}
-    if missing := [
-        name for name, port in ports.items() if not (str(port).isdecimal() and 0 < int(str(port)) <= 65535)
-    ]:
+    if missing := [name for name, port in ports.items() if not _is_port(port)]:
         raise SiteError(
             f"service '{service}' at '{address}': no port for {', '.join(missing)}. Write the address as"
             " host:port, of IPv6 as [::1]:port, and further ports beside it as 'ports: {NAME: NUMBER}'."
         )
     return host, {name: int(str(port)) for name, port in ports.items()}
+
+
+def _is_port(port: object) -> bool:
+    return str(port).isdecimal() and 0 < int(str(port)) <= 65535
 
 
 def require_servers(

@@ -18,16 +18,21 @@ LOAD_MODULES = (
 """Bash program with the arguments: file that defines `module` (empty: none needed), modules, `--`, and a command."""
 
 
+def require_engine(site: Site) -> None:
+    """Raise SiteError if there is neither Apptainer nor a module that provides it."""
+    if not site.modules and shutil.which("apptainer") is None:
+        raise SiteError(
+            f"site '{site.name}': apptainer is not on PATH. Install it, or name its module in `modules` of the site."
+        )
+
+
 def engine(site: Site, words: Sequence[str], *, refuses_root: bool = False, folder: Path | None = None) -> list[str]:
     """Return the command line `apptainer WORDS`, after the site's module lines and as the same process.
 
     As root it runs in a user namespace: as nobody for a server that refuses root, and as root of its own where root
     lacks capabilities that Apptainer needs. `folder` is for caches and temporary files.
     """
-    if not site.modules and shutil.which("apptainer") is None:
-        raise SiteError(
-            f"site '{site.name}': apptainer is not on PATH. Install it, or name its module in `modules` of the site."
-        )
+    require_engine(site)
     variables = {}
     if folder is not None:
         places = {"APPTAINER_CACHEDIR": folder / ".cache", "APPTAINER_TMPDIR": folder / ".tmp"}

@@ -179,12 +179,16 @@ def _try(result: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def _become(uid: int, gid: int) -> None:
-    """Change user and group, and drop every capability permanently."""
-    parent = os.getppid()
+def _drop_bounding_set() -> None:
     for number in range(64):
         if _libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) == 1:
             _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)  # needs CAP_SETPCAP; without it no_new_privs protects
+
+
+def _become(uid: int, gid: int) -> None:
+    """Change user and group, and drop every capability permanently."""
+    parent = os.getppid()
+    _drop_bounding_set()
     _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     os.setgroups([])
     os.setresgid(gid, gid, gid)

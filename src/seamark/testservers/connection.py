@@ -146,9 +146,7 @@ class ReferenceConnection(asyncio.Protocol):
             return
         self._number = 0
         if outcome == "reset":
-            if self._transport is not None:
-                self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-                self._transport.abort()
+            self._reset()
         else:
             self._go_on(closes=script.closes)
 
@@ -251,3 +249,8 @@ class ReferenceConnection(asyncio.Protocol):
             self._behind = True
             self._server.blocked += 1
             transport.write(data[written:])
+
+    def _reset(self) -> None:
+        if self._transport is not None:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+            self._transport.abort()

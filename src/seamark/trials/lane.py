@@ -89,10 +89,7 @@ def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequ
     """Run units of a scenario until all are done. `arguments` come before each phase script's own."""
     results, parent_pid = study.folder(scenario), os.getppid()
     folder = results.lane(run)
-    # remove the folders of earlier runs; only one run of a study is active at a time
-    for other in folder.root.parent.glob("*"):
-        if other != folder.root:
-            shutil.rmtree(other, ignore_errors=True)
+    _remove_others(folder.root)
     claims = ClaimList.make(folder.claims, lambda: pending_units(study, scenario))
     pool = pool_here(study.site)
     os.environ[LEADER] = str(os.getpid())  # the phases of a unit belong to this lane
@@ -162,3 +159,10 @@ def _keep_records(study: Study, scenario: str, deployment: str, folder: LaneFold
     for trial in study.trials_of(scenario, deployment):
         publish(results.trial(trial.id).load, folder.load(trial.id))
     publish(results.deployment(deployment).record, folder.record(deployment))
+
+
+def _remove_others(own: Path) -> None:
+    """Remove the folders of earlier runs; only one run of a study is active at a time."""
+    for other in own.parent.glob("*"):
+        if other != own:
+            shutil.rmtree(other, ignore_errors=True)

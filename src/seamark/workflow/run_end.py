@@ -223,10 +223,14 @@ def end_jobs_left(study: Study) -> list[Job]:
             f" again when `{dispatcher.list_command}` does not show them any more; a node that is lost must be given"
             " up by its site first."
         )
-    # end supervisors of these jobs: without cgroups in Slurm they outlive their job for a while
+    _end_servers_of(study, numbers)
+    return jobs
+
+
+def _end_servers_of(study: Study, numbers: list[str]) -> None:
+    """End supervisors of these jobs: without cgroups in Slurm they outlive their job for a while."""
     for control in supervisors_below(study.results):
         beat = read_heartbeat(control)
         if beat and beat.allocation in numbers and is_alive(control):
             request_stop(control, "interrupted")
             wait_until_gone(control, ORPHANS_SERVERS_S)
-    return jobs

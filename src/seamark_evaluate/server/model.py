@@ -61,12 +61,7 @@ def load(arguments: Arguments) -> LoadedModel:
     name = arguments.model
     options = {"trust_remote_code": False, **arguments.model_options}  # unset, transformers would ask a terminal
     device = _device(arguments.device)
-    # refuse a path without a model. Any other name may be one in the cache of Hugging Face
-    path = Path(name)
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise StartError(MODEL_NOT_FOUND, f"--model {name}: there is no config.json in this folder")
-    if not path.is_dir() and (path.is_absolute() or name.startswith(".")):
-        raise StartError(MODEL_NOT_FOUND, f"--model {name}: there is no such folder")
+    _require_folder(name)
     with _failures(name, "configuration", MODEL_NOT_FOUND, MODEL_LOAD_ERROR):
         config = AutoConfig.from_pretrained(name, **options)
         text = config.get_text_config()
@@ -102,6 +97,15 @@ def load(arguments: Arguments) -> LoadedModel:
         with _failures(name, "first token", GENERATION_FAILED, GENERATION_FAILED):
             _require_token(name, model)
     return model
+
+
+def _require_folder(name: str) -> None:
+    """Refuse a path without a model. Any other name may be one in the cache of Hugging Face."""
+    path = Path(name)
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise StartError(MODEL_NOT_FOUND, f"--model {name}: there is no config.json in this folder")
+    if not path.is_dir() and (path.is_absolute() or name.startswith(".")):
+        raise StartError(MODEL_NOT_FOUND, f"--model {name}: there is no such folder")
 
 
 @contextmanager

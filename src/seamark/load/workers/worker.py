@@ -53,11 +53,7 @@ def main(argv: list[str]) -> int:
     if spec.get("parent_pid"):
         die_with_parent(spec["parent_pid"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # redirect stderr, and stdout with it, to a file that can be read back for its last lines
-    if not stat.S_ISREG(os.fstat(2).st_mode):
-        with tempfile.TemporaryFile() as log:
-            os.dup2(log.fileno(), 2)
-    os.dup2(2, 1)
+    keep_stderr()
     worker = spec["worker"] if "worker" in spec else task_rank()
     about = {"worker": worker, "host": node(), "pid": os.getpid(), "machine": boot_id(), "version": __version__}
     return serve(Channel(connect(spec["addresses"], spec["token"], about)))
@@ -133,6 +129,14 @@ def choose_files(
             return assignment, None
     folder = Path(tempfile.mkdtemp(prefix="seamark-shard-"))
     return replace(assignment, segment=folder / assignment.segment.name), folder
+
+
+def keep_stderr() -> None:
+    """Redirect stderr, and stdout with it, to a file that can be read back for its last lines."""
+    if not stat.S_ISREG(os.fstat(2).st_mode):
+        with tempfile.TemporaryFile() as log:
+            os.dup2(log.fileno(), 2)
+    os.dup2(2, 1)
 
 
 def make_driver(assignment: WorkerAssignment, events: EventFile | None) -> AnyDriver:

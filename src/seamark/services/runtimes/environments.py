@@ -78,10 +78,7 @@ def prepare_environment(name: str, locks: Path, root: Path) -> Path:
     """
     folder = environment_folder(name, locks, root)
     if (folder / COMPLETE).exists():
-        python = folder / "bin" / "python"
-        if not os.access(python, os.X_OK) or not any(folder.glob("lib/python*/site-packages/*")):
-            what = "no packages" if os.access(python, os.X_OK) else "no interpreter bin/python"
-            raise SiteError(f"{folder}: this environment is damaged: it has {what}. {_rebuild_hint(folder)}")
+        _require_interpreter(folder)
         return folder
     lock = _lock_file(name, locks)
     _require_hashes(lock)
@@ -107,6 +104,13 @@ def damage_hint(folder: Path, lines: Sequence[str]) -> str:
     if not any(text in line for line in lines for text in FAILED_IMPORTS):
         return ""
     return f" If the import worked before, the environment is damaged. {_rebuild_hint(folder)}"
+
+
+def _require_interpreter(folder: Path) -> None:
+    python = folder / "bin" / "python"
+    if not os.access(python, os.X_OK) or not any(folder.glob("lib/python*/site-packages/*")):
+        what = "no packages" if os.access(python, os.X_OK) else "no interpreter bin/python"
+        raise SiteError(f"{folder}: this environment is damaged: it has {what}. {_rebuild_hint(folder)}")
 
 
 def _rebuild_hint(folder: Path) -> str:

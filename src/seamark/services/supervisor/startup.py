@@ -73,12 +73,7 @@ class Startup:
             self._run_hook("populate")
         if self.spec.site.idle_s > 0:
             with self._phase("idle"):
-                # leave the server without load, so that telemetry measures its idle use
-                began_unix_s, end_s = time.time(), time.monotonic() + self.spec.site.idle_s
-                while time.monotonic() < end_s:
-                    self.liveness.tick()
-                    time.sleep(TICK_S)
-                self.idle_unix_s = began_unix_s, time.time()
+                self._stay_idle()
         pin(os.getpid(), self.split.server or (self.spec.place.load_cores if self.spec.place else ()))
 
     @contextmanager
@@ -88,6 +83,14 @@ class Startup:
             yield
         finally:
             self.phases[f"{name}_s"] = round(time.monotonic() - began_s, 4)
+
+    def _stay_idle(self) -> None:
+        """Leave the server without load, so that telemetry measures its idle use."""
+        began_unix_s, end_s = time.time(), time.monotonic() + self.spec.site.idle_s
+        while time.monotonic() < end_s:
+            self.liveness.tick()
+            time.sleep(TICK_S)
+        self.idle_unix_s = began_unix_s, time.time()
 
     def _place(self, server: Server | None) -> None:
         """Choose nodes and ports and resolve the commands; of an external server only the address."""

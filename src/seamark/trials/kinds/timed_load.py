@@ -84,10 +84,7 @@ def measured_with_retries(
     ):
         failure = LoadFailure(category=NOT_TRIED, reason=why)
         for node in reversed(trial.tree):  # the whole last
-            # write the load.json of a trial, or of a party, that is not tried
-            own = context.of(context.study, context.scenario, node.deployment)
-            write_config(own, node)
-            write(own.results.trial(node.id).load, replace(record_of(own, node, failure), attempt=0))
+            _leave_out(context, node, failure)
         return None
     for attempt in range(1, max_retries + 2):
         write_config(context, trial)
@@ -99,6 +96,13 @@ def measured_with_retries(
         put_aside(folder)
         _pause(context, 2 ** (attempt - 1), parent_pid)
     return load
+
+
+def _leave_out(context: DeploymentContext, trial: Trial, failure: LoadFailure) -> None:
+    """Write the load.json of a trial, or of a party, that is not tried."""
+    own = context.of(context.study, context.scenario, trial.deployment)
+    write_config(own, trial)
+    write(own.results.trial(trial.id).load, replace(record_of(own, trial, failure), attempt=0))
 
 
 def _attempt(context: DeploymentContext, trial: Trial, attempt: int, parent_pid: int) -> LoadRecord:
@@ -218,16 +222,7 @@ def kept(
     be written fails the load."""
     try:
         if (parts / FILES).is_dir():
-            # move the lines of a driver's log into that of the trial
-            own = parts / FILES / folder.log.name
-            if own.is_file():
-                about = {"trial_id": load.trial_id}
-                lines = [
-                    json.dumps(json.loads(line) | about) for line in own.read_text(encoding="utf-8").splitlines()
-                ]
-                with folder.log.open("a", encoding="utf-8") as log:
-                    log.writelines(f"{line}\n" for line in lines)
-                own.unlink()
+            _take_log(parts / FILES / folder.log.name, folder, load.trial_id)
             shutil.rmtree(folder.files, ignore_errors=True)
             shutil.move(parts / FILES, folder.files)
         made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
@@ -235,6 +230,16 @@ def kept(
         return hidden(load, secrets_of(job.settings))
     except OSError as error:
         return not_kept(load, error)
+
+
+def _take_log(own: Path, folder: TrialFolder, trial_id: str | None) -> None:
+    """Move the lines of a driver's log into that of the trial."""
+    if own.is_file():
+        about = {"trial_id": trial_id}
+        lines = [json.dumps(json.loads(line) | about) for line in own.read_text(encoding="utf-8").splitlines()]
+        with folder.log.open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n" for line in lines)
+        own.unlink()
 
 
 def without_replies(load: LoadRecord, measured: MeasuredLoad, job: LoadJob) -> LoadRecord:

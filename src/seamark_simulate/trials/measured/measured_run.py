@@ -99,12 +99,7 @@ def measured_simulation(
         world.begin()
         measured = run_in(world, work, machine, form.make, instants=form.instants, stopped=world.is_over)
     finally:
-        # end all servers, also when a signal comes meanwhile: the signals after the first are ignored
-        try:
-            servers.close()
-        except BaseException:
-            servers.close()
-            raise
+        _close(servers)
     return MeasuredSimulation(
         policy=policy,
         mode=MODES[asked.arrivals],
@@ -115,6 +110,15 @@ def measured_simulation(
         reasons=world.reasons,
         notes=asked.inputs.notes,
     )
+
+
+def _close(servers: ModelServers) -> None:
+    """End all servers, also when a signal comes meanwhile: the signals after the first are ignored."""
+    try:
+        servers.close()
+    except BaseException:
+        servers.close()
+        raise
 
 
 def with_estimates(work: Workload, servers: ModelServers, limit_s: float) -> Workload:
