@@ -11,7 +11,7 @@ from seamark.dispatch.identity import node
 from seamark.dispatch.placement import Place
 from seamark.model.results.deployment_record import Endpoint, PartRecord
 from seamark.platform.pinning import shown_cores
-from seamark.trials.kinds.parties import KeptPlace
+from seamark.trials.kept_place import KeptPlace
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
