@@ -21,7 +21,7 @@ from seamark.planning.study import Study
 from seamark.platform.pinning import gpu_variables
 from seamark.services.supervisor.mps_daemon import end_daemon, pipes_of
 from seamark.trials.deployment_context import DeploymentContext
-from seamark.trials.kinds.parties import KeptPlace
+from seamark.trials.kept_place import KeptPlace
 from seamark.trials.members import place_of, start_daemon
 
 pytestmark = pytest.mark.covers("A1", "A3")
