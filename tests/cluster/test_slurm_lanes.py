@@ -8,7 +8,7 @@ from shlex import join
 import pytest
 from slurm_accounting import ACCOUNT
 from slurm_study import SlurmStudy
-from study_folder import NO_PAGES, StudyFolder
+from study_folder import HANG_S, NO_PAGES, StudyFolder
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +33,7 @@ def test_lanes_share_out_the_gpus_of_a_job_of_a_whole_node(on_slurm: SlurmStudy)
         env=on_slurm.environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     said = (on_slurm.root / "job.out").read_text() if (on_slurm.root / "job.out").exists() else done.stderr

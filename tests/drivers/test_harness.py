@@ -4,6 +4,7 @@ Native files are written after those of `vllm bench serve --save-detailed` (vLLM
 schema 2), cut to what is read.
 """
 
+import itertools
 import json
 import math
 import sys
@@ -20,7 +21,7 @@ from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_site
 from seamark.drivers.harness.guidellm import PROMPTS, GuideLlm
-from seamark.drivers.harness.tool import CALL, NATIVE, NativeRequest, failure_of, record
+from seamark.drivers.harness.tool import CALL, NATIVE, NativeRequest, failure_of, record, started_s
 from seamark.drivers.harness.vllm_bench import VllmBench
 from seamark.drivers.openai.prompts import WORDS
 from seamark.errors import UserError
@@ -139,6 +140,19 @@ def test_results_of_guidellm_are_requests_without_those_that_were_never_sent(tmp
 )
 def test_what_a_tool_says_of_a_failure_has_a_category(said: str, failure: Failure, status: int):
     assert failure_of(said) == (failure, status)
+
+
+@pytest.mark.covers("D8")
+def test_a_wait_for_a_core_between_both_clocks_does_not_move_the_start_of_a_load():
+    waits_s = itertools.chain([0.03, 0.0], itertools.repeat(0.05))
+    clock_s = itertools.count(1_000.0)
+    read_s: list[float] = []
+
+    def now_s() -> float:
+        read_s.append(next(clock_s))
+        return read_s[-1]
+
+    assert started_s(now_s, lambda: round((read_s[-1] - 990.0 + next(waits_s)) * 1e9)) == 990.0
 
 
 def test_samples_begin_with_the_first_request_that_was_due_and_time_out_as_in_loads_of_ours():

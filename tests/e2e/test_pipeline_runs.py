@@ -239,7 +239,7 @@ def test_schedulers_of_a_study_run_in_both_of_their_forms(study: StudyFolder) ->
 @pytest.mark.covers("A5")
 def test_a_stage_that_keeps_failing_fails_its_pipeline_and_no_other(study: StudyFolder) -> None:
     write(study, good="{pause_s: 0.05}", bad="{fails_from: 1}")
-    done = study.bench("colocate", "own.yml", timeout=120)
+    done = study.bench("colocate", "own.yml")
     assert done.returncode == 1, done.stdout + done.stderr
     folders = parties(study)
     failed, good = (json.loads((folders[name] / "load.json").read_text()) for name in ("bad", "good"))

@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from study_folder import StudyFolder
+from study_folder import HANG_S, StudyFolder
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def bench(core: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run `bench` of the core by the interpreter itself: that of an environment knows where this checkout is."""
     command = [sys._base_executable, "-m", "seamark.cli.main", *words]
-    return subprocess.run(command, cwd=folder, env=core, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=folder, env=core, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 @pytest.mark.covers("E2")

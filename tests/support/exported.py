@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 from in_process import ended
+from study_folder import BENCH, HANG_S
 
 import seamark
 
-BENCH = [sys.executable, "-m", "seamark.cli.main"]
 ACCOUNT = "p200000"
 SCRIPTS = Path(seamark.__file__).parent / "shipped" / "scripts"
 SITE: dict[str, Any] = {
@@ -57,7 +57,7 @@ class Exporting:
         `env` is set besides."""
         named = [*BENCH, *words, "-c", "config/scenarios/try.yaml", "--site", site]
         done = subprocess.run(
-            named, cwd=self.root, capture_output=True, text=True, timeout=300, check=False, env=os.environ | env
+            named, cwd=self.root, capture_output=True, text=True, timeout=HANG_S, check=False, env=os.environ | env
         )
         return ended(done, code)
 
@@ -75,7 +75,7 @@ class Exporting:
     def run_deployment(self, deployment: str, **env: str) -> "subprocess.CompletedProcess[str]":
         """Run it to its end."""
         process = self.start_deployment(deployment, **env)
-        said, complained = process.communicate(timeout=120)
+        said, complained = process.communicate(timeout=HANG_S)
         return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
     @property

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +14,7 @@ import in_process
 import psutil
 import yaml
 from in_process import ended
-
-BENCH = [sys.executable, "-m", "seamark.cli.main"]
+from study_folder import BENCH, HANG_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +31,7 @@ class StandingStudy:
             cwd=self.root,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=False,
             env={**os.environ, **self.environment},
         )

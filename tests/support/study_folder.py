@@ -16,6 +16,8 @@ import yaml
 from in_process import ended
 
 NO_PAGES = ("--", "--omit-from", "report")
+HANG_S = 900
+"""No command of a test takes longer beside two busy loops, with environments still to install."""
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 
 
@@ -57,7 +59,7 @@ class StudyFolder:
             cwd=self.root,
             capture_output=True,
             text=True,
-            timeout=options.pop("timeout", 300),
+            timeout=options.pop("timeout", HANG_S),
             env=options.pop("env", self.environment),
             check=False,
             **options,
@@ -94,7 +96,7 @@ class StudyFolder:
             cwd=self.root,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=HANG_S,
             env=self.environment,
             check=False,
         )

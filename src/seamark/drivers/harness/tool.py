@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -31,6 +31,8 @@ from seamark.platform.process_tree import become_subreaper, kill_below
 
 NATIVE, CALL = "native.json", "call.json"
 """Kept files of a tool: its own results, and how it was called."""
+READINGS = 20
+"""Of the tool's clock and ours."""
 UNKNOWN = "<unk>"
 LONGEST_SEED = 1 << 31
 OFFLINE: Mapping[str, str] = {
@@ -113,8 +115,13 @@ class Tool(Command):
             if not (found := self._found(work / NATIVE)):
                 why = f"{self.name} {end_of(code)} before it recorded a request{last_lines(place / STDERR)}"
                 raise TaskFailure("program_failed", why)
-            started_s = self.now_s() - recorder.now_ns() / 1e9
-            record(found, recorder, started_s=started_s, timeout_s=self.load.timeout_s, closed=self.load.closed)
+            record(
+                found,
+                recorder,
+                started_s=started_s(self.now_s, recorder.now_ns),
+                timeout_s=self.load.timeout_s,
+                closed=self.load.closed,
+            )
         except UserError as error:  # lengths that no prompt has, or a key that is not there
             raise TaskFailure("setup_failed", str(error)) from None
         finally:
@@ -188,6 +195,14 @@ def write_words(folder: Path) -> None:
     folder.mkdir()
     (folder / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def started_s(now_s: Callable[[], float], now_ns: Callable[[], int]) -> float:
+    """Return the start of the Task by the tool's clock `now_s`; `now_ns` counts from it.
+
+    A process that waits for a core between both readings finds an earlier start, so the latest of several counts.
+    """
+    return max(now_s() - now_ns() / 1e9 for _ in range(READINGS))
 
 
 def record(
