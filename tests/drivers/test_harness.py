@@ -28,6 +28,7 @@ from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.driver import Target
 from seamark.model.harness import HARNESSES, ROOT, harness_of
+from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import MISSING_NS, Failure
 from seamark.model.scenario import Scenario
 from seamark.model.service import Value
@@ -162,7 +163,8 @@ def test_samples_begin_with_the_first_request_that_was_due_and_time_out_as_in_lo
         NativeRequest(sent_s=53.0, due_s=53.0, end_s=53.0, failed="Bad Gateway"),
     ]
     found = Recorded()
-    record(requests, found, started_s=48.0, timeout_s=3.0, closed=False)
+    load = LoadProfile.of(LOAD | {"timeout_s": 3.0})
+    record(requests, found, load, begun_s=48.0)
     good = {"failure": Failure.NONE, "status": 200}
     late = {"failure": Failure.TIMEOUT, "status": 200}
     bad = {"failure": Failure.SERVER_ERROR, "status": 502}
@@ -183,8 +185,23 @@ def test_samples_begin_with_the_first_request_that_was_due_and_time_out_as_in_lo
     ]
     assert (found.began_ns, found.ran_out) == (3 * second, True)
     closed = Recorded()
-    record(requests, closed, started_s=48.0, timeout_s=3.0, closed=True)
+    record(requests, closed, LoadProfile.of(LOAD | {"pattern": "closed", "rate_rps": None}), begun_s=48.0)
     assert [row["due_ns"] == row["sent_ns"] for row in closed.rows] == [True] * 3
+
+
+@pytest.mark.covers("D8")
+@pytest.mark.parametrize(
+    ("pattern", "count", "ran_out"), [("constant", 30, False), ("constant", 29, True), ("poisson", 30, True)]
+)
+def test_a_constant_rate_lasts_as_long_as_planned_and_due_times_are_whole_microseconds(
+    pattern: str, count: int, ran_out: bool
+):
+    first_s = 1_796_046_085.3
+    requests = [NativeRequest(sent_s=first_s + number / 20.0, end_s=first_s + 9.0) for number in range(count)]
+    found = Recorded()
+    record(requests, found, LoadProfile.of(LOAD | {"pattern": pattern}), begun_s=first_s)
+    assert [row["due_ns"] for row in found.rows] == [number * 50_000_000 for number in range(count)]
+    assert found.ran_out == ran_out
 
 
 @pytest.mark.covers("D8")

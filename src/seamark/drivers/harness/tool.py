@@ -115,13 +115,7 @@ class Tool(Command):
             if not (found := self._found(work / NATIVE)):
                 why = f"{self.name} {end_of(code)} before it recorded a request{last_lines(place / STDERR)}"
                 raise TaskFailure("program_failed", why)
-            record(
-                found,
-                recorder,
-                started_s=started_s(self.now_s, recorder.now_ns),
-                timeout_s=self.load.timeout_s,
-                closed=self.load.closed,
-            )
+            record(found, recorder, self.load, begun_s=started_s(self.now_s, recorder.now_ns))
         except UserError as error:  # lengths that no prompt has, or a key that is not there
             raise TaskFailure("setup_failed", str(error)) from None
         finally:
@@ -205,29 +199,29 @@ def started_s(now_s: Callable[[], float], now_ns: Callable[[], int]) -> float:
     return max(now_s() - now_ns() / 1e9 for _ in range(READINGS))
 
 
-def record(
-    requests: Sequence[NativeRequest], recorder: TaskRecorder, *, started_s: float, timeout_s: float, closed: bool
-) -> None:
+def record(requests: Sequence[NativeRequest], recorder: TaskRecorder, load: LoadProfile, *, begun_s: float) -> None:
     """Record a tool's requests as samples, the load beginning with the first that was due.
 
-    `started_s` is the start of the Task by the tool's clock. In a closed loop a request is due when it is sent. A
-    reply that took longer than `timeout_s` counts as timed out then, as in Seamark's own loads, whatever the tool
-    thinks of it. Raises OSError (no space).
+    `begun_s` is the start of the Task by the tool's clock. In a closed loop a request is due when it is sent. A reply
+    that took longer than `load.timeout_s` counts as timed out then, as in Seamark's own loads, whatever the tool
+    thinks of it. The load ends with its last request, but at a constant rate lasts as long as planned. Raises OSError
+    (no space).
     """
-    due_s = [request.sent_s if closed or request.due_s is None else request.due_s for request in requests]
+    due_s = [request.sent_s if load.closed or request.due_s is None else request.due_s for request in requests]
     due_s = [min(due, request.sent_s) for due, request in zip(due_s, requests, strict=True)]
-    begin_s = min(due_s)
-    recorder.began_ns = max(0, round((begin_s - started_s) * 1e9))
-    recorder.ran_out = True
+    first_due_s = min(due_s)
+    recorder.began_ns = max(0, round((first_due_s - begun_s) * 1e9))
+    rate_rps = load.parameters.get("rate_rps") if load.pattern == "constant" else None
+    recorder.ran_out = rate_rps is None or len(requests) < round(float(rate_rps) * load.length_s)
     order = sorted(range(len(requests)), key=due_s.__getitem__)
     for index, at in enumerate(order):
         request = requests[at]
         times_s = (due_s[at], request.sent_s, max(request.sent_s, request.end_s))
-        due_ns, sent_ns, last_ns = (round((time_s - begin_s) * 1e9) for time_s in times_s)
+        due_ns, sent_ns, last_ns = (_ns(time_s - first_due_s) for time_s in times_s)
         failure, status = (Failure.NONE, 200) if request.failed is None else failure_of(request.failed)
-        if last_ns - sent_ns > timeout_s * 1e9:
-            failure, last_ns = Failure.TIMEOUT, sent_ns + round(timeout_s * 1e9)
-        first_ns = None if request.first_s is None else max(sent_ns, round((request.first_s - begin_s) * 1e9))
+        if last_ns - sent_ns > load.timeout_s * 1e9:
+            failure, last_ns = Failure.TIMEOUT, sent_ns + round(load.timeout_s * 1e9)
+        first_ns = None if request.first_s is None else max(sent_ns, _ns(request.first_s - first_due_s))
         recorder.sample(
             index,
             due_ns=due_ns,
@@ -238,6 +232,11 @@ def record(
             status=status,
             failure=failure,
         )
+
+
+def _ns(time_s: float) -> int:
+    """Return a time in ns, to a whole us: seconds since 1970 have steps of 0.24 us."""
+    return round(time_s * 1e6) * 1000
 
 
 _PHRASES = {status.phrase: status.value for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST}
