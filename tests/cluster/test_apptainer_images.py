@@ -208,6 +208,7 @@ def test_submit_asks_for_images_before_it_submits_anything(boxes: Boxed, registr
     assert not (boxes.root / "results").exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E1", "E-FR06", "E-SVC", "E-NFR02")
 def test_an_image_is_built_without_a_network_from_a_folder_of_wheels_and_only_once(boxes: Boxed, tmp_path: Path):
     wheels = tmp_path / "wheels"

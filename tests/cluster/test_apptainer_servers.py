@@ -37,7 +37,7 @@ def bench(boxes: Boxed, tmp_path: Path) -> Iterator[Bench]:
         servers.stop(folder)
 
 
-@pytest.fixture(params=["postgres", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("triton", "null"))])
+@pytest.fixture(params=["null", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("postgres", "triton"))])
 def contained(bench: Bench, boxes: Boxed, request: pytest.FixtureRequest) -> tuple[Bench, Image]:
     """The bench with a shipped recipe, and the image that its server runs in."""
     image = boxes.image(request.param)

@@ -37,6 +37,7 @@ def test_a_scenario_sends_the_prompts_of_its_data_set_and_says_so_with_their_lic
     assert study.bench("submit", "-c", "config/scenarios/try.yaml").returncode == 2
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-FR23")
 def test_faiss_finds_the_neighbours_of_a_file_of_ann_benchmarks_ties_included(study):
     rng = np.random.default_rng(5)

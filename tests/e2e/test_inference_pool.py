@@ -62,6 +62,7 @@ def test_a_picker_by_prefix_finds_more_in_the_caches_and_every_replica_is_counte
     assert not study.processes()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("D9")
 @pytest.mark.e2e
 @pytest.mark.services

@@ -41,6 +41,7 @@ def figures(study: StudyFolder, path: str) -> dict[tuple[str, str], list[float]]
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("A3")
 def test_each_party_beside_each_burner_predicts_pairs_that_were_not_measured(study: StudyFolder) -> None:
     parties = {

@@ -374,6 +374,7 @@ pipelines:
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("A10")
 def test_a_stage_asks_the_server_of_another_party_which_has_telemetry_of_its_own(study: StudyFolder) -> None:
     (study.root / "asking.yml").write_text(ASKING)
