@@ -166,6 +166,7 @@ def test_a_slow_gateway_is_measured_once_and_bounds_the_trials_that_come_close_t
     assert not study.processes()
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("D9")
 @pytest.mark.e2e
 @pytest.mark.services

@@ -132,7 +132,7 @@ def hidden(value: Noun, secrets: Sequence[str]) -> Noun:
 def hide_in_log(path: Path, secrets: Sequence[str]) -> None:
     """Replace these values in a log that has ended. Its time stays; one without any of them is not written."""
     words = [word.encode() for secret in secrets for word in {secret, json.dumps(secret)[1:-1]}]
-    if not path.is_file():
+    if not words or not path.is_file():
         return
     with path.open("rb") as log:
         if not any(word in line for line in log for word in words):
