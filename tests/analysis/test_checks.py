@@ -26,6 +26,7 @@ PART = {"start_s": 0.0, "end_s": 2.4, "requests": 20, "ok": 20, "failed": 0, "re
 SESSION = {"epoch_unix_ns": None, "offset_s": 0.0, "length_s": 5.0, "items": 5}
 MISSED = {"metrics.slos": [{"metric": "recall", "op": ">=", "limit": 0.95, "value": 0.7, "met": False}]}
 CACHED = {"metrics.quality": {"page_cache_ratio": 0.9}}
+REFUSED = {"metrics.quality": {"o_direct": 0.0}}
 GOOD = {"counts.whole_good": 5000}
 SIMULATED = {"load.origin": "simulated"}
 SECOND = {"counts.window.end_ns": 10**9, "counts.ended": 500}
@@ -128,6 +129,9 @@ FAULTS = [
     ("gpu_throttled", "suspect", CLOSED, telemetry(gpu0__clock_hz=0.7, gpu0__util_ratio=0.9)),
     ("served_from_page_cache", "suspect", CLOSED, CACHED),
     ("served_from_page_cache", "note", CLOSED, CACHED | settings(direct="cached")),
+    ("o_direct_refused", "note", CLOSED, REFUSED | settings(direct="auto", operation="read")),
+    ("o_direct_refused", "suspect", CLOSED, REFUSED | settings(direct="auto", operation="write", fsync="end")),
+    ("o_direct_refused", "suspect", CLOSED, REFUSED | settings(direct="auto", operation="read", harness="fio")),
     ("speed_not_of_method", "note", CLOSED, {"metrics.quality": {"speed_not_of_method": 1.0}}),
     ("extrapolated", "suspect", CLOSED, SIMULATED | {"load.quality": {"extrapolated_utilisation": 1.2}}),
     ("suspect_sources", "suspect", CLOSED, SIMULATED | {"load.quality": {"suspect_sources_busy_elsewhere": 6}}),

@@ -11,7 +11,7 @@ from storage import serving
 from seamark.drivers import fileio
 from seamark.drivers.fileio_files import Files, allows_direct, cached_ratio
 from seamark.errors import SiteError, UserError
-from seamark.load.driver import Target
+from seamark.load.driver import NoMoreRequests, Reply, Target
 from seamark.model.sample import Failure
 
 BLOCK = 4096
@@ -23,6 +23,7 @@ DEFAULTS = {
     "fsync": "none",
     "file_bytes": 64 * BLOCK,
     "files": 1,
+    "entries": None,
     "directory": None,
     "concurrency": 1,
 }
@@ -90,6 +91,107 @@ def test_workers_share_the_regions_between_them(tmp_path):
     after = content(target)
     assert after[: 32 * BLOCK] == before[: 32 * BLOCK]
     assert after[32 * BLOCK : 33 * BLOCK] != before[32 * BLOCK : 33 * BLOCK]
+
+
+def session_of(target, seed=1):
+    driver = fileio.FileIo(target)
+    (body,) = driver.bodies(1, seed)
+    session = driver.session()
+    return session, lambda: session.call(body), Files.of(target).folder / "entries-0"
+
+
+@pytest.mark.covers("E-FR16")
+def test_create_and_unlink_have_each_file_once_and_then_nothing_more(tmp_path):
+    staged(tmp_path)
+    for operation, left in (("create", [0, 1, 2, 3]), ("unlink", [4, 3, 2, 1])):
+        session, call, folder = session_of(
+            Target(settings=DEFAULTS | {"operation": operation, "entries": 4}, data=tmp_path)
+        )
+        seen = []
+        for _ in range(4):
+            seen.append(len(list(folder.iterdir())))
+            assert call() == Reply()
+        assert seen == left
+        with pytest.raises(NoMoreRequests):
+            call()
+        session.close()
+        assert not folder.exists()
+
+
+@pytest.mark.covers("E-FR16")
+@pytest.mark.parametrize("operation", ["stat", "open"])
+def test_stat_and_open_take_all_files_round_and_round_and_tell_of_a_missing_one(tmp_path, operation):
+    target = staged(tmp_path, operation=operation, entries=3)
+    session, call, folder = session_of(target)
+    assert [call() for _ in range(7)] == [Reply()] * 7
+    (folder / "00000001").unlink()
+    with pytest.raises(FileNotFoundError):
+        [call() for _ in range(3)]
+    session.close()
+
+
+@pytest.mark.covers("E-FR16")
+def test_a_listing_counts_its_entries_and_one_too_few_is_a_wrong_reply(tmp_path):
+    target = staged(tmp_path, operation="list", entries=10, concurrency=2)
+    session, call, folder = session_of(target)
+    assert fileio.FileIo(target).unit == "entry"
+    assert call().units == 5
+    (folder / "00000001").unlink()
+    assert call().failure == Failure.WRONG_REPLY
+    session.close()
+    assert fileio.quality(target, 1) == {}
+
+
+def test_files_of_a_killed_load_are_no_files_of_the_next(tmp_path):
+    target = staged(tmp_path, operation="create", entries=2)
+    _, call, folder = session_of(target)
+    call()  # and never closed
+    session, call, _ = session_of(target)
+    assert [call(), call()] == [Reply(), Reply()]
+    assert len(list(folder.iterdir())) == 2
+    session.close()
+
+
+def test_the_order_of_the_files_is_of_the_seed_and_the_thread(tmp_path):
+    target = staged(tmp_path, operation="unlink", entries=64)
+
+    def order(seed):
+        session, call, folder = session_of(target, seed)
+        gone, left = [], {path.name for path in folder.iterdir()}
+        while left:
+            call()
+            now = {path.name for path in folder.iterdir()}
+            gone += left - now
+            left = now
+        session.close()
+        return gone
+
+    first = order(1)
+    assert first == order(1)
+    assert first != order(2)
+    assert first != sorted(first)
+
+
+@pytest.mark.parametrize(
+    ("code", "facts"), [(0, {"stripe_count": 4, "stripe_size_bytes": 1048576, "stripe_offset": 7}), (1, {})]
+)
+def test_stripes_of_lustre_are_facts_where_lfs_tells_them(tmp_path, monkeypatch, code, facts):
+    lfs = tmp_path / "bin/lfs"
+    lfs.parent.mkdir()
+    answers = "--stripe-count) echo 4;; --stripe-size) echo 1048576;; --stripe-index) echo 7;;"
+    lfs.write_text(
+        f'#!/bin/sh\n[ "$1" = getstripe ] && [ -f "$3" ] || exit 3\ncase $2 in {answers} esac\nexit {code}\n'
+    )
+    lfs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{lfs.parent}:{os.environ['PATH']}")
+    found = fileio.stage(Target(settings=DEFAULTS, data=tmp_path), 1)
+    assert {name: value for name, value in found.items() if "lustre" in name} == {
+        f"lustre_{n}": v for n, v in facts.items()
+    }
+
+
+def test_a_file_system_that_opens_no_file_directly_is_told():
+    assert allows_direct(Path("/proc/self/status"), BLOCK) is False
 
 
 @pytest.mark.covers("E-FR14")

@@ -1,4 +1,7 @@
-"""File I/O by system calls: preadv and pwritev on aligned buffers. fileio_files.py creates the files."""
+"""File I/O by system calls: preadv and pwritev on aligned buffers, and metadata operations (fileio_entries.py).
+
+fileio_files.py creates the files.
+"""
 
 import errno
 import mmap
@@ -10,7 +13,8 @@ from itertools import cycle
 
 import numpy as np
 
-from seamark.drivers import fileio_files
+from seamark.drivers import fileio_entries, fileio_files
+from seamark.drivers.fileio_entries import EntrySession
 from seamark.drivers.fileio_files import PAGE_BYTES, Files
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Hooks, Reply, Target, whole
@@ -27,7 +31,8 @@ Position = tuple[int, int]
 
 
 class FileIo(Call):
-    """Reads or writes blocks; each session (thread) has its own files, buffers and sequence of offsets.
+    """Reads or writes blocks, or has one metadata operation; each session (thread) has its own files, buffers and
+    sequence of offsets.
 
     Random offsets are one seeded permutation of all blocks, entered by sessions at distant places, so no block
     repeats early. Sequential sessions stream through disjoint regions.
@@ -44,6 +49,13 @@ class FileIo(Call):
         self._sessions = target.load.concurrency
         self._writes = settings["operation"] == "write"
         self._random = settings["access"] == "random"
+        self._order: np.ndarray | None = None
+        self._seed = 0
+        self._opened = 0
+        self._lock = threading.Lock()
+        if settings["operation"] in fileio_entries.OPERATIONS:
+            self.unit = "entry" if settings["operation"] == "list" else self.unit
+            return
         self._fsync = str(settings["fsync"])
         if self._block_bytes > self._files.file_bytes:
             raise UserError(
@@ -61,13 +73,11 @@ class FileIo(Call):
         # also before direct I/O: dirty pages of an earlier trial would be written under it
         for path in self._files.paths:
             fileio_files.drop_cached(path)
-        self._order: np.ndarray | None = None
-        self._opened = 0
-        self._lock = threading.Lock()
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return bodies without content: each session chooses its own blocks, so they never repeat."""
-        if self._random:
+        self._seed = seed
+        if self._random and self.kinds[0] not in fileio_entries.OPERATIONS:
             random = np.random.default_rng(seed)
             if self._blocks <= MAX_ORDER:
                 self._order = random.permutation(self._blocks)
@@ -75,18 +85,22 @@ class FileIo(Call):
                 self._order = random.integers(0, self._blocks, MAX_ORDER)
         return [Body(content=None)] * count
 
-    def session(self) -> "_FileSession":
+    def session(self) -> "_FileSession | EntrySession":
         """Open the files again: a position and a read-ahead for each thread."""
         with self._lock:
             number = self._target.worker + self._opened * self._target.workers
             self._opened += 1
+        place = number % self._sessions
+        if self.kinds[0] in fileio_entries.OPERATIONS:
+            count = max(1, whole(self._target.settings, "entries", fileio_entries.ENTRIES) // self._sessions)
+            order = np.random.default_rng((self._seed, place)).permutation(count) if self._random else range(count)
+            return EntrySession(self._files.folder / f"entries-{place}", self.kinds[0], order)
         access = os.O_RDWR if self._writes else os.O_RDONLY
         fds = [os.open(path, access | (os.O_DIRECT if self._direct else 0)) for path in self._files.paths]
         advice = os.POSIX_FADV_RANDOM if self._random else os.POSIX_FADV_SEQUENTIAL
         if not self._direct:
             for fd in fds:
                 os.posix_fadvise(fd, 0, 0, advice)
-        place = number % self._sessions
         per_file = self._files.file_bytes // self._block_bytes
         if self._random:
             if self._order is None:
@@ -209,12 +223,14 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
         "cold_reads": cold,
         "page_cache_ratio": fileio_files.cached_ratio(files),
     }
-    return facts | dict(made)
+    return facts | fileio_files.lustre_stripes(files.paths[0]) | dict(made)
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the actual mode (o_direct 1 or 0), the ratio of the files in the page cache, and the duration of the
-    last sync (the longest of all threads) if there was one."""
+    last sync (the longest of all threads) if there was one. Metadata operations have none of these."""
+    if target.settings["operation"] in fileio_entries.OPERATIONS:
+        return {}
     files = Files.of(target)
     found = {"o_direct": float(_direct(target, files, whole(target.settings, "block_bytes")))}
     ratio = fileio_files.cached_ratio(files)

@@ -9,6 +9,7 @@ import mmap
 import os
 import resource
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ PAGE_BYTES = mmap.PAGESIZE
 PIECE_BYTES = 1 << 24
 SPARE_BYTES = 1 << 28
 """Left free on the file system, so that results can still be written."""
+
+LUSTRE = {"stripe_count": "--stripe-count", "stripe_size_bytes": "--stripe-size", "stripe_offset": "--stripe-index"}
+"""Facts of a file on Lustre, with the option of `lfs getstripe` that prints each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +131,22 @@ def allows_direct(path: Path, block_bytes: int) -> bool:
 def direct_alignment_bytes(path: Path) -> int | None:
     """Return the smallest block of O_DIRECT on that file, or None if it refuses O_DIRECT."""
     return next((size for size in (512, 4096) if allows_direct(path, size)), None)
+
+
+def lustre_stripes(path: Path) -> dict[str, Value]:
+    """Return number, size and first target of a file's stripes by `lfs`, nothing where it is no file of Lustre."""
+    found: dict[str, Value] = {}
+    for name, option in LUSTRE.items():
+        try:
+            done = subprocess.run(
+                ["lfs", "getstripe", option, str(path)], capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError:
+            return {}
+        if done.returncode:
+            return {}
+        found[f"lustre_{name}"] = int(done.stdout)
+    return found
 
 
 def cached_ratio(files: Files) -> float | None:

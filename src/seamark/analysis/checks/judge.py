@@ -58,6 +58,7 @@ CHECKS: tuple[Check, ...] = (
     result.no_steady_state,
     result.gpu_throttled,
     result.served_from_page_cache,
+    result.o_direct_refused,
     result.speed_not_of_method,
     replies.wrong_answers,
     replies.answers_not_scored,

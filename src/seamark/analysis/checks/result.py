@@ -5,6 +5,7 @@ from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.energy import is_gpu
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.model.failure_categories import FAILURE_CATEGORIES
+from seamark.model.harness import harness_of
 from seamark.model.plurals import counted, in_percent, unit_of_times
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import PartFigures, Severity, TrialMetrics, VerdictReason
@@ -150,6 +151,19 @@ def served_from_page_cache(view: CheckedTrial) -> tuple[Severity, str] | None:
         return None
     severity: Severity = "note" if view.trial.settings.get("direct") == "cached" else "suspect"
     return severity, f"{in_percent(ratio)} of the data lay in the page cache after the load"
+
+
+@check(
+    ("note", "suspect"),
+    "Set 'direct: cached' if the page cache is meant; else use another 'directory' or 'block_bytes'.",
+)
+def o_direct_refused(view: CheckedTrial) -> tuple[Severity, str] | None:
+    """Reads are dropped from the page cache block by block; writes, and reads of another tool, go through it."""
+    settings = view.trial.settings
+    if settings.get("direct") != "auto" or view.metrics.quality.get("o_direct") != 0:
+        return None
+    cold = harness_of(settings) is None and (settings.get("operation") == "read" or settings.get("fsync") == "each")
+    return "note" if cold else "suspect", "the file system refused O_DIRECT with blocks of this size"
 
 
 @check("note", "Take its quality alone, or measure it with 'kernel: gathered'.")
