@@ -33,7 +33,7 @@ def check_harness(item: Item, workload: Workload, service: Service, mistakes: Mi
             text = f"{name} is not searched with. Write the rates as levels, or set 'harness' to seamark."
             mistakes.add(item.value["search"], text, "conflict")
         closed = "closed" in workload.every_level("pattern", LoadProfile.pattern)
-        if closed and workload.levels.get("requests", (None,)) == (None,):
+        if "requests" in HARNESSES[name].reads and closed and workload.levels.get("requests", (None,)) == (None,):
             text = f"{name} ends a closed loop after a number of requests. Add a line such as 'requests: 200'."
             mistakes.add(item.value.get(HARNESS, item), text, "missing")
 

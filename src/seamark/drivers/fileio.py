@@ -6,6 +6,7 @@ fileio_files.py creates the files.
 import errno
 import mmap
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ class FileIo(Call):
                 "Raise `file_bytes` or `files`, or lower `concurrency` or `block_bytes`."
             )
         fileio_files.allow_open_files(self._files.count * -(-self._sessions // target.workers) + 64)
-        self._direct = _direct(target, self._files, self._block_bytes)
+        self._direct = uses_direct(target, self._files, self._block_bytes)
         self._drops = not self._direct and settings["direct"] == "auto" and not self._writes
         # also before direct I/O: dirty pages of an earlier trial would be written under it
         for path in self._files.paths:
@@ -232,7 +233,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     if target.settings["operation"] in fileio_entries.OPERATIONS:
         return {}
     files = Files.of(target)
-    found = {"o_direct": float(_direct(target, files, whole(target.settings, "block_bytes")))}
+    found = {"o_direct": float(uses_direct(target, files, whole(target.settings, "block_bytes")))}
     ratio = fileio_files.cached_ratio(files)
     if ratio is not None:
         found["page_cache_ratio"] = ratio
@@ -244,7 +245,9 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     return found
 
 
-def _direct(target: Target, files: Files, block_bytes: int) -> bool:
+def uses_direct(target: Target, files: Files, block_bytes: int) -> bool:
+    """Return whether blocks pass the page cache by O_DIRECT. Raises UserError for `direct: direct` where it is
+    refused."""
     wanted = target.settings["direct"]
     if wanted == "cached":
         return False
@@ -257,4 +260,14 @@ def _direct(target: Target, files: Files, block_bytes: int) -> bool:
     return allowed
 
 
-HOOKS = Hooks(stage=stage, quality=quality)
+def lacking(settings: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Yield what `harness: fio` needs and is not there."""
+    if settings.get("harness") != "fio":
+        return
+    if shutil.which("fio") is None:
+        yield "harness", "there is no program 'fio' that can be started. Install it (`apt-get install fio`)."
+    if settings["access"] == "sequential" and settings["files"] != 1:
+        yield "access", "fio streams through one file here. Set 'files: 1', or 'access: random'."
+
+
+HOOKS = Hooks(stage=stage, quality=quality, lacking=lacking)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
 
@@ -34,19 +34,18 @@ class EntrySession:
         if operation == "list":
             self.call = _listing(folder, len(paths))
         else:
-            acts = {"create": _create, "stat": os.stat, "open": _open, "unlink": os.unlink}
-            self.call = _acting(acts[operation], iter(paths) if operation in ONCE else cycle(paths))
+            self.call = _acting(ACTS[operation], iter(paths) if operation in ONCE else cycle(paths))
 
     def close(self) -> None:
         """Remove the files."""
         shutil.rmtree(self._folder)
 
 
-def _acting(act: Callable[[str], object], paths: Iterable[str]) -> Callable[[Body], Reply]:
-    good, following = Reply(), iter(paths)
+def _acting(act: Callable[[str], object], paths: Iterator[str]) -> Callable[[Body], Reply]:
+    good = Reply()
 
     def call(_: Body) -> Reply:
-        path = next(following, None)
+        path = next(paths, None)
         if path is None:
             raise NoMoreRequests
         act(path)
@@ -72,3 +71,6 @@ def _create(path: str) -> None:
 
 def _open(path: str) -> None:
     os.close(os.open(path, os.O_RDONLY))
+
+
+ACTS: Mapping[str, Callable[[str], object]] = {"create": _create, "stat": os.stat, "open": _open, "unlink": os.unlink}

@@ -321,6 +321,8 @@ class TaskRecorder(Protocol):
         status: int = 0,
         failure: Failure = Failure.NONE,
         kind: int = 0,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
     ) -> None:
         """Record one request or step; `due_ns` is `sent_ns` unless given.
 

@@ -19,12 +19,12 @@ ANY: None = None
 class Harness:
     """A tool that sends the load of a trial in place of Seamark.
 
-    `environment` is the lock of the environment in which it runs, `driver` the Task that calls it and converts its
-    results. `reads` has the settings of a workload that it follows, each with the values that it can follow, ANY for
-    all; others stay at their default.
+    `environment` is the lock of the environment in which it runs, None for a program of the machine. `driver` is the
+    Task that calls it and converts its results. `reads` has the settings of a workload that it follows, each with the
+    values that it can follow, ANY for all; others stay at their default.
     """
 
-    environment: str
+    environment: str | None
     licence: str
     driver: str
     reads: Mapping[str, tuple[Value, ...] | None]
@@ -62,6 +62,18 @@ HARNESSES: Mapping[str, Harness] = {
             **dict.fromkeys(("gen_tokens_shape", "gen_tokens_spread"), ANY),
         },
     ),
+    "fio": Harness(
+        environment=None,
+        licence="GPL-2.0",
+        driver="seamark.drivers.harness.fio:Fio",
+        reads={
+            **dict.fromkeys((HARNESS, "concurrency", "duration_s", "warmup_s", "timeout_s"), ANY),
+            **dict.fromkeys(("access", "block_bytes", "direct"), ANY),
+            "pattern": ("closed",),
+            "operation": ("read", "write"),
+            "fsync": ("none", "end"),
+        },
+    ),
 }
 
 
@@ -71,6 +83,7 @@ def harness_of(settings: Mapping[str, Value]) -> Harness | None:
 
 
 def harnesses_of(trials: Iterable[Trial]) -> dict[str, Harness]:
-    """Return the tools that send loads of these trials, by the environment of each."""
+    """Return the tools that send loads of these trials, by the environment of each, without programs of the
+    machine."""
     found = (harness_of(trial.settings) for trial in trials)
-    return {tool.environment: tool for tool in found if tool is not None}
+    return {tool.environment: tool for tool in found if tool is not None and tool.environment is not None}

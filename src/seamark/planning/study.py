@@ -16,7 +16,7 @@ from seamark.datasets.prepare import named_in, prepared
 from seamark.dispatch.identity import allocation
 from seamark.dispatch.order import ALL
 from seamark.errors import Mistake, SiteError, UserError, did_you_mean
-from seamark.model.harness import harnesses_of
+from seamark.model.harness import HARNESS, harness_of, harnesses_of
 from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
@@ -277,8 +277,9 @@ class Study:
         lacking = []
         tools = harnesses_of(self.plan.measured)
         if self.site.in_images:
-            if tools:
-                text = f"loads of another tool ({', '.join(tools)}) run in an environment of the machine, and site"
+            loads = (trial.settings for trial in self.plan.measured if harness_of(trial.settings))
+            if named := dict.fromkeys(str(settings[HARNESS]) for settings in loads):
+                text = f"loads of another tool ({', '.join(named)}) run in an environment of the machine, and site"
                 why = "has containers instead. Choose another site with --site, or remove 'harness'."
                 raise SiteError(f"{self.scenario_path}: {text} '{self.site_name}' {why}")
             return

@@ -72,6 +72,8 @@ class Tool(Command):
     kinds: Sequence[str] = ("request",)
     name: ClassVar[str]
     """As in the setting `harness`."""
+    keeps: ClassVar[Sequence[str]] = (NATIVE,)
+    """Patterns of the files that are kept with the results."""
 
     def __init__(self, target: Target) -> None:
         settings = {key: value for key, value in target.settings.items() if key not in (ROOT, "limit_s")}
@@ -79,23 +81,28 @@ class Tool(Command):
         self.settings: Mapping[str, Value] = settings
         self.load = LoadProfile.of(settings)
         self.root = str(target.settings.get(ROOT))
-        port = next(target.ports[name] for name in ("http", "main") if name in target.ports)
-        self.url = f"http://{in_url(target.host)}:{port}"
         self.model = str(settings.get("served_model") or settings.get("model") or "model")
 
-    @abstractmethod
     def now_s(self) -> float:
         """Return the time by the clock of its results, in seconds."""
+        raise NotImplementedError
 
     @abstractmethod
     def command(self, work: Path, seed: int) -> list[str]:
         """Return the command line, which is to leave NATIVE in the folder `work`, where it runs; write the files
         there that it reads. `seed` is below LONGEST_SEED."""
 
-    @abstractmethod
     def requests(self, native: Any) -> list[NativeRequest]:
         """Return the requests of its results, in any order. Raises LookupError, TypeError or ValueError for those of
         another form."""
+        raise NotImplementedError
+
+    def convert(self, work: Path, recorder: TaskRecorder) -> int:
+        """Record the requests of its results in the folder `work`; return their number."""
+        found = self._found(work / NATIVE)
+        if found:
+            record(found, recorder, self.load, begun_s=started_s(self.now_s, recorder.now_ns))
+        return len(found)
 
     def run(self, recorder: TaskRecorder, stop: Event) -> None:
         """Run the tool, keep its files, record its requests. Raises TaskFailure for a tool that left none."""
@@ -107,20 +114,25 @@ class Tool(Command):
         try:
             argv = self.command(work, recorder.seed % LONGEST_SEED)
             words = [_escaped(word) for word in argv]
-            self._written = {"argv": words, "environment": self._environment(), "keep": [NATIVE]}
+            self._written = {"argv": words, "environment": self._environment(), "keep": self.keeps}
             code = self._end_of(place, stop)
             self._keep(place, recorder.folder)
             call = {"harness": self.name, "root": self.root, "argv": argv, "code": code}
             (recorder.folder / CALL).write_text(json.dumps(call, indent=1), encoding="utf-8")
-            if not (found := self._found(work / NATIVE)):
+            if not self.convert(work, recorder):
                 why = f"{self.name} {end_of(code)} before it recorded a request{last_lines(place / STDERR)}"
                 raise TaskFailure("program_failed", why)
-            record(found, recorder, self.load, begun_s=started_s(self.now_s, recorder.now_ns))
         except UserError as error:  # lengths that no prompt has, or a key that is not there
             raise TaskFailure("setup_failed", str(error)) from None
         finally:
             kill_below(os.getpid())
             shutil.rmtree(place, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        port = next(self._target.ports[name] for name in ("http", "main") if name in self._target.ports)
+        return f"http://{in_url(self._target.host)}:{port}"
 
     @property
     def count(self) -> int:

@@ -62,6 +62,8 @@ class WallClockRecorder:
         status: int = 0,
         failure: Failure = Failure.NONE,
         kind: int = 0,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
     ) -> None:
         """Record one request or step. Raises OSError (no space), and TaskFailure for what cannot be."""
         due_ns = sent_ns if due_ns is None else due_ns
@@ -82,8 +84,8 @@ class WallClockRecorder:
                 units,
                 0,
                 False,
-                0,
-                0,
+                bytes_sent,
+                bytes_received,
                 status,
                 failure,
                 kind,

@@ -197,9 +197,11 @@ def with_harness(context: DeploymentContext, trial: Trial, job: LoadJob) -> Load
     tool = harness_of(trial.settings)
     if tool is None:
         return job
-    root = prepare_environment(tool.environment, context.study.locks, context.study.environments)
+    root = None
+    if tool.environment is not None:
+        root = str(prepare_environment(tool.environment, context.study.locks, context.study.environments))
     limit_s = HARNESS_START_S + trial.load.length_s + trial.load.timeout_s
-    settings = {**job.settings, ROOT: str(root), "limit_s": limit_s}
+    settings = {**job.settings, ROOT: root, "limit_s": limit_s}
     return replace(job, driver=tool.driver, workers="threads", kind="program", settings=settings, preload=())
 
 
