@@ -26,8 +26,15 @@ from seamark.trials.measure import measure
 BLOCK = 4096
 SETTINGS: dict[str, Value] = {
     **{setting.name: setting.default for setting in SERVICES["fileio"].settings},
-    "file_bytes": 64 * BLOCK, "direct": "cached", "harness": "fio", ROOT: None,
-    "pattern": "closed", "concurrency": 2, "duration_s": 1.0, "warmup_s": 0.5, "timeout_s": 2.0,
+    "file_bytes": 64 * BLOCK,
+    "direct": "cached",
+    "harness": "fio",
+    ROOT: None,
+    "pattern": "closed",
+    "concurrency": 2,
+    "duration_s": 1.0,
+    "warmup_s": 0.5,
+    "timeout_s": 2.0,
 }
 EPOCH_NS = 5_000_000_000
 """The start of the Task in these logs, by their clock."""

@@ -31,6 +31,7 @@ from seamark.report.page.comparisons import comparison_blocks
 from seamark.report.page.content import Block, Fold, Picture, Section, Text
 from seamark.report.page.fronts import front_blocks
 from seamark.report.page.interference import documents_of, first_slowdown, interference_blocks
+from seamark.report.page.io_score import score_section
 from seamark.report.page.page_part import PagePart, WorkloadBlocks, page_parts
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.replicas import gateways_of, replica_blocks, replicas_of
@@ -129,6 +130,7 @@ def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
     simulated = only_simulated(results.summary)  # no start, order or machine is in a figure
     sections = (
         summary_section(results),
+        score_section(results.treatments),
         prediction_section(results),
         FRONTS.section(drawn[FRONTS]),
         INTERFERENCE.section(drawn[INTERFERENCE]),
