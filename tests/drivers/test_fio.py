@@ -174,7 +174,7 @@ def test_a_real_fio_has_the_iops_times_and_bytes_that_it_prints(tmp_path: Path):
     """fio's own sums: bandwidth = IOPS x block, and IOPS x mean latency = threads."""
     target = Target(settings=SETTINGS | {"operation": "write", "fsync": "end"}, data=tmp_path)
     fileio.stage(target, 1)
-    settings = {**target.settings, "limit_s": 60.0, "duration_s": 0.5, "warmup_s": 0.0}
+    settings = {**target.settings, "limit_s": 120.0, "duration_s": 0.2, "warmup_s": 0.0}
     job = LoadJob(driver=HARNESSES["fio"].driver, workers="threads", settings=settings, seed=1, data=tmp_path)
     done = measure(job, tmp_path / "parts")
     assert done.failure is None

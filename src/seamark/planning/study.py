@@ -277,9 +277,8 @@ class Study:
         lacking = []
         tools = harnesses_of(self.plan.measured)
         if self.site.in_images:
-            loads = (trial.settings for trial in self.plan.measured if harness_of(trial.settings))
-            if named := dict.fromkeys(str(settings[HARNESS]) for settings in loads):
-                text = f"loads of another tool ({', '.join(named)}) run in an environment of the machine, and site"
+            if named := {str(trial.settings[HARNESS]) for trial in self.plan.measured if harness_of(trial.settings)}:
+                text = f"loads of another tool ({', '.join(sorted(named))}) run in an environment of the machine, and site"
                 why = "has containers instead. Choose another site with --site, or remove 'harness'."
                 raise SiteError(f"{self.scenario_path}: {text} '{self.site_name}' {why}")
             return
