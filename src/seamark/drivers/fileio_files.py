@@ -138,9 +138,7 @@ def lustre_stripes(path: Path) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, option in LUSTRE.items():
         try:
-            done = subprocess.run(
-                ["lfs", "getstripe", option, str(path)], capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(["lfs", "getstripe", option, str(path)], capture_output=True, check=False)
         except FileNotFoundError:
             return {}
         if done.returncode:

@@ -324,8 +324,8 @@ class TaskRecorder(Protocol):
         bytes_sent: int = 0,
         bytes_received: int = 0,
     ) -> None:
-        """Record one request or step, each index once; `due_ns` is `sent_ns` unless given, and times are whole ns, 0 <=
-        due <= sent <= first <= last. Raises OSError (no space), and TaskFailure for what cannot be."""
+        """Record one request or step, each index once; `due_ns` is `sent_ns` unless given. Times are whole ns,
+        0 <= due <= sent <= first <= last. Raises OSError (no space), and TaskFailure for what cannot be."""
 
     def quality(self, name: str, value: float) -> None:
         """Record a figure of the whole."""
