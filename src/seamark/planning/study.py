@@ -274,18 +274,15 @@ class Study:
 
     def require_environments(self) -> None:
         """Raise SiteError if a service of the plan cannot be started on this site, or a tool of a load not be run."""
-        lacking = []
         if self.site.in_images:
             if named := {str(trial.settings[HARNESS]) for trial in self.plan.measured if harness_of(trial.settings)}:
                 text = f"loads of another tool ({', '.join(sorted(named))}) run on the machine itself, and site"
                 why = "has containers instead. Choose another site with --site, or remove 'harness'."
                 raise SiteError(f"{self.scenario_path}: {text} '{self.site_name}' {why}")
             return
-        for tool in [
-            name for name in harnesses_of(self.plan.measured) if not (self.locks / f"{name}.lock").is_file()
-        ]:
-            text = f"there is no {tool}.lock in envs/ for 'harness'. `sh envs/lock.sh {tool}` makes it."
-            lacking.append(f"{self.scenario_path}: {text}")
+        lacks = [name for name in harnesses_of(self.plan.measured) if not (self.locks / f"{name}.lock").is_file()]
+        text = "there is no {0}.lock in envs/ for 'harness'. `sh envs/lock.sh {0}` makes it."
+        lacking = [f"{self.scenario_path}: {text.format(tool)}" for tool in lacks]
         servers = {(deployment.service, deployment.external is not None) for deployment in self.plan.served}
         for name, elsewhere in sorted(servers):
             service = self.services[name]
