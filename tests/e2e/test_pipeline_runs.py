@@ -69,8 +69,9 @@ class Even(LoadScheduler):
 class Source(LoadScheduler):
     def generate(self, queue, event):
         counter = 0
+        self.timer.start()
         try:
-            while counter < self.max_queries:
+            while counter < self.max_queries and not self.stop:
                 for split, batches in self.dataset_splits.items():
                     for batch in range(batches):
                         if counter:
@@ -83,6 +84,7 @@ class Source(LoadScheduler):
                             return
         finally:
             queue.put(None)
+            self.timer.cancel()
 """
 PIPELINE = """\
   - name: {name}

@@ -8,6 +8,7 @@ the queue is due at that moment, and how late it is nobody knows.
 
 import ast
 import json
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,13 +16,13 @@ from itertools import islice
 from pathlib import Path
 from queue import Queue
 from random import Random
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, Timer
 from time import monotonic_ns
 from typing import Any
 
 import numpy as np
 
-from seamark.load.driver import NoMoreRequests
+from seamark.load.driver import NoMoreRequests, TaskFailure
 from seamark.model.service import Setting, Value
 from seamark.patterns.patterns import BLOCK, Pattern, Seconds
 from seamark.patterns.table import PatternKind, Settings
@@ -36,7 +37,11 @@ MOST_AT_ONCE = 256
 
 class LoadScheduler:
     """A scheduler of one's own extends this: `extra_config` is its `config`, `dataset_splits` the batches of each
-    split. It yields the times of queries by `arrivals`, in seconds from the start of load, never decreasing."""
+    split. It yields the times of queries by `arrivals`, in seconds from the start of load, never decreasing.
+
+    One with `generate` may start `timer`, which sets `stop` after `timeout` seconds."""
+
+    stop = False
 
     def __init__(
         self,
@@ -49,6 +54,15 @@ class LoadScheduler:
         self.timeout = timeout
         self.extra_config = load_scheduler_config
         self.dataset_splits = dataset_splits
+        self.timer = Timer(timeout, self.stop_generator)
+        self.timer.daemon = True
+
+    def prepare(self) -> None:
+        """Prepare, before the clock starts."""
+
+    def stop_generator(self) -> None:
+        """Say that no more queries are to be sent."""
+        self.stop = True
 
     def arrivals(self, rng: Random) -> Iterator[float]:
         """Yield the times of queries."""
@@ -85,10 +99,13 @@ class Scheduled(Pattern):
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays."""
-        scheduler = get_component(self.component)(0, 0.0, json.loads(self.config), {})
-        times = scheduler.arrivals(Random(int(rng.integers(1 << 62))))
-        while block := list(islice(times, BLOCK)):
-            yield np.array(block)
+        try:
+            scheduler = get_component(self.component)(0, 0.0, json.loads(self.config), {})
+            times = scheduler.arrivals(Random(int(rng.integers(1 << 62))))
+            while block := list(islice(times, BLOCK)):
+                yield np.array(block)
+        except Exception as error:
+            raise _failed(self.component, error) from error
 
     def expected(self, at_s: float) -> float | None:
         """Return None: only the scheduler knows."""
@@ -118,11 +135,17 @@ OWN = PatternKind(
 """Pattern of schedulers that are classes: a user's own, and all queries at once."""
 
 
-class Entry(Queue["Query | None"]):
-    """The queue of a scheduler that runs beside the load: it keeps when each query was put in."""
+def _failed(component: str, error: Exception) -> TaskFailure:
+    return TaskFailure("scheduler_failed", f"the scheduler '{component}': {type(error).__name__}: {error}")
 
-    def _put(self, item: Query | None) -> None:
-        self.queue.append((item, monotonic_ns()))
+
+class Entry(Queue[Any]):
+    """The queue of a scheduler that runs beside the load: it keeps when each query came, also one that had to wait
+    for room."""
+
+    def put(self, item: Query | None, block: bool = True, timeout: float | None = None) -> None:
+        """Put a query in, after waiting for room: `block` and `timeout` have no effect."""
+        super().put((item, monotonic_ns()))
 
 
 class Generated:
@@ -130,7 +153,8 @@ class Generated:
 
     def __init__(self, scheduler: Any, depth: int) -> None:
         self._scheduler = scheduler
-        self._queries: Entry = Entry(maxsize=depth)
+        self._fault: TaskFailure | None = None
+        self._queries = Entry(maxsize=depth)
         self._ended = Event()
         self._lock = Lock()
         self._thread: Thread | None = None
@@ -140,15 +164,15 @@ class Generated:
 
     def next(self) -> tuple[Query, int]:
         """Wait for the next query; return it with the time of its put, in ns of CLOCK_MONOTONIC. Raises
-        NoMoreRequests after the last."""
+        NoMoreRequests after the last, TaskFailure if the scheduler raised."""
         with self._lock:
             if self._thread is None:
                 self._thread = Thread(target=self._generate, daemon=True)
                 self._thread.start()
-            item, at_ns = self._queries.get()  # type: ignore[misc]
+            item, at_ns = self._queries.get()
             if item is None:
                 self._queries.put(None)
-                raise NoMoreRequests
+                raise self._fault or NoMoreRequests
             if item.batch == 0:
                 self._epochs[item.split] += 1
             item.epoch = self._epochs[item.split]
@@ -161,6 +185,9 @@ class Generated:
     def _generate(self) -> None:
         try:
             self._scheduler.generate(self._queries, self._ended)
+        except Exception as error:
+            traceback.print_exc()
+            self._fault = _failed(type(self._scheduler).__name__, error)
         finally:
             self._queries.put(None)
 
