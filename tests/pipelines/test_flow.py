@@ -1,5 +1,6 @@
 """The flow of queries through graphs: what goes where, in which order, and when a query has ended."""
 
+import errno
 import random
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ import pytest
 
 from seamark.load.driver import TaskFailure
 from seamark.model.sample import EventKind
-from seamark_pipelines.flow.flow import Flow
+from seamark_pipelines.flow.flow import Flow, setup_failure
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.graph import FIRST_SUBMITTED, MERGE, LoadGen, PipelineModel, StageModel
 from seamark_pipelines.model.query import Query, Ticket
@@ -279,6 +280,45 @@ def test_all_of_fewer_queries_that_fail_end_the_pipeline_too() -> None:
     with pytest.raises(TaskFailure, match="ZeroDivisionError"):
         sent(flow, 1)
     flow.stop()
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch has one for GPUs."""
+
+    __module__ = "torch"
+
+
+class AcceleratorError(RuntimeError):
+    """As torch has one for other errors of a GPU, with CUDA's code."""
+
+    __module__ = "torch"
+    error_code = 2
+
+
+@pytest.mark.covers("A5", "B12")
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (MemoryError(), "out_of_memory"),
+        (OSError(errno.ENOMEM, "no memory"), "out_of_memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out_of_memory"),
+        (OutOfMemoryError("CUDA out of memory"), "gpu_out_of_memory"),
+        (AcceleratorError("CUDA error: out of memory"), "gpu_out_of_memory"),
+        (RuntimeError("CUDA error: something else"), "stage_failed"),
+    ],
+)
+def test_memory_that_runs_out_has_a_category_of_its_own(error: Exception, category: str) -> None:
+    def fails(stage: Stage, query: Query) -> None:
+        raise error
+
+    flow = flow_of({"work": fails}, outputs=(0,), max_queries=1)
+    with pytest.raises(TaskFailure) as failure:
+        sent(flow, 1)
+    flow.stop()
+    assert failure.value.category == category
+    assert str(error) in str(failure.value)
+    expected = category.replace("stage_failed", "setup_failed")
+    assert setup_failure("s", error).category == expected
 
 
 def test_an_output_that_is_no_query_or_goes_nowhere_fails_the_query() -> None:

@@ -7,6 +7,7 @@ from seamark.model.service import FailureCategory
 ALL_FAILED = "all_requests_failed"
 INTERRUPTED = "interrupted"
 """Category of a load that ended with its run, and the beginning of its reason: the trial has no result."""
+OUT_OF_MEMORY = "out_of_memory"
 TIMEOUT = "timeout"
 """Also the name of the failure of a request that took too long."""
 STATED_BY_SERVERS = ("filesystem_error",)
@@ -45,6 +46,10 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
     "client_died": FailureCategory(
         help="All workers of the load ended before their time, or load.json is damaged.",
         remedy="See the trial's log. `bench retry` measures the trial again.",
+    ),
+    OUT_OF_MEMORY: FailureCategory(
+        help="The load, or what runs in its processes, needs more memory than the machine has left.",
+        remedy="Lower what it holds at a time, or run less beside it; then `bench retry`.",
     ),
     ALL_FAILED: FailureCategory(
         help="No request of the load has a good reply.",

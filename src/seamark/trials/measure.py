@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from seamark.load.coordinator.coordinator import OVERDUE, LoadError, LoadJob, LoadOutcome, run_load
 from seamark.load.coordinator.handle import WorkerLauncher
+from seamark.load.coordinator.local_launcher import NO_MEMORY
 from seamark.load.coordinator.outcome import category_of
-from seamark.model.failure_categories import INTERRUPTED
+from seamark.model.failure_categories import INTERRUPTED, OUT_OF_MEMORY
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.sample import CHUNK, Failure
@@ -126,7 +127,8 @@ def failure_of(error: Exception, server: StartedServer | None = None) -> LoadFai
     """Return why a load did not begin, or was not kept, by the exception that ended it."""
     if isinstance(error, LoadError):
         ended = server and error.category != INTERRUPTED and server.end_reason(END_RECORDED_S)
-        category, reason = ("server_died", ended) if ended else (error.category or "client_died", error.reason)
+        category = error.category or category_of_end(error.reason)
+        category, reason = ("server_died", ended) if ended else (category, error.reason)
         return LoadFailure(category=category, reason=reason, log_tail=error.log_tail)
     if not isinstance(error, OSError):
         return LoadFailure(category="setup_failed", reason=str(error))
@@ -135,6 +137,11 @@ def failure_of(error: Exception, server: StartedServer | None = None) -> LoadFai
         return LoadFailure(category="disk_full", reason=reason)
     reason = f"a file of the load could not be read or written: {error}"
     return LoadFailure(category="no_samples", reason=reason)
+
+
+def category_of_end(reason: str) -> str:
+    """Return the category of a load whose workers have ended before their time."""
+    return OUT_OF_MEMORY if NO_MEMORY in reason else "client_died"
 
 
 def not_done(job: LoadJob, outcome: LoadOutcome) -> LoadFailure | None:
@@ -152,7 +159,7 @@ def not_done(job: LoadJob, outcome: LoadOutcome) -> LoadFailure | None:
     if outcome.died:
         reasons = "; ".join(str(report.reason) for report in outcome.reports if not report.ok)
         reason = f"{left} of {outcome.items} items were not done: {reasons}"
-        return LoadFailure(category="client_died", reason=reason, log_tail=outcome.log_tail)
+        return LoadFailure(category=category_of_end(reasons), reason=reason, log_tail=outcome.log_tail)
     reason = f"{left} of {outcome.items} items were not done by the time limit. Raise limit_s, concurrency or shards"
     return LoadFailure(category="timeout", reason=reason)
 
@@ -182,7 +189,7 @@ def _failure(job: LoadJob, outcome: LoadOutcome, server: StartedServer | None) -
         if job.kind == "program" and own is None and OVERDUE in reasons:
             reason = f"it had not ended after limit_s ({job.load.length_s:g} s), did not stop, and was killed"
             return LoadFailure(category="timeout", reason=reason, log_tail=outcome.log_tail)
-        category = own or ("disk_full" if full else "client_died")
+        category = own or ("disk_full" if full else category_of_end(reasons))
         return LoadFailure(category=category, reason=reasons, log_tail=outcome.log_tail)
     if outcome.sent == 0 and outcome.items is None:  # a finite load may have been killed after its last item
         reason = "no request was sent: the load ended before its first one was due. Raise duration_s or the rate"

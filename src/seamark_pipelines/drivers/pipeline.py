@@ -16,7 +16,7 @@ from seamark.load.driver import Body, Call, Hooks, Reply, Target, TaskFailure
 from seamark.model.sample import UNTIMED, Failure
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.drivers.needs import lacking_of
-from seamark_pipelines.flow.flow import Flow
+from seamark_pipelines.flow.flow import Flow, setup_failure
 from seamark_pipelines.flow.schedulers import Generated
 from seamark_pipelines.flow.source_names import BEFORE, MODULES, SLOW_TO_IMPORT, get_component, open_names
 from seamark_pipelines.flow.stage import Stage
@@ -171,7 +171,7 @@ class Pipeline(Call):
             stage: Stage = get_component(spec.component)(spec, model)
         except Exception as error:
             traceback.print_exc()
-            raise _setup_failed(spec.name, error) from None
+            raise setup_failure(spec.name, error) from None
         if not callable(getattr(stage, "run", None)):
             raise TaskFailure("setup_failed", f"the stage '{spec.name}': '{spec.component}' has no method 'run'")
         self.log.add("stage built", stage=spec.name)
@@ -263,11 +263,7 @@ def with_failure(stage: str, work: Callable[[], Made]) -> Made:
         return work()
     except Exception as error:
         traceback.print_exc()
-        raise _setup_failed(stage, error) from None
-
-
-def _setup_failed(stage: str, error: Exception) -> TaskFailure:
-    return TaskFailure("setup_failed", f"the stage '{stage}': {type(error).__name__}: {error}")
+        raise setup_failure(stage, error) from None
 
 
 def drawing(model: PipelineModel) -> str:

@@ -5,6 +5,7 @@ unless a stage asks for it. Stages end when the flow does, so a cycle needs no t
 """
 
 import copy
+import errno
 import heapq
 import traceback
 from collections.abc import Mapping
@@ -23,6 +24,10 @@ from seamark_pipelines.model.query import Query, Ticket
 
 IN_A_ROW = 3
 """Failures of a stage one after another that end a pipeline."""
+CUDA_NO_MEMORY = 2
+"""Code of CUDA's error for memory that cannot be had."""
+CPU_ALLOCATOR = "DefaultCPUAllocator"
+"""Part of what torch says where the machine has no memory."""
 WATCH_S = 0.05
 END_S = 0.2
 """Time in which the threads of stages end."""
@@ -248,7 +253,7 @@ class Flow:
             stage.pre_run()
         except Exception as error:
             traceback.print_exc()
-            ready.put(TaskFailure("setup_failed", f"the stage '{name}': {type(error).__name__}: {error}"))
+            ready.put(setup_failure(name, error))
             return
         ready.put(None)
         merges = node.model.policy == MERGE and len(node.sources) > 1
@@ -371,10 +376,11 @@ class Flow:
         if node.failures <= IN_A_ROW:
             traceback.print_exception(error)
         text = f"the stage '{node.model.name}': {type(error).__name__}: {error}"
-        self._finish(ticket, f"stage_failed: {text}")
+        category = failure_category(error, "stage_failed")
+        self._finish(ticket, f"{category}: {text}")
         if node.failures >= self._enough_failures:
             many = f" ({node.failures} times in a row)" if node.failures > 1 else ""
-            self._end_for(TaskFailure("stage_failed", f"{text}{many}"))
+            self._end_for(TaskFailure(category, f"{text}{many}"))
 
     def _watch(self) -> None:
         """Watch for a stage that does not return from a query that timed out, once there is one."""
@@ -396,6 +402,22 @@ class Flow:
 
 COMPLETE = "seamark merged"
 """Key in the context of a query that a merge passes although not all copies came."""
+
+
+def failure_category(error: Exception, otherwise: str) -> str:
+    """Return the category of an exception of a stage: that of memory that ran out, or `otherwise`."""
+    names = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    ran_out = "torch.AcceleratorError" in names and getattr(error, "error_code", None) == CUDA_NO_MEMORY
+    if ran_out or "torch.OutOfMemoryError" in names:
+        return "gpu_out_of_memory"
+    no_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    return "out_of_memory" if no_memory or CPU_ALLOCATOR in str(error) else otherwise
+
+
+def setup_failure(stage: str, error: Exception) -> TaskFailure:
+    """Return the failure of a pipeline whose stage raised before it took queries."""
+    category = failure_category(error, "setup_failed")
+    return TaskFailure(category, f"the stage '{stage}': {type(error).__name__}: {error}")
 
 
 def id_of(query: Any) -> int:

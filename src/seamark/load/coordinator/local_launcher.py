@@ -20,6 +20,10 @@ WORKER = "seamark.load.workers.worker"
 PRELOADED = (WORKER, "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
 """Modules that every worker imports, whatever its driver."""
 
+VMSTAT = Path("/proc/vmstat")
+NO_MEMORY = "meanwhile the kernel ended processes for lack of memory"
+"""Part of the reason of a worker that the kernel has probably ended."""
+
 
 class LocalProcess:
     """Process of a worker on this machine: WorkerProcess says what its methods do."""
@@ -27,11 +31,14 @@ class LocalProcess:
     def __init__(self, process: "Forked | subprocess.Popen[bytes]", log: Path) -> None:
         self._process = process
         self._log = log
+        self._oom_kills = oom_kills()
 
     def end_reason(self) -> str | None:
         code = self._process.poll()
         if code is None:
             return None
+        if code == -signal.SIGKILL and oom_kills() > self._oom_kills:
+            return f"was killed by SIGKILL: {NO_MEMORY}"
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     def stderr_tail(self) -> list[str]:
@@ -43,6 +50,12 @@ class LocalProcess:
 
     def wait(self) -> None:
         self._process.wait()
+
+
+def oom_kills() -> int:
+    """Return how many processes the kernel has ended for lack of memory since the machine's start."""
+    counters = VMSTAT.read_text(encoding="ascii").splitlines()
+    return next((int(line.split()[1]) for line in counters if line.startswith("oom_kill ")), 0)
 
 
 class LocalLauncher:
