@@ -44,6 +44,22 @@ def read(folder: Path, text: str):
     return read_pipelines(path)
 
 
+def own_classes(folder: Path) -> Path:
+    """Write a study's own stages and schedulers, and return its folder."""
+    for path, text in {
+        "stages/plain.py": "import torch\nclass Plain: ...\n"
+        "class Deep(torch.nn.Module): ...\nmade = Late = type('L')\n",
+        "stages/mine/__init__.py": "from .inner import *\nfrom .inner import Inner as Renamed\n",
+        "stages/mine/inner.py": "from stages.stage import Stage\nclass Inner(Stage): ...\nclass Bare: ...\n",
+        "stages/broken.py": "class (:\n",
+        "loadgen/schedulers/mine.py": "from .scheduler import LoadScheduler\nclass Empty(LoadScheduler): ...\n"
+        "class Mine(LoadScheduler):\n    def generate(self, queue, event): ...\nclass Below(Mine): ...\n",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
 @pytest.mark.covers("A2", "A9")
 def test_a_file_of_the_original_is_read_with_its_defaults(tmp_path: Path) -> None:
     file = read(tmp_path, SAMPLE)
@@ -71,8 +87,9 @@ def test_a_file_of_the_original_is_read_with_its_defaults(tmp_path: Path) -> Non
     ],
 )
 def test_a_scheduler_is_the_load_that_it_stands_for(
-    tmp_path: Path, loadgen: str, expected: dict[str, object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loadgen: str, expected: dict[str, object]
 ) -> None:
+    monkeypatch.chdir(own_classes(tmp_path))
     text = (
         SAMPLE[: SAMPLE.index("    loadgen:")] + f"    loadgen: {loadgen}\n" + SAMPLE[SAMPLE.index("    stages:") :]
     )
@@ -123,6 +140,74 @@ def test_every_mistake_of_a_file_is_said_at_once_with_its_line(tmp_path: Path) -
         (12, "pipelines[0].stages[2].component", "invalid"),
         (12, "pipelines[0].stages[2].id", "written_twice"),
     ]
+
+
+@pytest.mark.covers("A6", "A9")
+@pytest.mark.parametrize(
+    ("component", "code"),
+    [
+        ("stages.mine.Inner", None),
+        ("stages.mine.Renamed", None),
+        ("stages.plain.Deep", None),
+        ("stages.plain.Late", None),
+        ("stages.broken.Any", None),
+        ("torch.nn.Module", None),
+        ("stages.plain.Plain", "invalid"),
+        ("stages.mine.Bare", "invalid"),
+        ("stages.mine.Iner", "unknown_name"),
+        ("stages.llm_huggingface.Finetun", "unknown_name"),
+        ("stages.not_there.Any", "unknown_name"),
+        ("nobodys_module.Any", "unknown_name"),
+        ("loadgen.schedulers.mine.Below", None),
+        ("loadgen.schedulers.mine.Empty", "invalid"),
+        ("loadgen.schedulers.mine.Mind", "unknown_name"),
+        ("loadgen.PoissonScheduler", "unknown_name"),
+    ],
+)
+def test_a_class_that_is_not_there_or_cannot_work_is_refused_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, component: str, code: str | None
+) -> None:
+    monkeypatch.chdir(own_classes(tmp_path))
+    lines = ["  - {id: 0, component: stages.Stage, outputs: [1]}", "  - {id: 1, component: stages.Stage}"]
+    text, at = GRAPH, "pipelines[0].stages[1].component"
+    if component.startswith("loadgen"):
+        text, at = (
+            GRAPH.replace("loadgen: {}", f"loadgen: {{component: {component}}}"),
+            "pipelines[0].loadgen.component",
+        )
+    else:
+        lines[1] = lines[1].replace("stages.Stage", component)
+    text += "\n".join(lines) + "\n"
+    if code is None:
+        read(tmp_path, text)
+        return
+    with pytest.raises(UserError) as refused:
+        read(tmp_path, text)
+    line = 6 if component.startswith("loadgen") else 9
+    assert [(found.line, found.path, found.code) for found in refused.value.mistakes] == [(line, at, code)]
+
+
+@pytest.mark.covers("A5", "A9")
+def test_references_that_dangle_and_a_cycle_without_a_budget_are_refused_with_their_lines(tmp_path: Path) -> None:
+    stages = (
+        "  - {id: 0, component: stages.Stage, outputs: [2], config: {model: {first_stage_id: 7}, depends_on_id: 8}}\n"
+        "  - {id: 1, component: stages.Stage}\n"
+        "  - id: 2\n    component: stages.self_rag.BinaryRouter\n    outputs: [1, 0]\n    config:\n"
+        "      yes_stage_id: 1\n      no_stage_id: 9\n      end_stage_id: 1\n"
+    )
+    begin = "pipelines[0].stages"
+    with pytest.raises(UserError) as refused:
+        read(tmp_path, GRAPH + stages)
+    assert sorted((found.line, found.path, found.code) for found in refused.value.mistakes) == [
+        (8, f"{begin}[0]", "invalid"),
+        (8, f"{begin}[0].config.depends_on_id", "unknown_name"),
+        (8, f"{begin}[0].config.model.first_stage_id", "unknown_name"),
+        (15, f"{begin}[2].config.no_stage_id", "unknown_name"),
+    ]
+    whole = (
+        stages.replace("7", "0").replace("8", "1").replace("no_stage_id: 9", "no_stage_id: 0\n      max_retries: 2")
+    )
+    assert read(tmp_path, GRAPH + whole).pipelines
 
 
 GRAPH = "name: g\npipelines:\n- name: a\n  inputs: [0]\n  outputs: [1]\n  loadgen: {}\n  stages:\n"

@@ -1,4 +1,4 @@
-"""Schedulers written for the original benchmark: what they put into the queue is sent, and what they raise is said."""
+"""Schedulers written for the original benchmark: what they put into the queue is sent, what they raise said."""
 
 import json
 import sys

@@ -8,6 +8,9 @@ from typing import Any
 
 from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import Code, did_you_mean
+from seamark_pipelines.config.libraries import LIBRARIES
+from seamark_pipelines.flow.classes import ANY, methods_of
+from seamark_pipelines.flow.schedulers import OURS
 from seamark_pipelines.model.graph import (
     FIRST_SUBMITTED,
     MAX_QUERIES,
@@ -34,6 +37,8 @@ STAGE = (
 )
 LISTENERS = ("smi", "dcgmi", "top", "iostat", "free", "ps", "macmon")
 APPLE = ("stages.llm_mlx", "stages.anemll", "stages.coreml")
+REFERENCES = ("_stage_id", "depends_on_id")
+"""Ends of the keys of a stage's configuration that name other stages."""
 _COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _NUMBER = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
@@ -104,6 +109,9 @@ class _Reader:
         entries = [entry.value for entry in self._entries(item, "inputs")]
         models = [self._with_policy(stage, models, entries) for stage in models]
         ids = {stage.id for stage in models}
+        for stage_item in stage_items:
+            if "config" in stage_item.value:
+                self._check_references(stage_item.value["config"], ids)
         found: dict[str, Any] = {
             "name": self._value(item, "name", str, "pipeline"),
             "inputs": self._ids(item, "inputs", ids, required=True),
@@ -155,7 +163,28 @@ class _Reader:
         if found["component"].startswith(APPLE):
             text = f"'{found['component']}' needs an Apple machine. Use the same stage of stages.llm_huggingface."
             self._add(item.value["component"], text)
+        else:
+            self._check_class(item, found["component"], ("run",))
         return found
+
+    def _check_class(self, item: Item, component: str, needed: tuple[str, ...]) -> None:
+        """Note a class that is not there, or that has none of the methods needed."""
+        entry = item.value.get("component")
+        if entry is None or not _COMPONENT.fullmatch(component) or component.partition(".")[0] in LIBRARIES:
+            return
+        try:
+            if not methods_of(component, Path.cwd()) & {*needed, ANY}:
+                self._add(entry, f"'{component}' has no method {' or '.join(needed)}. Write one.")
+        except ValueError as error:
+            self._add(entry, str(error), "unknown_name")
+
+    def _check_references(self, config: Item, ids: set[int]) -> None:
+        """Note ids in a stage's configuration that are of no stage."""
+        for key, entry in config.items() if isinstance(config.value, dict) else ():
+            if isinstance(entry.value, dict):
+                self._check_references(entry, ids)
+            elif key.endswith(REFERENCES) and type(entry.value) is int and entry.value not in ids:
+                self._add(entry, f"{entry.value} is the id of no stage.{_known(entry.value, ids)}", "unknown_name")
 
     def _loadgen(self, item: Item) -> LoadGen:
         part = item.value.get("loadgen")
@@ -172,6 +201,8 @@ class _Reader:
             ignored = value == 0 and component.endswith("OfflineLoadScheduler")
             if value is not None and wrong and not ignored and entry is not None:
                 self._add(entry.value[key], f"{entry.value[key].shown} is no number above 0.", "out_of_limits")
+        if component.rpartition(".")[2] not in [scheduler.__name__ for scheduler in OURS]:
+            self._check_class(part, component, ("generate", "arrivals"))
         return LoadGen(
             component=component,
             queue_depth=self._value(part, "queue_depth", int, QUEUE_DEPTH, lowest=1),
@@ -213,7 +244,7 @@ class _Reader:
             budgets = any("max_retries" in stage.config for stage in cycle)
             if not leaves:
                 self._add(items[cycle[0].id], f"queries never leave the cycle of {names}.")
-            elif not budgets and all(stage.component.startswith("stages.scripted.Binary") for stage in cycle):
+            elif not budgets:
                 self._add(items[cycle[0].id], f"the cycle of {names} has no budget: set max_retries of a router.")
             for stage in cycle:
                 if stage.max_input_queue_depth:

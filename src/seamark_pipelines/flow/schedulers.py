@@ -6,7 +6,6 @@ offers less than its rate. A user's own scheduler has `arrivals(rng)`, a pure fu
 the queue is due at that moment, and how late it is nobody knows.
 """
 
-import ast
 import json
 import traceback
 from collections import Counter
@@ -26,6 +25,7 @@ from seamark.load.driver import NoMoreRequests, TaskFailure
 from seamark.model.service import Setting, Value
 from seamark.patterns.patterns import BLOCK, Pattern, Seconds
 from seamark.patterns.table import PatternKind, Settings
+from seamark_pipelines.flow.classes import methods_of
 from seamark_pipelines.flow.source_names import get_component
 from seamark_pipelines.model.graph import RATE_RPS, LoadGen, PipelineModel
 from seamark_pipelines.model.query import Query
@@ -88,6 +88,9 @@ class SaturatingOfflineScheduler(LoadScheduler):
 
 class MultiStreamScheduler(LoadScheduler):
     """A query every `interval` seconds."""
+
+
+OURS = (OfflineLoadScheduler, PoissonLoadScheduler, SaturatingOfflineScheduler, MultiStreamScheduler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,15 +197,11 @@ class Generated:
 
 def generates(component: str, study: Path) -> bool:
     """Return whether a scheduler of the study has `generate` and no `arrivals`, by its source: plans import none."""
-    module, _, name = component.rpartition(".")
-    path = study.joinpath(*module.split("."))
-    for file in (path.with_suffix(".py"), path / "__init__.py"):
-        if file.is_file():
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            [*classes] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-            methods = {node.name for found in classes for node in found.body if isinstance(node, ast.FunctionDef)}
-            return "generate" in methods and "arrivals" not in methods
-    return False
+    try:
+        methods = methods_of(component, study)
+    except ValueError:
+        return False  # noted where the file is read
+    return "generate" in methods and "arrivals" not in methods
 
 
 def load_of(model: PipelineModel, study: Path = Path()) -> dict[str, Value]:
