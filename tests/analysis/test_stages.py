@@ -9,7 +9,7 @@ from samples import a_load, a_trial, metrics_of, samples_of, write_samples
 from seamark.analysis.metrics import stages
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.segments import gather_events
-from seamark.model.sample import UNTIMED, EventKind, Failure
+from seamark.model.sample import UNTIMED, WITHOUT_EVENTS, EventKind, Failure
 
 MS = 1_000_000
 NAMES = ("fetch", "left", "right", "join")
@@ -82,6 +82,14 @@ def test_untimed_stages_have_their_share_of_the_critical_path_and_a_blocked_stag
     found = measured(folder)["stages"]
     assert found["hidden_ratio"] == pytest.approx(0.3), "what is left of the path is not hidden"
     assert found["by_stage"]["join"]["blocked_ms"]["p50"] == pytest.approx(0.5)
+
+
+@pytest.mark.covers("A9")
+def test_a_stage_without_events_is_named_and_has_no_figures(folder) -> None:
+    events = [event for query in range(200) for event in forked(query, 10.0 * query) if event[1] != JOIN]
+    write_events(folder, events, names=("fetch", "left", "right", f"join{WITHOUT_EVENTS}"))
+    found = measured(folder)["stages"]
+    assert (list(found["by_stage"]), found["without_events"]) == (["fetch", "left", "right"], ["join"])
 
 
 def test_use_is_of_the_threads_that_run_a_stage(folder) -> None:

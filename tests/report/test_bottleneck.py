@@ -1,5 +1,7 @@
 """Which stage a treatment waits for, by how busy its threads are and by the critical path."""
 
+from dataclasses import replace
+
 import pytest
 
 from seamark.model.results.stages import StageFigures, Stages
@@ -29,3 +31,11 @@ def test_the_bottleneck_is_the_busiest_stage_or_the_longest_on_the_critical_path
     found: Stages, is_open: bool, name: str
 ) -> None:
     assert bottleneck_text([found], is_open=is_open).split()[0].strip(",") == name
+
+
+@pytest.mark.covers("A9")
+def test_the_bottleneck_says_which_stages_record_no_events() -> None:
+    traced = stages(load=(0.2, 0.9), train=(0.97, 0.1))
+    assert "grade" not in bottleneck_text([traced], is_open=False)
+    silent = replace(traced, without_events=("grade", "end"))
+    assert "grade, end" in bottleneck_text([silent, silent], is_open=False)

@@ -53,6 +53,8 @@ EVENT = np.dtype(
 
 UNTIMED = " (untimed)"
 """End of the name of a stage outside of the region that a standard times."""
+WITHOUT_EVENTS = " (no events)"
+"""End of the name of a stage that records no events, as its user wishes."""
 
 
 class EventKind(IntEnum):

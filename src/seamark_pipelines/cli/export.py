@@ -1,6 +1,5 @@
 """bench export colocation: what each pipeline did, in the rows of the original benchmark."""
 
-import csv
 import json
 from collections.abc import Iterator
 from datetime import datetime
@@ -17,6 +16,7 @@ from seamark.storage.paths import TrialFolder
 from seamark_pipelines.config.workload import SERVICES
 from seamark_pipelines.model.graph import PipelineModel
 
+QUERY = ["index", "due_ns", "sent_ns", "last_ns"]
 Row = tuple[float, int, list[object]]
 """A row by its time: in s since 1970, and in ns from the start of load; without both, its columns."""
 
@@ -29,7 +29,7 @@ def command(where: StudyOptions, folder: Path, perf: bool) -> None:
     """Write the times of pipelines and stages as CSV, a file for each pipeline of each trial.
 
     Columns are those of the original benchmark: time, pipeline, stage, phase, start or end; for queries also their
-    id, time of submission, epoch and batch.
+    id, time of submission, epoch and batch. Stages with `disable_logs` are left out.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def command(where: StudyOptions, folder: Path, perf: bool) -> None:
         raise UserError(f"{study.scenario.name}: {text}")
     folder.mkdir(parents=True, exist_ok=True)
     for trial in measured:
-        write_rows(trial, scenario.trial(trial.id), folder / f"{trial.id}.csv", perf=perf)
+        write_rows(trial, scenario.trial(trial.id), folder / f"{study.scenario.name}_{trial.id}.csv", perf=perf)
     click.echo(f"{folder}: {counted(len(measured), 'file')}")
 
 
@@ -54,9 +54,14 @@ def write_rows(trial: Trial, files: TrialFolder, path: Path, *, perf: bool) -> N
 
     model = model_of(trial.settings)
     with path.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
         for unix_s, at_ns, columns in sorted(_rows(model, files, perf=perf), key=lambda row: row[:2]):
-            writer.writerow([f"{unix_s:.6f}", *columns, *([at_ns] if perf else [])])
+            cells = [f"{unix_s:.6f}", *map(str, columns), *([str(at_ns)] if perf else [])]
+            out.write(", ".join(map(_cell, cells)) + "\n")
+
+
+def _cell(text: str) -> str:
+    """Return a value as the original writes it, in quotes only where they are needed to read the row."""
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
 
 
 def _rows(model: PipelineModel, files: TrialFolder, *, perf: bool) -> Iterator[Row]:
@@ -68,6 +73,8 @@ def _rows(model: PipelineModel, files: TrialFolder, *, perf: bool) -> Iterator[R
 
     load = read(files.load, LoadRecord)
     epoch_s = (load.epoch_unix_ns or 0) / 1e9
+    names = [stage.name for stage in model.stages]
+    silent = {stage.name for stage in model.stages if stage.disable_logs}
     log = [json.loads(line) for line in files.log.read_text(encoding="utf-8").splitlines()]
     splits: dict[str, int] = {}
     for line in log:
@@ -76,18 +83,17 @@ def _rows(model: PipelineModel, files: TrialFolder, *, perf: bool) -> Iterator[R
         if event in ("pipeline built", "prepared"):
             yield unix_s, at_ns, [model.name, "pipeline", "prepare", "end" if event == "prepared" else "start"]
             splits = line.get("splits", splits)
-        elif event in ("stage preparing", "stage prepared"):
+        elif event in ("stage preparing", "stage prepared") and line["stage"] not in silent:
             end = "end" if event == "stage prepared" else "start"
             yield unix_s, at_ns, [model.name, line["stage"], "prepare", end]
     batches = [(split, batch) for split, count in splits.items() for batch in range(count)]
-    samples: dict[str, list[Any]] = pq.read_table(files.samples, columns=["index", "sent_ns", "last_ns"]).to_pydict()
-    for index, sent_ns, last_ns in zip(*samples.values(), strict=True):
+    samples: dict[str, list[Any]] = pq.read_table(files.samples, columns=QUERY).to_pydict()
+    for index, due_ns, sent_ns, last_ns in zip(*samples.values(), strict=True):
         split, batch = batches[index % len(batches)] if batches else ("train", 0)
-        about = [index, f"{epoch_s + (sent_ns or 0) / 1e9:.6f}", index // max(1, len(batches)) + 1, batch + 1]
+        about = [index, f"{epoch_s + due_ns / 1e9:.6f}", index // max(1, len(batches)) + 1, batch + 1]
         for at_ns, end in ((sent_ns, "start"), (last_ns, "end")):
             if at_ns is not None:
                 yield epoch_s + at_ns / 1e9, at_ns, [model.name, f"pipeline - {split}", "run", end, *about]
-    names = [stage.name for stage in model.stages]
     columns = ["stage", "what", "begin_ns", "end_ns"]
     events: dict[str, list[Any]] = pq.read_table(files.events, columns=columns).to_pydict()
     for stage, what, begin_ns, end_ns in zip(*events.values(), strict=True):

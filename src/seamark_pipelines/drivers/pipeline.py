@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Hooks, Reply, Target, TaskFailure
-from seamark.model.sample import UNTIMED, Failure
+from seamark.model.sample import UNTIMED, WITHOUT_EVENTS, Failure
 from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.drivers.needs import lacking_of
 from seamark_pipelines.flow.flow import Flow, setup_failure
@@ -21,7 +21,7 @@ from seamark_pipelines.flow.schedulers import Generated
 from seamark_pipelines.flow.source_names import BEFORE, MODULES, SLOW_TO_IMPORT, get_component, open_names
 from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.flow.virtual_clock import INSERTED, LATE, VirtualClock
-from seamark_pipelines.model.graph import FASTER, FASTER_STAGE, PipelineModel
+from seamark_pipelines.model.graph import FASTER, FASTER_STAGE, PipelineModel, StageModel
 from seamark_pipelines.model.query import Query
 from seamark_pipelines.stages.capture import match_of
 
@@ -60,7 +60,7 @@ class Pipeline(Call):
 
     def __init__(self, target: Target) -> None:
         model = model_of(target.settings)
-        self.stages = tuple(spec.slug if spec.timed else f"{spec.slug}{UNTIMED}" for spec in model.stages)
+        self.stages = tuple(name_of(spec) for spec in model.stages)
         self.unit, self.kinds, self.body_count = "query", ("train",), 1
         self._splits = {"train": 1}
         self._counts = self._started = False
@@ -200,6 +200,11 @@ class Users:
 
     def close(self) -> None:
         """Do nothing: the pipeline ends with the load."""
+
+
+def name_of(stage: StageModel) -> str:
+    """Return the name under which the events of a stage are recorded."""
+    return stage.slug + (WITHOUT_EVENTS if stage.disable_logs else "" if stage.timed else UNTIMED)
 
 
 def model_of(settings: Mapping[str, object]) -> PipelineModel:

@@ -18,7 +18,7 @@ from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.samples import DamagedError, Samples, Times
 from seamark.analysis.metrics.window import Window
 from seamark.model.results.stages import StageBar, StageFigures, Stages, StageTimes, TracedRequest
-from seamark.model.sample import UNTIMED, EventKind
+from seamark.model.sample import UNTIMED, WITHOUT_EVENTS, EventKind
 from seamark.storage.documents import regular
 
 EVENTS_OF_A_PASS = 400_000
@@ -127,6 +127,7 @@ def _figures(
             for number, stage in sorted(stages.items())
             if stage.tracks
         },
+        without_events=tuple(name.removesuffix(WITHOUT_EVENTS) for name in names if name.endswith(WITHOUT_EVENTS)),
         examples=tuple(nearest[name][1] for name in wanted_ns if name in nearest),
     )
 

@@ -18,7 +18,7 @@ from seamark.report.page.replicas import median_of
 from seamark.report.source import Results, ShownWorkload
 from seamark.report.tables.by_treatment import factor_columns
 
-NOT_KNOWN = "withheld: too few visits (p99 needs 1,000), or not known"
+NOT_KNOWN = "withheld: too few visits (p99 needs 1,000), or not known, as of a stage without events"
 NO_WAITS = "no wait for this stage was recorded"
 NO_BLOCKS = "it could hand on at once"
 NO_FIRST = "no first unit was recorded here"
@@ -106,6 +106,11 @@ def _bottleneck_lines(workload: ShownWorkload) -> list[str]:
 def bottleneck_text(traced: Sequence[Stages], *, is_open: bool) -> str:
     """Return the stage whose threads are busiest, from ALWAYS_BUSY on; else the one with the largest share of the
     critical path. No stage where arrivals decide the rate (`is_open`) and none is busy SELDOM_BUSY of the time."""
+    silent = ", ".join(dict.fromkeys(name for stages in traced for name in stages.without_events))
+    return f"{_bottleneck(traced, is_open=is_open)}{f'; without the events of {silent}' if silent else ''}"
+
+
+def _bottleneck(traced: Sequence[Stages], *, is_open: bool) -> str:
     names = dict.fromkeys(name for stages in traced for name in stages.by_stage)
     own = {name: [stages.by_stage[name] for stages in traced if name in stages.by_stage] for name in names}
     busy = {name: median_of([stage.busy_ratio for stage in found]) or 0.0 for name, found in own.items()}
@@ -161,7 +166,8 @@ def _draw(axis: Axes, request: TracedRequest, names: Sequence[str], factor: floa
 
 def _table(workload: ShownWorkload) -> Table:
     """Return visits, use, times and shares of each stage: a row for each treatment and stage."""
-    rows: list[tuple[SummaryRow, str, list[StageFigures], float | None]] = []  # with the critical path
+    # a stage without events has no list of figures, what is outside of stages an empty one
+    rows: list[tuple[SummaryRow, str, list[StageFigures] | None, float | None]] = []
     events = 0
     for treatment in workload.treatments:
         traced = stages_of(workload.results, treatment)
@@ -169,14 +175,16 @@ def _table(workload: ShownWorkload) -> Table:
         for name in dict.fromkeys(name for stages in traced for name in stages.by_stage):
             own = [stages.by_stage[name] for stages in traced if name in stages.by_stage]
             rows.append((treatment, name, own, median_of([stage.critical_ratio for stage in own])))
+        for name in dict.fromkeys(name for stages in traced for name in stages.without_events):
+            rows.append((treatment, name, None, None))
         if traced:
             rows.append((treatment, "outside of stages", [], median_of([stages.outside_ratio for stages in traced])))
 
     def values(of: Figure) -> list[float | None]:
-        return [median_of([of(stage) for stage in own]) for _, _, own, _ in rows]
+        return [median_of([of(stage) for stage in own or ()]) for _, _, own, _ in rows]
 
     def given(medians: Sequence[float | None]) -> list[Content]:
-        return [middle if own else "" for (_, _, own, _), middle in zip(rows, medians, strict=True)]
+        return ["" if own == [] else middle for (_, _, own, _), middle in zip(rows, medians, strict=True)]
 
     def ratios(name: str, of: Figure, title: str) -> Column:
         return figures(name, given(values(of)), "%", title, why=NOT_KNOWN, shown=percent)
@@ -187,7 +195,7 @@ def _table(workload: ShownWorkload) -> Table:
         return figures(name, given(medians), unit, why=why, shown=lambda value: number(factor * value))
 
     critical = [ratio for _, _, _, ratio in rows]
-    known = [stage for _, _, own, _ in rows for stage in own]
+    known = [stage for _, _, own, _ in rows for stage in own or ()]
     firsts = any(stage.first_ms for stage in known)
     blocks = any(stage.blocked_ms for stage in known)
     return Table(
