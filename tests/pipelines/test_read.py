@@ -263,3 +263,29 @@ def test_a_stage_with_several_inputs_and_no_policy_takes_the_first_submitted_wit
     file = read(tmp_path, GRAPH + stages)
     assert [stage.policy for stage in file.pipelines[0].stages] == [SINGLE, FIRST_SUBMITTED, SINGLE]
     assert len(file.notes) == 1
+
+
+@pytest.mark.covers("A9")
+def test_a_key_that_a_stage_of_ours_does_not_read_is_named_once_with_a_guess(tmp_path: Path) -> None:
+    stages = (
+        "  - {id: 0, component: stages.scripted.Loader, outputs: [1], config: {batchsize: 4, splits: {train: 2}}}\n"
+        "  - {id: 1, component: stages.scripted.Loader, config: {batchsize: 4}}\n"
+    )
+    [note] = read(tmp_path, GRAPH + stages).notes
+    assert "batch_size" in note
+    assert "line 8" in note
+    for path in sorted((Path(__file__).parents[2] / "pipeline_configs").glob("*.yml")):
+        assert not read_pipelines(path).notes, path.name
+
+
+@pytest.mark.covers("A9")
+def test_a_folder_without_a_model_is_a_mistake_with_its_line(tmp_path: Path) -> None:
+    for config in f"model: {{name: {tmp_path}}}", f"model_name: {tmp_path}":
+        stages = (
+            "  - {id: 0, component: stages.Stage, outputs: [1]}\n"
+            f"  - {{id: 1, component: stages.llm_huggingface.Finetune, config: {{{config}}}}}\n"
+        )
+        with pytest.raises(UserError) as refused:
+            read(tmp_path, GRAPH + stages)
+        [mistake] = refused.value.mistakes
+        assert (mistake.line, mistake.path.rpartition(".config")[0]) == (9, "pipelines[0].stages[1]")

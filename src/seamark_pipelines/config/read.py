@@ -9,7 +9,7 @@ from typing import Any
 from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import Code, did_you_mean
 from seamark_pipelines.config.libraries import LIBRARIES
-from seamark_pipelines.flow.classes import ANY, methods_of
+from seamark_pipelines.flow.classes import ANY, methods_of, words_of
 from seamark_pipelines.flow.schedulers import OURS
 from seamark_pipelines.model.graph import (
     FIRST_SUBMITTED,
@@ -77,6 +77,7 @@ class _Reader:
     def __init__(self, mistakes: Mistakes) -> None:
         self._mistakes = mistakes
         self.notes: list[str] = []
+        self._unread: set[str] = set()
 
     def file(self, tree: Item, stem: str) -> PipelineFile | None:
         before = self._mistakes.count
@@ -109,9 +110,12 @@ class _Reader:
         entries = [entry.value for entry in self._entries(item, "inputs")]
         models = [self._with_policy(stage, models, entries) for stage in models]
         ids = {stage.id for stage in models}
-        for stage_item in stage_items:
-            if "config" in stage_item.value:
-                self._check_references(stage_item.value["config"], ids)
+        for stage_item, stage in zip(stage_items, models, strict=True):
+            if stage.config:
+                config = stage_item.value["config"]
+                self._check_references(config, ids)
+                self._check_model(config)
+                self._note_unread(config, stage)
         found: dict[str, Any] = {
             "name": self._value(item, "name", str, "pipeline"),
             "inputs": self._ids(item, "inputs", ids, required=True),
@@ -177,6 +181,26 @@ class _Reader:
                 self._add(entry, f"'{component}' has no method {' or '.join(needed)}. Write one.")
         except ValueError as error:
             self._add(entry, str(error), "unknown_name")
+
+    def _check_model(self, config: Item) -> None:
+        """Note a folder of a model that has none."""
+        entry = config.value.get("model_name") or config.value.get("model")
+        if entry is not None and isinstance(entry.value, dict):
+            entry = entry.value.get("name")
+        if entry is None or not isinstance(entry.value, str) or "depends_on_id" in config.value:
+            return
+        folder = Path(entry.value).expanduser()
+        if folder.is_dir() and not (folder / "config.json").is_file():
+            self._add(entry, f"{entry.value} has no config.json. Name the folder of a model.")
+
+    def _note_unread(self, config: Item, stage: StageModel) -> None:
+        """Note keys that a stage of ours does not read, each once."""
+        words = words_of(stage.component.rpartition(".")[0], Path.cwd())
+        for key, entry in config.items() if words else ():
+            if key not in words and key not in self._unread:
+                self._unread.add(key)
+                guess = did_you_mean(key, [word for word in words if word.isidentifier()])
+                self.notes.append(f"line {entry.line}: '{stage.name}' does not read the key '{key}'.{guess}")
 
     def _check_references(self, config: Item, ids: set[int]) -> None:
         """Note ids in a stage's configuration that are of no stage."""

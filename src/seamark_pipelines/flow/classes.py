@@ -12,6 +12,7 @@ from seamark_pipelines.flow.source_names import HERE, MODULES, PACKAGES
 
 ANY = "*"
 """Stands for what the source does not tell, such as methods of a library's class."""
+ROOT = Path(__file__).parents[1]
 WITHOUT_METHODS = ("abc", "typing")
 """Modules whose classes bring no method that a stage or scheduler needs."""
 
@@ -79,6 +80,24 @@ def _of_class(node: ast.ClassDef, module: str, study: Path, seen: set[tuple[str,
                 found.add(inner.name)
         elif isinstance(inner, ast.Assign):
             found |= {target.id for target in inner.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def words_of(module: str, study: Path, seen: set[Path] | None = None) -> set[str] | None:
+    """Return the texts in the source of a module of ours and of those that it imports, the keys that it reads among
+    them; None for a module that is not ours."""
+    seen = set() if seen is None else seen
+    path = next(files_of(module, study), None)
+    tree = None if path is None or path in seen or ROOT not in path.parents else tree_of(path)
+    if path is None or tree is None:
+        return None
+    seen.add(path)
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+        elif isinstance(node, ast.ImportFrom):
+            found |= words_of(absolute(node, module, path), study, seen) or set()
     return found
 
 
