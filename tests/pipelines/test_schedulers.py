@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from seamark.load.driver import NoMoreRequests, Target, TaskFailure
+from seamark_pipelines.cli.colocate import notes_of
+from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.drivers.pipeline import Pipeline
 from seamark_pipelines.flow.schedulers import OWN, Generated, LoadScheduler
 from seamark_pipelines.flow.source_names import open_names
@@ -90,6 +92,9 @@ def sent(name: str, queries: int, timeout: float) -> Iterator[int]:
 @pytest.mark.covers("A4", "A6")
 def test_a_scheduler_that_uses_its_timer_sends_until_its_queries_or_its_time_are_over(folder: Path) -> None:
     assert len(list(sent("Timed", 3, 60))) == 3
+    last = (folder / "files/log.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["lateness"] == "unknown"
+    assert any("unknown" in note for note in notes_of(read_pipelines(Path("own.yml")), None))
     assert 1 <= len(list(sent("Timed", 1000, 0.2))) < 100
 
 

@@ -17,7 +17,7 @@ from seamark.storage.documents import write_text
 from seamark_pipelines.config.read import read_pipelines, slug_of
 from seamark_pipelines.drivers.needs import lacking_of
 from seamark_pipelines.drivers.pipeline import drawing
-from seamark_pipelines.flow.schedulers import OfflineLoadScheduler
+from seamark_pipelines.flow.schedulers import OfflineLoadScheduler, generates
 from seamark_pipelines.model.graph import PipelineFile
 
 GENERATED = Path(".seamark", "colocate")
@@ -155,6 +155,8 @@ def notes_of(file: PipelineFile, experiment: str | None) -> list[str]:
     for model in file.pipelines:
         if model.loadgen.component.endswith(OfflineLoadScheduler.__name__) and "rate" in model.loadgen.config:
             notes.append(f"'{model.name}' sends one query at a time, so its rate has no effect.")
+        if generates(model.loadgen.component, Path.cwd()):
+            notes.append(f"'{model.name}' has a scheduler with `generate`: how late its queries are is unknown.")
         if model.slug != slug_of(model.name):
             notes.append(f"two pipelines have the name '{model.name}': the second is '{model.slug}' in results.")
     if experiment is not None:

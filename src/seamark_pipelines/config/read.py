@@ -196,7 +196,9 @@ class _Reader:
     def _note_unread(self, config: Item, stage: StageModel) -> None:
         """Note keys that a stage of ours does not read, each once."""
         words = words_of(stage.component.rpartition(".")[0], Path.cwd())
-        for key, entry in config.items() if words else ():
+        if words is None:
+            return
+        for key, entry in config.items():
             if key not in words and key not in self._unread:
                 self._unread.add(key)
                 guess = did_you_mean(key, [word for word in words if word.isidentifier()])

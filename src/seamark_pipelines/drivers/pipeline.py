@@ -117,8 +117,10 @@ class Pipeline(Call):
     def ended(self) -> None:
         """End all stages after the load."""
         self._flow.stop()
-        pauses = {} if self.clock is None else self.clock.pauses
-        self.log.add("test ended", **pauses)
+        facts: dict[str, object] = {} if self.clock is None else dict(self.clock.pauses)
+        if self._generated is not None:
+            facts["lateness"] = "unknown"  # queries are due when the scheduler has put them
+        self.log.add("test ended", **facts)
         self.log.write()
 
     def send(self, body: Body, index: int) -> Reply:
