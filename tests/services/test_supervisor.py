@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from processes import eventually
 from server_bench import HERE, TINY, Bench, kill, left_of, runs
 
 from seamark.model.results.deployment_record import DeploymentRecord, TrialCounts
-from seamark.model.service import Health
+from seamark.model.service import Health, Setting
 from seamark.model.site import Pinning
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.services.supervisor import deployment as servers
@@ -41,6 +42,23 @@ def test_a_core_that_is_not_there_fails_the_set_up_and_says_which_are(bench: Ben
     answer = bench.with_site(pinning=Pinning(server="60000")).serve()
     assert (answer["status"], answer["category"]) == ("failed", "setup_failed")
     assert "pinning.server is '60000', but CPU 60000 cannot be used here" in answer["reason"]
+
+
+@pytest.mark.covers("D1", "D4")
+def test_a_server_reads_the_values_of_its_deployment_which_are_kept_without_secrets(bench: Bench):
+    base = bench.root / "base.yaml"
+    base.write_text("decode: {replicas: 1, name: x}\nauth: {api_key: null}\n")
+    settings = tuple(
+        Setting(name=name, type=kind, role="deployment", help="", goes_to=(path,))
+        for name, kind, path in (("replicas", "int", "decode.replicas"), ("api_key", "str", "auth.api_key"))
+    )
+    copied = (("cp", "{values}", "{data}/seen.yaml"),)
+    whole = bench.with_server(values=str(base), setup=copied).with_service(settings=settings)
+    assert whole.serve(replicas=3, api_key="a-secret")["status"] == "ok"
+    seen = yaml.safe_load((whole.data() / "seen.yaml").read_text())
+    assert seen == {"decode": {"replicas": 3, "name": "x"}, "auth": {"api_key": "a-secret"}}
+    kept = yaml.safe_load(whole.folder().values.read_text())
+    assert kept == {**seen, "auth": {"api_key": "***"}}
 
 
 def hidden_child(bench: Bench) -> tuple[Bench, Path]:

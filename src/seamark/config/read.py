@@ -13,6 +13,7 @@ from seamark.config.levels import TYPES, level, show, violation
 from seamark.config.recipe_checks import check_service
 from seamark.config.scenario import lines_of, scenario_of
 from seamark.config.site_limits import SiteRequest, limit_violations
+from seamark.config.values_file import with_values
 from seamark.config.workload import WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import Mistake, UserError, did_you_mean
@@ -144,16 +145,16 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
         mistakes.add(tree.value["driver"], text, "missing")
         return None
     given: dict[str, Any] = {}
-    if "settings" in tree.value:
+    if (settings := tree.value.pop("settings", None)) is not None:
         virtual = _word(tree, "origin") == SIMULATED
-        given["settings"] = _settings(tree.value.pop("settings"), mistakes, virtual=virtual, extends=extends)
+        given["settings"] = _settings(settings, mistakes, virtual=virtual, extends=extends)
     whole = mistakes.count == before
     service = decode(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
     if service is WRONG or not whole:
         return None
     check_service(tree, service, mistakes)
-    return service  # type: ignore[no-any-return]
+    return with_values(tree, settings, path, service, mistakes)
 
 
 def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:

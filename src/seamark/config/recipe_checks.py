@@ -21,7 +21,7 @@ from seamark.model.service import OPTIONS, URLS, GpuMemory, Health, Part, ResetC
 
 PLACES = (
     *("ports", "host", "data", "settings", "switches", "words", "user", "node", "nodes", "addresses", "urls"),
-    *("number", "study", "options"),
+    *("number", "study", "options", "values"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
 """Names allowed in the templates of a server; services/ replaces them."""
@@ -179,6 +179,8 @@ def _check_template(
         key = rest.rstrip("]")
         if name not in PLACES:
             mistakes.add(item, f"'{{{field}}}' is not known. Known: {', '.join(PLACES)}.")
+        elif name == "values" and server.values is None:
+            mistakes.add(item, "'{values}': the server has no 'values'.")
         elif name == "ports" and key not in ports:
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
         elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):

@@ -66,6 +66,8 @@ ELSEWHERE = (
     "extends",
 )
 """Top-level keys of a scenario: the message for one in a workload names its place."""
+NOT_APPLICABLE = "NA"
+"""How llm-d-benchmark writes that a method of deployment does not have a setting."""
 SINGLE = {
     "container": "'artifacts: {container: FILE.sif}' at the top",
     "external": "'runtime: external' and 'address' in a site",
@@ -208,6 +210,7 @@ def _workload(
         form_of(name).check(item, workload, mistakes)
     _check_caches(item, workload, service, mistakes)
     _check_options(item, workload, service, mistakes)
+    _check_not_applicable(item, workload, service, mistakes)
     check_harness(item, workload, service, mistakes)
     if service.load == "requests":
         workload = check_load_profile(item, workload, service, mistakes)
@@ -226,6 +229,15 @@ def _check_caches(item: Item, workload: Workload, service: Service, mistakes: Mi
                 mistakes.add(
                     at, f"{service.name} can be asked with '{name}: true' alone. Write that as its one level."
                 )
+
+
+def _check_not_applicable(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
+    """Note each level `NA` of a setting that goes to a values file: it would be rendered as that text."""
+    for setting in service.settings:
+        for at, text in texts_of(item, workload, setting.name) if setting.goes_to else ():
+            if text == NOT_APPLICABLE:
+                why = "is no level: another method of deployment is another recipe. Write null for what the file has."
+                mistakes.add(at, f"'{NOT_APPLICABLE}' {why}", "wrong_form")
 
 
 def _check_options(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:

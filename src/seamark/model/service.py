@@ -50,7 +50,8 @@ class Setting:
     mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `object`: the text is a JSON
     object, which a scenario may write as a mapping. `file`: the value is the path of a file, whose content is part of
     a trial's identity; of a `dataset`, which has prompts or vectors, a file or a folder. A `required` setting has no
-    default: a workload sets it.
+    default: a workload sets it. `goes_to` are the dotted paths in the server's `values` that it replaces; () for one
+    that the driver alone reads.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Setting:
     file: bool = False
     dataset: Literal["prompts", "vectors"] | None = None
     required: bool = False
+    goes_to: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,9 @@ class Server:
     setting, `{options[NAME]}` for `--key=value` of each entry of a setting with `object`. A deployment with fewer
     nodes or GPUs than `fewest_nodes` or `fewest_gpus` is refused. Before a trial with `caches: reset` each process is
     sent its `reset_caches`.
+
+    `values` is the YAML file of values of a whole stack, relative to the recipe, absolute once it is read. It is
+    rendered for each deployment, with settings where they go to (`Setting.goes_to`); `{values}` is its path then.
     """
 
     command: tuple[str, ...]
@@ -196,6 +201,7 @@ class Server:
     fewest_gpus: int = limited(0, minimum=0)
     network_environment: Mapping[str, str] = field(default_factory=dict)
     external_variables: tuple[str, ...] = ()
+    values: str | None = None
 
     @property
     def own_commands(self) -> tuple[str, ...]:

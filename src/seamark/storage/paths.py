@@ -110,6 +110,7 @@ class DeploymentFolder:
     warmup = Entry("warmup.json")
     record = Entry("deployment.json")
     server_log = Entry("server.log")
+    values = Entry("values.yaml")
     waiting = Entry("waiting.json")
     """Exists, with a recent time, while a load of the deployment waits for another one on its node."""
     telemetry = Entry("telemetry.csv")

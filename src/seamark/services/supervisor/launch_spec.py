@@ -64,6 +64,11 @@ class LaunchSpec:
         """Data folder of the server: below the site's scratch, by scenario and deployment."""
         return expanded(self.site.paths.scratch) / self.scenario / self.deployment.id
 
+    @property
+    def values(self) -> Path:
+        """The rendered values of the deployment, of a recipe with `values`."""
+        return self.data / "values.yaml"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSlot:

@@ -8,7 +8,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
+import yaml
+
 from seamark.config.recipe_checks import MAIN
+from seamark.config.values_file import rendered
 from seamark.datasets.prepare import prepared_settings
 from seamark.dispatch.identity import allocation, node
 from seamark.dispatch.placement import Place
@@ -30,6 +33,7 @@ from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.process import node_monitors, probe_tls
 from seamark.services.supervisor.process_group import Member, ProcessGroup, placement_of
 from seamark.storage.paths import expanded
+from seamark.storage.redaction import redacted
 from seamark.telemetry.process import ProcessTree, listener
 from seamark.telemetry.prometheus import Counters, Prometheus
 from seamark.telemetry.sampler import Sampler
@@ -60,6 +64,8 @@ class Startup:
         if self.spec.data.exists():
             shutil.rmtree(self.spec.data)
         self.spec.data.mkdir(parents=True)
+        if server is not None and server.values is not None and self.spec.site.starts_servers:
+            self._render_values()
         with self._phase("setup"):
             self._place(server)
             if self.group:
@@ -75,6 +81,13 @@ class Startup:
             with self._phase("idle"):
                 self._stay_idle()
         pin(os.getpid(), self.split.server or (self.spec.place.load_cores if self.spec.place else ()))
+
+    def _render_values(self) -> None:
+        """Write the values of the deployment for its processes, and keep them without secrets."""
+        service, settings = self.spec.service, self.spec.deployment.settings
+        self.spec.values.write_text(yaml.safe_dump(rendered(service, settings), sort_keys=False), encoding="utf-8")
+        kept = redacted(rendered(service, redacted(settings)))
+        self.spec.folder.values.write_text(yaml.safe_dump(kept, sort_keys=False), encoding="utf-8")
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
