@@ -242,3 +242,26 @@ def test_a_file_that_exists_is_not_overwritten() -> None:
     assert isinstance(refused, UserError)
     assert [(mistake.code, mistake.file) for mistake in refused.mistakes] == [("conflict", "out.yaml")]
     assert Path("out.yaml").read_text() == "mine"
+
+
+SHARED = """\
+experiment: {name: shared, profile: shared_prefix_synthetic.yaml}
+setup: {constants: {model.maxModelLen: 9000}}
+treatments:
+  - {name: a, max_concurrency: 4}
+  - {name: b, max_concurrency: 4, question_len: 100, num_groups: 4}
+  - {name: c, max_concurrency: 4, profile: chat_and_search, output_len: 30}
+  - {name: d, max_concurrency: 4, profile: elsewhere.yaml}
+"""
+
+
+@pytest.mark.covers("D1", "D8")
+def test_a_profile_is_what_treatments_override_and_an_unknown_one_is_listed() -> None:
+    _, said, plan = imported(SHARED)
+    names = ("prefix_groups", "prefix_len", "prompt_len", "gen_tokens")
+    rows = {tuple(trial.settings[name] for name in names): trial.settings["mix"] for trial in plan.trials}
+    plain = {(32, 2048, 2304, 256), (4, 2048, 2148, 256)}
+    assert {row for row, mix in rows.items() if mix is None} > plain
+    assert [row[3] for row, mix in rows.items() if mix is not None] == [30]
+    assert "elsewhere" not in "".join(map(str, rows.values()))
+    assert [line.split(":")[1] for line in said.splitlines()] == ["7"]

@@ -256,6 +256,7 @@ def _workload(service: Service) -> Schema:
             "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
             "search": _search(),
             "fresh_server": _limited(Workload, "fresh_server", PLAIN[bool]),
+            "profile": texts | {"description": "Names of mixes, or of traces."},
             "slos": texts | {"description": "Objectives in the metric's own unit: latency_p99_s <= 0.2"},
         },
     }

@@ -16,6 +16,7 @@ from seamark.config.forms.table import LevelReader, PresetFolder, form_names, fo
 from seamark.config.harness import check_harness
 from seamark.config.load_profile_checks import check_excluded, check_load_profile, texts_of
 from seamark.config.parties import fresh_server, parties_of
+from seamark.config.profile import PROFILE, with_profile
 from seamark.config.search import levels_with, search_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
@@ -46,7 +47,7 @@ Derive = Callable[[Item, Mistakes], Derived]
 """Returns what follows from the files that a workload names, after noting what is wrong with them."""
 WORKLOAD_KEYS = (
     *("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties"),
-    *("fresh_server", "per_service"),
+    *("fresh_server", "per_service", PROFILE),
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 OPTION = re.compile(r"[A-Za-z_][\w.-]*")
@@ -158,6 +159,10 @@ def _workload(
     service = _service(item, services, mistakes)
     if service is None:
         return None
+    if service.load == "requests":
+        item = with_profile(item, preset_folder, mistakes)
+    elif PROFILE in item.value:
+        mistakes.add(item.value[PROFILE], f"{service.name} has no load of requests to choose. Remove it.", "conflict")
     own = _own_settings(item, defaults) if service.load == "requests" else ()
     derived = _derived(item, service, mistakes)
     written_name = service.name

@@ -1,10 +1,14 @@
 """bench import: experiments of other tools as scenarios."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from seamark.cli.options import output_file, output_option
+from seamark.config.extends import load_merged
+from seamark.config.forms.table import preset_files
 from seamark.config.read import Recipes
 from seamark.config.yaml_source import Mistakes, load, shown
 from seamark.errors import Mistake, UserError
@@ -44,7 +48,13 @@ def llmd(file: Path, output: Path | None) -> None:
     assert root is not None, "a file that cannot be read leaves a mistake"
     service = Recipes(config_folder(Path.cwd(), "services"))[SERVICE]
     settings = {setting.name: setting for setting in (*service.settings, *load_settings_of(service))}
-    text, notes = scenario_of(read_experiment(root, mistakes), settings, mistakes)
+
+    def classes_of(profile: str) -> Mapping[str, Any] | None:
+        path = preset_files(config_folder(Path.cwd(), "mixes")).get(profile)
+        preset = load_merged(path, mistakes) if path else None
+        return {key: item.plain for key, item in preset.items() if key != "name"} if preset else None
+
+    text, notes = scenario_of(read_experiment(root, mistakes), settings, classes_of, mistakes)
     if output is None:
         click.echo(text, nl=False)
     else:

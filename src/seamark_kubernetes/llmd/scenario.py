@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -28,6 +28,7 @@ KEYS = {
     "enable_prefix_caching": "standalone.vllm.enableprefixcaching",
     "enforce_eager": "vllmcommon.flags.enforceeager",
     "prefix_len": "system_prompt_len data.shared_prefix.system_prompt_len random_prefix_len prefix_tokens",
+    "prefix_groups": "num_groups data.shared_prefix.num_groups",
     "prompt_len": "question_len data.shared_prefix.question_len data.input_distribution.mean random_input_len"
     " prompt_tokens data.prompt_tokens",
     "gen_tokens": "output_len data.shared_prefix.output_len data.output_distribution.mean random_output_len"
@@ -59,7 +60,7 @@ WHY = {
     "treatment_stop_on_error": "a failed trial does not end the others.",
     "harness": "the load is Seamark's own.",
     "nop": "the harness nop sends no load, and a trial has one.",
-    "profile": "the profile is not read. What it sets, and this file does not, has the recipe's default.",
+    "profile": "config/mixes has none of this name. What it sets, and this file does not, has the recipe's default.",
     "rate": "users or requests/s, by the profile. Write `concurrency`, or `pattern` and `rate_rps`.",
     "groups": "the members load one server at the same time. Write a workload with `parties`.",
 }
@@ -69,9 +70,13 @@ CONNECTIONS, LIMIT_S = 256, 3600.0
 
 Values = dict[str, Any]
 """Setting -> level."""
+Profiles = Callable[[str], Mapping[str, Any] | None]
+"""Returns the classes of a mix by its name, None without one."""
 
 
-def scenario_of(experiment: Experiment, settings: Mapping[str, Setting], mistakes: Mistakes) -> tuple[str, list[str]]:
+def scenario_of(
+    experiment: Experiment, settings: Mapping[str, Setting], profiles: Profiles, mistakes: Mistakes
+) -> tuple[str, list[str]]:
     """Return a scenario of a recipe with these settings, and a line for each part of the experiment that it lacks.
 
     Raises UserError with all mistakes, also where no key is a setting.
@@ -79,14 +84,18 @@ def scenario_of(experiment: Experiment, settings: Mapping[str, Setting], mistake
     root, notes = experiment.root, dict[str, str]()
     about = part(root, "experiment")
     for key, item in (*root.items(), *about.items()):
-        if key not in (*PARTS, "name", "description") and item.value is not False:
+        known = key == "profile" and _profile(item, profiles)
+        if key not in (*PARTS, "name", "description") and item.value is not False and not known:
             _note(notes, key, item)
     for group in experiment.together:
         _note(notes, "groups", group)
     kinds = [
-        [(treatment.name, _values(treatment, settings, notes, mistakes)) for treatment in kind]
+        [(treatment.name, _values(treatment, settings, profiles, notes, mistakes)) for treatment in kind]
         for kind in (experiment.setup, experiment.run)
     ]
+    usual = next((item for item in (part(about, "profile"), part(root, "profile")) if item.text), root)
+    own = [_profile(treatment.levels.get("profile", usual), profiles) for treatment in experiment.run]
+    kinds[1] = [(name, base | values) for (name, values), base in zip(kinds[1], own, strict=True)]
     rows = [(f"{one} {other}".strip(), {**first, **second}) for (one, first), (other, second) in product(*kinds)]
     if not any(row for _, row in rows) and not mistakes.noted:
         text = f"nothing can be taken: no key of a treatment is a setting of the service {SERVICE}."
@@ -122,13 +131,19 @@ def _note(notes: dict[str, str], key: str, item: Item) -> None:
 
 
 def _values(
-    treatment: Treatment, settings: Mapping[str, Setting], notes: dict[str, str], mistakes: Mistakes
+    treatment: Treatment,
+    settings: Mapping[str, Setting],
+    profiles: Profiles,
+    notes: dict[str, str],
+    mistakes: Mistakes,
 ) -> Values:
     """Return the values of a treatment, after noting keys that are no settings, and mistakes."""
     values: Values = {}
     for key, item in treatment.levels.items():
         plain = key.lower().replace("-", "_").removeprefix("llmdbench_")
         name = SETTINGS.get(plain, "")
+        if key == "profile" and _profile(item, profiles):
+            continue
         if name not in settings:
             _note(notes, key, item)
         elif (value := _level(item, settings[name], mistakes)) is not WRONG:
@@ -138,6 +153,20 @@ def _values(
             if name == "rate_rps":  # inference-perf sends at equal distances, vllm bench at random
                 values.setdefault("pattern", "constant" if plain.startswith("load.") else "poisson")
     return values if "rate_rps" in values else {name: values[name] for name in values if name != "pattern"}
+
+
+def _profile(item: Item, profiles: Profiles) -> Values:
+    """Return the settings of a profile, which treatments override: those of its class, or a mix of several; {} for
+    one that is not known."""
+    name = (item.text or "").removesuffix(".in").removesuffix(".yaml")
+    classes = dict(profiles(name) or {}) if name else {}
+    if len(classes) != 1:
+        return {"mix": name} if classes else {}
+    [values] = (dict(settings) for settings in classes.values())
+    values.pop("weight", None)
+    if "prefix_len" in values and "prompt_len" in values:  # of experiments, without the prefix
+        values["prompt_len"] -= values["prefix_len"]
+    return values
 
 
 def _level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
@@ -163,7 +192,7 @@ def _workload(rows: Sequence[tuple[str, Values]], settings: Mapping[str, Setting
     if max(levels.get("tensor_parallel", [1])) > 1:
         lines.append("# on GPUs write above `workload`: resources, with as many gpus as tensor_parallel")
     if "prefix_len" in names:
-        lines.append("# prompt_len includes prefix_len; all prompts of a trial have the same prefix")
+        lines.append("# prompt_len includes prefix_len; prefix_groups is the number of prefixes")
     lines += [f"# added: {', '.join(added)}"] if added else []
     lines += [f"{name}: {_flow(levels[name][0])}" for name in names if name not in varied]
     if everywhere.issuperset(varied) and math.prod(len(levels[name]) for name in varied) == len(rows):

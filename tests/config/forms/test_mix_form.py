@@ -99,7 +99,7 @@ def test_a_mix_may_be_included_and_excluded() -> None:
         ),
         (
             "chat",
-            "workload.mix: 'chat' is no preset. Presets in config/mixes: chat_and_search. Did you mean",
+            "workload.mix: 'chat' is no preset. Presets in config/mixes: chat_and_search, shared",
         ),
         ("{chat: 3}", "mix.chat: expected keys and values, but it is '3'"),
         ("{a/b: {}}", "'a/b' cannot name a class: use letters"),

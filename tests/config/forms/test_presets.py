@@ -71,8 +71,8 @@ def test_another_content_of_a_preset_is_another_trial_and_presets_are_levels_lik
     [
         (
             "  mix: busy_our\n",
-            "'busy_our' is no preset. Presets in config/mixes: broken, busy_hour, chat_and_search. Did you mean"
-            " 'busy_hour'?",
+            "'busy_our' is no preset. Presets in config/mixes: broken, busy_hour, chat_and_search,"
+            " shared_prefix_synthetic. Did you mean 'busy_hour'?",
         ),
         ("  mix: [busy_hour, busy_hour]\n", "a mix above reads the same, 'busy_hour'. Remove one."),
         ("  mix: ../mixes/busy_hour\n", "is no preset. Presets in config/mixes"),
@@ -136,3 +136,33 @@ def test_a_setting_of_a_users_own_recipe_may_have_the_name_of_a_form_and_be_plai
     """`method: {type: str}` was a setting of recipes before methods of attention were a form."""
     assert qualities_of({"method": ("dense", None), "task": ("sort",)}) == ()
     assert label_of("method", "dense") == "dense"
+
+
+@pytest.mark.covers("D1")
+def test_a_profile_is_a_mix_or_a_trace_by_name_and_a_factor() -> None:
+    trials = planned("  profile: [busy_hour, shared_prefix_synthetic]\n").trials
+    same = planned("  mix: [busy_hour, shared_prefix_synthetic]\n").trials
+    assert [(trial.id, trial.config_hash) for trial in trials] == [(trial.id, trial.config_hash) for trial in same]
+    Path("config/traces").mkdir()
+    Path("config/traces/mine.jsonl").write_text('{"at_s": 0, "prompt_tokens": 5}\n{"at_s": 1, "prompt_tokens": 5}\n')
+    [trial] = planned("  profile: mine\n").trials
+    assert (trial.settings["pattern"], trial.settings["trace"]) == ("trace", "config/traces/mine.jsonl")
+    assert len(planned("  profile: [mine, example]\n").trials) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "path", "code"),
+    [
+        ("  profile: [busy_hour, busy_our]\n", "workload.profile[1]", "unknown_name"),
+        ("  profile: {chat: {weight: 1}}\n", "workload.profile", "unknown_name"),
+        ("  profile: [busy_hour, example]\n", "workload.profile", "conflict"),
+        ("  profile: busy_hour\n  mix: busy_hour\n", "workload.mix", "conflict"),
+        ("  profile: example\n  pattern: poisson\n  rate_rps: 3\n", "workload.pattern", "conflict"),
+        ("  profile: [busy_hour, busy_hour]\n", "workload.profile[1]", "invalid"),
+        ("  profile: shared_prefix_synthetic\n  gen_tokens: [3, 4]\n", "workload.gen_tokens", "invalid"),
+    ],
+)
+def test_a_wrong_profile_is_a_mistake_with_its_place(lines: str, path: str, code: str) -> None:
+    with pytest.raises(UserError) as raised:
+        planned(lines)
+    assert [(mistake.path, mistake.code) for mistake in raised.value.mistakes] == [(path, code)]
