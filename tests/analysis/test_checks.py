@@ -63,6 +63,7 @@ GATEWAY = {"cores": 2, "replicas": 2, "direct_per_s": 900.0}
 CHUNKS_OF_GATEWAY = GATEWAY | {"requests_per_s": 1e6, "chunks_per_s": 6000.0}
 SERVED_LESS = {"metrics.achieved_rps": 470.0}
 DEPARTURE = {"role": "load", "what": "cores", "pid": 7, "asked": "1", "seen": "0-1"}
+IN_STEP = {"autocorrelation": 0.6, "dispersion": 1.77}
 IDLE = telemetry(host__processors=4.0, search__server__cpu_ratio=0.0025, ingest__server__cpu_ratio=0.1)
 FAULTS = [
     ("no_replies", "invalid", CLOSED, {"counts.ok": 0}),
@@ -119,7 +120,11 @@ FAULTS = [
     ("listen_queue_full", "suspect", OPEN, network(asked=1000, listen_backlog=128, overflows=3)),
     ("client_underdriven", "suspect", CLOSED, UNDERDRIVEN),
     ("client_underdriven", "suspect", CLOSED, UNDERDRIVEN | workers(held_open_s=5.0, wall_s=10.0)),
-    ("waves", "suspect", CLOSED, {"counts.waves": {"autocorrelation": 0.6, "dispersion": 1.1}}),
+    ("waves", "suspect", CLOSED, {"counts.waves": IN_STEP | {"behind_ratio": 0.05, "behind_errors": 3.0}}),
+    ("waves", "suspect", CLOSED, {"counts.waves": IN_STEP | {"behind_ratio": -0.2, "behind_errors": 9.0}}),
+    ("waves", "note", CLOSED, {"counts.waves": IN_STEP | {"behind_ratio": 0.049, "behind_errors": 9.0}}),
+    ("waves", "note", CLOSED, {"counts.waves": IN_STEP | {"behind_ratio": 0.2, "behind_errors": 2.9}}),
+    ("waves", "note", CLOSED, {"counts.waves": IN_STEP}),
     ("streams_held_open", "note", CLOSED, UNDERDRIVEN | workers(held_open_s=19.0, wall_s=10.0, completed=3167)),
     ("no_steady_state", "suspect", CLOSED, {"metrics.steady_state.steady": False}),
     ("warmup_cut", "note", CLOSED, {"metrics.warmup_auto": {"limit_s": 5, "cut_s": 2.4, "reason": "", "part": PART}}),
@@ -193,7 +198,7 @@ def test_every_check_has_a_fault_that_shows_it():
         (CLOSED, {"load.gateway": CHUNKS_OF_GATEWAY, "counts.chunks": 40_000}),
         (CLOSED, {"load.gateway": GATEWAY | {"reason": "its pool did not start"}}),
         (CLOSED, {"counts.waves": {"autocorrelation": 0.5, "dispersion": 3.0}}),
-        (CLOSED, {"counts.waves": {"autocorrelation": 0.99, "dispersion": 1.0}}),
+        (CLOSED, {"counts.waves": {"autocorrelation": 0.99, "dispersion": 1.76}}),
         (CLOSED, GOOD | {"counts.counted_units": 900_000} | workers(asked_units=1_000_000)),
         (CLOSED, GOOD | {"counts.counted_units": 900_000}),
         (OPEN, {"metrics.schedule_lag_ms.p99": 0.9, "metrics.service_time_ms.p99": 0.1}),
