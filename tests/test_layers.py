@@ -21,6 +21,8 @@ SDK = {
     "openai/models": {"torch", "transformers", "tokenizers"},
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
+    "vectors/pgvector": {"psycopg2"},
+    "vectors/chroma_": {"chromadb"},
     "config/yaml_source": {"yaml"},
     "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
     "seamark_evaluate/attention/": {"torch", "transformers", "tokenizers", "safetensors"},

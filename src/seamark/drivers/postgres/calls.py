@@ -57,16 +57,19 @@ class PostgresCalls(Call):
 
     def failure(self, error: Exception) -> Failure:
         """Classify an exception of psycopg2, by its SQLSTATE if it has one."""
-        if isinstance(error, PoolTimeoutError):
-            return Failure.TIMEOUT
-        if isinstance(error, psycopg2.InterfaceError):
-            return Failure.RESET
-        if not isinstance(error, psycopg2.Error):
-            return Failure.DRIVER
-        if error.pgcode is None and isinstance(error, psycopg2.OperationalError):
-            # libpq's own errors have no SQLSTATE: no connection was made, or it broke
-            return Failure.CONNECT if "connection to server at" in str(error) else Failure.RESET
-        return category(error.pgcode or "")
+        return Failure.TIMEOUT if isinstance(error, PoolTimeoutError) else failure_of(error)
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return the category of an exception of psycopg2, by its SQLSTATE if it has one."""
+    if isinstance(error, psycopg2.InterfaceError):
+        return Failure.RESET
+    if not isinstance(error, psycopg2.Error):
+        return Failure.DRIVER
+    if error.pgcode is None and isinstance(error, psycopg2.OperationalError):
+        # libpq's own errors have no SQLSTATE: no connection was made, or it broke
+        return Failure.CONNECT if "connection to server at" in str(error) else Failure.RESET
+    return category(error.pgcode or "")
 
 
 def in_words(sqlstate: str, message: str) -> str:

@@ -45,8 +45,10 @@ select (select coalesce(sum(abalance), 0) from pgbench_accounts),
 """
 
 
-def connect(target: Target, timeout_s: float = 0.0) -> "psycopg2.extensions.connection":
-    """Return an autocommitting connection with Seamark's schema as its search path.
+def connect(
+    target: Target, timeout_s: float = 0.0, session: Mapping[str, str] | None = None
+) -> "psycopg2.extensions.connection":
+    """Return an autocommitting connection with Seamark's schema as its search path, and parameters of a `session`.
 
     The embedded server's password lies beside its data. Without that file the settings `password`, `sslmode` and
     `sslrootcert` apply, then libpq's variables (PGUSER, PGPASSWORD, PGDATABASE, PGSSLMODE ...) and ~/.pgpass; each
@@ -64,6 +66,7 @@ def connect(target: Target, timeout_s: float = 0.0) -> "psycopg2.extensions.conn
         parameters |= entries(settings.get("server_settings"))
         if reference := settings.get("password"):
             own["password"] = resolve(str(reference))
+    parameters |= session or {}
     connection = psycopg2.connect(
         host=target.host,
         port=target.ports["main"],

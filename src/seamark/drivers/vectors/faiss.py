@@ -38,13 +38,14 @@ class Search(Call):
     kinds: Sequence[str] = ("search",)
 
     def __init__(self, target: Target) -> None:
-        from seamark.drivers.vectors.faiss_index import INDEX_FILE, FaissIndex
+        from seamark.drivers.vectors.faiss_index import INDEX_FILE, FaissIndex, directed
 
         self._settings = target.settings
         self._events = target.events
         self._index = FaissIndex.read(target.data / INDEX_FILE, target.settings).index
-        self._queries: Vectors = np.load(target.data / "queries.npy")
-        self.stages = ("choose lists", "scan lists") if target.settings["index"] == "ivf" else ("search",)
+        self._queries: Vectors = directed(np.load(target.data / "queries.npy"), target.settings)
+        apart = target.settings["index"] == "ivf" and target.settings.get("filter_ratio") is None
+        self.stages = ("choose lists", "scan lists") if apart else ("search",)
         self.body_count = max(len(self._queries), 64)
         """One body for each query, so that every query is sent once before any repeats."""
 

@@ -11,7 +11,9 @@ from typing import Any
 import faiss
 import numpy as np
 
-from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, fill
+from seamark.datasets.neighbours import unit
+from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, fill, started, visible
+from seamark.errors import UserError
 from seamark.load.driver import Body, Reply, Target, Track, whole
 from seamark.model.sample import EventKind, Failure
 from seamark.model.service import Value
@@ -24,22 +26,25 @@ _CALLING = threading.local()
 class FaissIndex:
     """An index of one kind; an hnsw graph is the same on every run when one thread builds it."""
 
-    def __init__(self, index: Any) -> None:
+    def __init__(self, index: Any, settings: Mapping[str, Value]) -> None:
         self.index = index
+        self._settings = settings
 
     @staticmethod
     def empty(settings: Mapping[str, Value]) -> "FaissIndex":
         """Return an index of the kind and size that the settings name, with no vectors in it."""
         dimensions = whole(settings, "dimensions")
+        metric = faiss.METRIC_L2 if settings["metric"] == "l2" else faiss.METRIC_INNER_PRODUCT
         if settings["index"] == "flat":
-            return FaissIndex(faiss.IndexFlatL2(dimensions))
+            return FaissIndex(faiss.IndexFlat(dimensions, metric), settings)
         if settings["index"] == "hnsw":
-            graph = faiss.IndexHNSWFlat(dimensions, whole(settings, "m"))
+            graph = faiss.IndexHNSWFlat(dimensions, whole(settings, "m"), metric)
             graph.hnsw.efConstruction = whole(settings, "ef_construction")
-            return FaissIndex(graph)
-        cells = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimensions), dimensions, whole(settings, "lists"))
+            return FaissIndex(graph, settings)
+        coarse = faiss.IndexFlat(dimensions, metric)
+        cells = faiss.IndexIVFFlat(coarse, dimensions, whole(settings, "lists"), metric)
         cells.cp.min_points_per_centroid = 1  # fewer vectors than FAISS advises are the scenario's own choice
-        return FaissIndex(cells)
+        return FaissIndex(cells, settings)
 
     @staticmethod
     def read(path: Path, settings: Mapping[str, Value]) -> "FaissIndex":
@@ -49,20 +54,44 @@ class FaissIndex:
             index.hnsw.efSearch = whole(settings, "ef_search")
         elif settings["index"] == "ivf":
             index.nprobe = whole(settings, "nprobe")
-        return FaissIndex(index)
+        return FaissIndex(index, settings)
 
     def build(self, vectors: Vectors) -> None:
         """Train on the vectors; only inverted lists need it."""
-        self.index.train(vectors)
+        self.index.train(directed(vectors, self._settings))
 
     def ingest(self, vectors: Vectors) -> None:
         """Add all vectors; for hnsw this builds the graph."""
-        self.index.add(vectors)
+        self.index.add(directed(vectors, self._settings))
 
     def search(self, queries: Vectors, k: int) -> Ids:
         """Return the ids (q, k), -1 for a missing one."""
-        ids: Ids = self.index.search(queries, k)[1]
+        asked = directed(queries, self._settings)
+        ids: Ids = self.index.search(asked, k, params=filter_of(self.index, self._settings))[1]
         return ids
+
+    def delete(self, ids: range) -> None:
+        """Delete these vectors. Raises UserError for a graph, which cannot."""
+        if self._settings["index"] == "hnsw":
+            raise UserError("deleted_ratio: FAISS deletes nothing from hnsw. Choose 'index: flat' or 'index: ivf'.")
+        self.index.remove_ids(faiss.IDSelectorRange(ids.start, ids.stop))
+
+
+def directed(vectors: Vectors, settings: Mapping[str, Value]) -> Vectors:
+    """Return vectors as FAISS compares them: a cosine is the inner product of unit vectors."""
+    return unit(vectors) if settings["metric"] == "cosine" else vectors
+
+
+def filter_of(index: Any, settings: Mapping[str, Value]) -> Any:
+    """Return the parameters of a search among the vectors that pass a filter, None without one."""
+    if settings.get("filter_ratio") is None:
+        return None
+    passing = faiss.IDSelectorRange(0, visible(settings, whole(settings, "vectors"))[1])
+    if settings["index"] == "hnsw":
+        return faiss.SearchParametersHNSW(sel=passing, efSearch=index.hnsw.efSearch)
+    if settings["index"] == "ivf":
+        return faiss.SearchParametersIVF(sel=passing, nprobe=index.nprobe)
+    return faiss.SearchParameters(sel=passing)
 
 
 def write_index(target: Target, seed: int) -> Mapping[str, Value]:
@@ -71,11 +100,14 @@ def write_index(target: Target, seed: int) -> Mapping[str, Value]:
     data = Dataset.stage(target, seed)
     faiss.omp_set_num_threads(whole(settings, "build_threads"))
     index = FaissIndex.empty(settings)
-    facts = fill(index, data)
+    facts = fill(index, data, settings)
     path = target.data / INDEX_FILE
     faiss.write_index(index.index, str(path))
     del index
-    return {**facts, "index_bytes": path.stat().st_size, "index_resident_bytes": _resident_bytes_of(path)}
+    size_bytes, resident_bytes = path.stat().st_size, _resident_bytes_of(path)
+    index_s = sum(float(facts[name] or 0.0) for name in ("build_s", "ingest_s"))
+    sizes = {"index_bytes": size_bytes, "index_resident_bytes": resident_bytes}
+    return started(target, {**facts, "index_s": index_s, **sizes})
 
 
 class SearchSession:
@@ -86,6 +118,7 @@ class SearchSession:
         self._track = track
         self._k = whole(settings, "k")
         self._threads = whole(settings, "threads_per_search")
+        self._filter = filter_of(index, settings)
         batch = whole(settings, "batch")
         self._distances = np.empty((batch, self._k), dtype=np.float32)
         self._ids = np.empty((batch, self._k), dtype=np.int64)
@@ -93,7 +126,7 @@ class SearchSession:
     def call(self, body: Body) -> Reply:
         """Search one batch; an answer without any id for a query is empty."""
         self._set_threads()
-        self._index.search(body.content, self._k, D=self._distances, I=self._ids)
+        self._index.search(body.content, self._k, params=self._filter, D=self._distances, I=self._ids)
         return self._reply(body)
 
     def call_traced(self, body: Body, query: int) -> Reply:
@@ -101,14 +134,14 @@ class SearchSession:
         assert self._track is not None
         self._set_threads()
         index, begin_ns = self._index, monotonic_ns()
-        if isinstance(index, faiss.IndexIVF):
+        if isinstance(index, faiss.IndexIVF) and self._filter is None:
             distances, lists = index.quantizer.search(body.content, index.nprobe)
             chosen_ns = monotonic_ns()
             index.search_preassigned(body.content, self._k, lists, distances, D=self._distances, I=self._ids)
             self._track.add(query, 0, EventKind.RUN, begin_ns, chosen_ns)
             self._track.add(query, 1, EventKind.RUN, chosen_ns, monotonic_ns())
         else:
-            index.search(body.content, self._k, D=self._distances, I=self._ids)
+            index.search(body.content, self._k, params=self._filter, D=self._distances, I=self._ids)
             self._track.add(query, 0, EventKind.RUN, begin_ns, monotonic_ns())
         return self._reply(body)
 

@@ -5,7 +5,7 @@ pymilvus exists in the service's environment only, so it is imported where it is
 
 from collections.abc import Mapping
 
-from seamark.drivers.vectors.dataset import Dataset, fill, recall
+from seamark.drivers.vectors.dataset import Dataset, fill, recall, started
 from seamark.load.driver import Call, Hooks, Target
 from seamark.model.digest import seed_for
 from seamark.model.service import Value
@@ -26,9 +26,9 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
     data = Dataset.stage(target, seed)
     with client_of(target) as client:
         collection = MilvusCollection(client, target)
-        facts = fill(collection, data)
+        facts = fill(collection, data, settings)
         make_inserted(client, settings)
-    return {**facts, **collection.facts}
+    return started(target, {**facts, **collection.facts})
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:

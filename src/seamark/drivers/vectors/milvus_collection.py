@@ -24,6 +24,8 @@ FEWEST_INDEXED = 1024
 """Milvus builds no index for a segment of fewer vectors: it compares with each of them."""
 ASKED_QUERIES = 100
 """Queries in one request when the answers are judged."""
+DELETED_IDS = 10_000
+"""Ids in one request that deletes."""
 ASK_S = 60.0
 TICK_S = 0.05
 STALLED_S = 300.0
@@ -89,6 +91,12 @@ class MilvusCollection:
             ask = channel.unary_unary(f"{SERVICE}/Search")
             replies = [ask(searching.request(part), timeout=ASK_S, metadata=credentials()) for part in parts]
         return np.concatenate([searching.ids(reply) for reply in replies])
+
+    def delete(self, ids: range) -> None:
+        """Delete these vectors; a strong search sees that at once."""
+        for start in range(0, len(ids), DELETED_IDS):
+            self._client.delete(SEARCHED, ids=list(ids[start : start + DELETED_IDS]))
+        self._client.flush(SEARCHED)
 
     def _insert(self, vectors: Vectors) -> None:
         step = max(1, INSERT_BYTES // (vectors.itemsize * vectors.shape[1]))

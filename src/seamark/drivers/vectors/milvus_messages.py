@@ -13,7 +13,7 @@ from pymilvus import CollectionSchema, DataType, MilvusClient
 from pymilvus.client.prepare import Prepare
 from pymilvus.grpc_gen import milvus_pb2
 
-from seamark.drivers.vectors.dataset import Ids, Vectors
+from seamark.drivers.vectors.dataset import Ids, Vectors, visible
 from seamark.errors import UserError
 from seamark.load.driver import whole
 from seamark.model.sample import Failure
@@ -25,7 +25,7 @@ SEARCHED = "seamark"
 INSERTED = "seamark_inserts"
 """The collection that loads insert into."""
 KINDS = {"flat": "FLAT", "ivf": "IVF_FLAT", "hnsw": "HNSW"}
-METRICS = {"l2": "L2"}
+METRICS = {"l2": "L2", "ip": "IP", "cosine": "COSINE"}
 GUARANTEES = {"strong": 0, "eventually": 1, "bounded": 2}
 """Milvus's value for the time up to which a search must see all data."""
 TIMED_OUT = 10001
@@ -94,6 +94,7 @@ class Searching:
 
     def request(self, queries: Vectors) -> bytes:
         """Return the encoded search for these queries (q, d)."""
+        passing = visible(self.settings, whole(self.settings, "vectors"))[1]
         knobs = {"hnsw": {"ef": self.settings["ef_search"]}, "ivf": {"nprobe": self.settings["nprobe"]}}
         params = {
             "metric_type": METRICS[str(self.settings["metric"])],
@@ -107,6 +108,7 @@ class Searching:
             data=list(queries),
             guarantee_timestamp=self.guarantee,
             use_default_consistency=False,
+            **({} if self.settings.get("filter_ratio") is None else {"expr": f"id < {passing}"}),
         )
         return bytes(message.SerializeToString())
 
