@@ -3,7 +3,7 @@
 import io
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,9 +59,9 @@ def statement(query: Vectors) -> bytes:
 
 def copied(vectors: Vectors, first: int) -> bytes:
     """Return rows for COPY in PostgreSQL's binary format, numbered from `first`."""
-    fields = [("fields", ">i2"), ("id_bytes", ">i4"), ("id", ">i8"), ("vector_bytes", ">i4")]
-    vector = [("dimensions", ">i2"), ("unused", ">i2"), ("vector", ">f4", (vectors.shape[1],))]
-    rows = np.zeros(len(vectors), dtype=[*fields, *vector])
+    head = "fields:>i2 id_bytes:>i4 id:>i8 vector_bytes:>i4 dimensions:>i2 unused:>i2"
+    layout: list[Any] = [tuple(field.split(":")) for field in head.split()]
+    rows = np.zeros(len(vectors), dtype=[*layout, ("vector", ">f4", (vectors.shape[1],))])
     rows["fields"], rows["id_bytes"], rows["vector_bytes"] = 2, 8, 4 + 4 * vectors.shape[1]
     rows["id"] = np.arange(first, first + len(vectors))
     rows["dimensions"], rows["vector"] = vectors.shape[1], vectors
