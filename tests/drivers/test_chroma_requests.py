@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from seamark.drivers.vectors.chroma import ID_FILE, ChromaSearch
+from seamark.drivers.vectors.chroma_search import ID_FILE, ChromaSearch
 from seamark.drivers.vectors.dataset import Dataset
 from seamark.load.driver import Target
 from seamark.model.sample import Failure

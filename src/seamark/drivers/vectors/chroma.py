@@ -1,29 +1,15 @@
-"""Chroma as a server: its collection, filled before the load; the driver of searches over HTTP; recall.
+"""Chroma as a server: its collection is filled before the load and searched over HTTP; recall.
 
 chromadb exists in the service's environment only, so what uses it is imported where it is used.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
-
-from seamark.drivers.vectors.dataset import Dataset, Vectors, fill, in_batches, in_text, recall, started, visible
-from seamark.load.driver import Body, Hooks, Target, Wire, whole
-from seamark.load.engine.http import HttpDecoder, http_request, in_url
+from seamark.drivers.vectors.chroma_search import ID_FILE
+from seamark.drivers.vectors.chroma_search import ChromaSearch as ChromaSearch
+from seamark.drivers.vectors.dataset import Dataset, fill, recall, started
+from seamark.load.driver import Hooks, Target
 from seamark.model.service import Value
-
-COLLECTION = "seamark"
-ID_FILE = "collection"
-ROW = "row"
-"""The metadata by which filters compare: the number of a vector."""
-
-
-def filter_of(settings: Mapping[str, Value]) -> dict[str, dict[str, int]] | None:
-    """Return the filter of each search in Chroma's terms, None without one."""
-    if settings.get("filter_ratio") is None:
-        return None
-    return {ROW: {"$lt": visible(settings, whole(settings, "vectors"))[1]}}
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
@@ -42,50 +28,6 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     from seamark.drivers.vectors.chroma_collection import ChromaCollection, client_of
 
     return recall(target, ChromaCollection(client_of(target), target).search)
-
-
-class ChromaSearch(Wire):
-    """Searches the collection that `populate` filled. A reply is worth its batch when every query got an answer."""
-
-    unit = "query"
-    kinds: Sequence[str] = ("search",)
-
-    def __init__(self, target: Target) -> None:
-        self._host, self._port = target.host, target.ports["main"]
-        self._settings, self._batch = target.settings, whole(target.settings, "batch")
-        self._queries: Vectors = np.load(target.data / "queries.npy")
-        name = (target.data / ID_FILE).read_text(encoding="ascii")
-        self._path = f"/api/v2/tenants/default_tenant/databases/default_database/collections/{name}/query"
-        self.body_count = max(len(self._queries), 64)
-
-    def address(self) -> tuple[str, int]:
-        """Return host and port of the server."""
-        return self._host, self._port
-
-    def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return batches of queries as JSON: all in seeded order, again and again, cut into batches."""
-        passing = filter_of(self._settings)
-        rest = {"n_results": whole(self._settings, "k"), "include": [], **({"where": passing} if passing else {})}
-        texts = [in_text(query) for query in self._queries]
-        batches = in_batches(len(texts), count, self._batch, seed)
-        end = json.dumps(rest)[1:]
-        queries = (",".join(texts[row] for row in batch) for batch in batches)
-        return [Body(content=f'{{"query_embeddings":[{asked}],{end}'.encode()) for asked in queries]
-
-    def encode(self, body: Body) -> bytes:
-        """Return the request on the wire."""
-        host, headers = f"{in_url(self._host)}:{self._port}", {"Content-Type": "application/json"}
-        return http_request("POST", self._path, host=host, headers=headers, body=body.content)
-
-    def decoder(self) -> HttpDecoder:
-        """Return a decoder that counts the queries that were answered."""
-        return HttpDecoder(self._answered)
-
-    def _answered(self, status: int, body: bytes) -> int:
-        ids = json.loads(body)["ids"]
-        if len(ids) != self._batch:
-            raise ValueError(f"{len(ids)} answers")
-        return self._batch if all(ids) else 0
 
 
 HOOKS = Hooks(populate=populate, quality=quality)

@@ -8,7 +8,7 @@ import chromadb
 import numpy as np
 from chromadb.config import Settings
 
-from seamark.drivers.vectors.chroma import COLLECTION, ROW, filter_of
+from seamark.drivers.vectors.chroma_search import COLLECTION, ROW, filter_of
 from seamark.drivers.vectors.dataset import Ids, Vectors
 from seamark.errors import SiteError
 from seamark.load.driver import Target, whole

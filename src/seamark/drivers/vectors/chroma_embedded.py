@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from seamark.drivers.vectors.chroma import COLLECTION, filter_of
+from seamark.drivers.vectors.chroma_search import COLLECTION, filter_of
 from seamark.drivers.vectors.dataset import Dataset, Vectors, fill, in_batches, recall, started
 from seamark.load.driver import Body, Call, Hooks, Reply, Target, whole
 from seamark.model.sample import Failure
