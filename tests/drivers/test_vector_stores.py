@@ -16,7 +16,7 @@ def searched(name, folder, levels=({},), **changes):
         for level in levels:
             loads.append(served.load(concurrency=3, **level))
             assert loads[-1].failures == {"NONE": loads[-1].ok}
-            assert loads[-1].ok > 20
+            assert loads[-1].ok > 0
             assert loads[-1].outcome.unit == "query"
         return served.endpoint["facts"], [load.outcome.quality for load in loads]
 
