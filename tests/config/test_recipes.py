@@ -117,7 +117,7 @@ def test_no_path_and_no_setting_is_read_as_program_by_the_shells_of_a_recipe(
     fakes.mkdir()
     own = data / "server/bin/milvus"
     own.parent.mkdir(parents=True)
-    names = ("ray", "vllm", "milvus", "minio", "kafka-storage.sh", "kafka-server-start.sh", "rclone")
+    names = ("ray", "vllm", "milvus", "minio", "kafka-storage.sh", "kafka-server-start.sh", "rclone", "weed")
     (fakes / "bin").mkdir()
     for program in (own, *(fakes / name for name in names), fakes / "bin/vllm-router"):
         program.write_text('#!/bin/sh\n[ "$1" != random-uuid ] || echo uuid\n')

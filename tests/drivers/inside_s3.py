@@ -53,7 +53,7 @@ def payload_md5(size: int) -> Any:
 
 
 def requests(where: dict[str, Any], count: int, seed: int) -> Any:
-    """Give kind and key of seeded requests."""
+    """Give kind, name, key and first byte of seeded requests."""
     return [[body.kind, *body.content] for body in s3.S3(target(where)).bodies(count, seed)]
 
 
@@ -63,22 +63,6 @@ def encoded_sizes(where: dict[str, Any]) -> Any:
     made = [driver.encode(body) for body in driver.bodies(driver.body_count, 1)]
     pieces = [one if isinstance(one, tuple) else (one,) for one in made]
     return [len({id(piece[-1]) for piece in pieces}), [len(piece) for piece in pieces[0]]]
-
-
-def decoded(where: dict[str, Any], replies: list[str], cut_bytes: int) -> Any:
-    """Feed replies to one decoder, so many bytes at a time; give failure and units of each."""
-    decoder = s3.S3(target(where)).decoder()
-    seen = []
-    for reply in replies:
-        decoder.reset()
-        data = reply.encode("latin-1")
-        whole = False
-        for at in range(0, len(data), cut_bytes):
-            assert not whole
-            whole = decoder.feed(data[at : at + cut_bytes])
-        assert whole
-        seen.append([decoder.failure.name, decoder.units])
-    return seen
 
 
 def request(where: dict[str, Any], host: str) -> Any:

@@ -12,8 +12,15 @@ from shipped import SERVICES
 from storage import serving
 
 pytestmark = pytest.mark.services
-OBJECT = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nLast-Modified: Sat, 21 Nov 2026 15:00:00 GMT\r\n\r\n{}"
-STORED = 'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 0\r\n\r\n'
+EVERY_OPERATION = {
+    "get": {"operation": "get", "weight": 3},
+    "range": {"operation": "get", "range_bytes": 1000, "weight": 2},
+    "put": {"operation": "put"},
+    "parts": {"operation": "put", "part_bytes": 5 << 20},
+    "head": {"operation": "head"},
+    "list": {"operation": "list"},
+    "delete": {"operation": "delete"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +113,46 @@ def test_a_large_object_is_put_in_parts_and_is_whole(tmp_path):
         assert {entry[2] for entry in asked(served, "objects", prefix="put/")} == {md5}
 
 
+def mixed_load(store):
+    mix = json.dumps({"name": "every"} | EVERY_OPERATION)
+    return store.load(mix=mix, check_content=True, concurrency=1, requests=100, duration_s=60, timeout_s=20)
+
+
+def assert_every_operation_is_good(store):
+    """Each class has its share of good replies, by its kind, and what was put in parts is whole."""
+    loaded = mixed_load(store)
+    assert loaded.failures == {"NONE": 100}
+    assert loaded.outcome.kinds == tuple(EVERY_OPERATION)
+    assert np.bincount(loaded.samples["kind"]).tolist() == [30, 20, 10, 10, 10, 10, 10]
+    size = store.settings["object_bytes"]
+    received = {
+        name: loaded.samples["bytes_received"][loaded.samples["kind"] == number].tolist()
+        for number, name in enumerate(EVERY_OPERATION)
+    }
+    assert all(size < got < size + 2000 for got in received["get"])
+    assert all(1000 < got < 3000 for got in received["range"])
+    assert all(got < 2000 for name in ("put", "head", "delete") for got in received[name])
+    sent = loaded.samples["bytes_sent"][loaded.samples["kind"] == 3]
+    assert (sent > size).all(), "all parts count as sent"
+    md5 = ask(store.environment, "inside_s3", "payload_md5", size=size)
+    found = {prefix: asked(store, "objects", prefix=prefix) for prefix in ("get/", "put/", "delete/")}
+    assert [entry[0] for entry in found["get/"]] == [f"get/{number:07d} +%2B&=;?#~!'(é)漢" for number in range(12)]
+    assert {entry[3] for entry in found["put/"]} == {md5}
+    assert found["put/"][0][0].endswith("(é)漢")
+    assert len(found["delete/"]) == 2, "ten of twelve are deleted"
+    # an object of the same length with other content is told from the one that was put
+    asked(store, "replace", key=found["get/"][0][0], size=size)
+    wrong = store.load(operation="get", check_content=True, requests=12, duration_s=60, timeout_s=20)
+    assert wrong.failures == {"NONE": 11, "WRONG_REPLY": 1}
+
+
+@pytest.mark.covers("E-FR18")
+@pytest.mark.parametrize("service", ["s3", pytest.param("seaweedfs", marks=pytest.mark.sweep)])
+def test_every_operation_is_good_on_keys_with_odd_characters(service, tmp_path):
+    with serving(service, tmp_path, object_bytes=6 << 20, objects=12, odd_keys=True) as served:
+        assert_every_operation_is_good(served)
+
+
 @pytest.mark.covers("E-NFR04")
 def test_a_killed_server_ends_its_load_with_lost_connections_only(tmp_path):
     with serving("s3", tmp_path, object_bytes=4096, objects=4) as served:
@@ -145,36 +192,15 @@ def test_objects_that_do_not_fit_the_disk_are_refused_before_the_first(nowhere):
     assert "Lower `objects` or `object_bytes`." in says
 
 
-@pytest.mark.parametrize("cut_bytes", [1, 7, 4096])
-@pytest.mark.parametrize(
-    ("operation", "seen"),
-    [
-        ("get", ["NONE", "WRONG_REPLY", "WRONG_REPLY", "WRONG_REPLY", "CLIENT_ERROR", "SERVER_ERROR"]),
-        ("put", ["WRONG_REPLY", "WRONG_REPLY", "WRONG_REPLY", "NONE", "CLIENT_ERROR", "SERVER_ERROR"]),
-        ("mixed", ["NONE", "WRONG_REPLY", "WRONG_REPLY", "NONE", "CLIENT_ERROR", "SERVER_ERROR"]),
-    ],
-)
-def test_only_a_whole_object_or_an_empty_answer_to_a_put_is_good(nowhere, operation, seen, cut_bytes):
-    replies = [
-        OBJECT.format(1024, "x" * 1024),
-        OBJECT.format(1023, "x" * 1023),
-        OBJECT.format(0, ""),
-        STORED,
-        "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nno!",
-        "HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n",
-    ]
-    found = inside(nowhere, "decoded", settings={"operation": operation}, replies=replies, cut_bytes=cut_bytes)
-    assert [failure for failure, _ in found] == seen
-    assert [units for _, units in found] == [int(failure == "NONE") for failure in seen]
-
-
 @pytest.mark.covers("E-FR14")
 def test_requests_are_seeded_and_take_every_object_once(nowhere):
     first, again, other = (inside(nowhere, "requests", count=10, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
-    assert sorted(first) == sorted(other) == [[0, "get", f"get/{number:07d}"] for number in range(10)]
+    assert sorted(first) == sorted(other) == [[0, "get", f"get/{number:07d}", 0] for number in range(10)]
     mixed = inside(nowhere, "requests", settings={"operation": "mixed"}, count=20, seed=1)
     assert len({tuple(one) for one in mixed}) == 20
+    ranges = inside(nowhere, "requests", settings={"range_bytes": 1000}, count=500, seed=1)
+    assert {start for *_, start in ranges} == set(range(25)), "from each place at which a range fits, the last too"
 
 
 def test_all_puts_share_one_payload(nowhere):

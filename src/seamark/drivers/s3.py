@@ -1,24 +1,26 @@
 """S3 at the speed of the server: requests signed before the clock, sent over the generator's own connections.
 
 The bucket is filled with boto3, which is too slow for the hot path. It lies in the service's environment alone, so it
-is imported where it is used.
+is imported where it is used. What replies have to be is in s3_replies.py.
 """
 
 import io
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
-from seamark.errors import SiteError
-from seamark.load.driver import Body, Hooks, Target, Wire, whole
-from seamark.load.engine.http import HttpDecoder, http_request, in_url
-from seamark.model.sample import Failure
+from seamark.drivers.s3_replies import PAGE, Asked, Expected, ObjectDecoder, upload
+from seamark.errors import SiteError, UserError
+from seamark.load.driver import Body, Hooks, Target, TaskFailure, Wire, whole
+from seamark.load.engine.http import http_request, in_url
 from seamark.model.service import Value
 from seamark.platform.tls import UNVERIFIED, tls_context
 
@@ -32,9 +34,13 @@ SPARE_BYTES = 1 << 28
 UPLOADS_AT_ONCE = 8
 
 
-def key_of(kind: str, number: int) -> str:
-    """Return the key of an object: read and written objects have different prefixes."""
-    return f"{kind}/{number:07d}"
+ODD = " +%2B&=;?#~!'(é)漢"
+"""What an odd key ends with: a key is signed right only if all of it is quoted, and once."""
+
+
+def key_of(kind: str, number: int, *, odd: bool = False) -> str:
+    """Return the key of an object: objects that are read, written or deleted have different prefixes."""
+    return f"{kind}/{number:07d}{ODD if odd else ''}"
 
 
 def payload(size_bytes: int) -> bytes:
@@ -44,6 +50,10 @@ def payload(size_bytes: int) -> bytes:
     for at in range(0, size_bytes, PIECE_BYTES):
         content.write(random.bytes(min(PIECE_BYTES, size_bytes - at)))
     return content.getvalue()
+
+
+shared_payload = lru_cache(maxsize=1)(payload)
+"""The content that all classes of a mix share."""
 
 
 def credentials(target: Target) -> "Credentials":
@@ -131,34 +141,46 @@ def _require_room(target: Target, needed: int) -> None:
 
 PATH, VIRTUAL = "path", "virtual"
 """Where the bucket is named: first in the path, or first in the host name."""
-GET, PUT = "get", "put"
-KINDS = {"get": (GET,), "put": (PUT,), "mixed": (GET, PUT)}
+GET, PUT, HEAD, LIST, DELETE = "get", "put", "head", "list", "delete"
+MIXED = "mixed"
 MAX_BODIES = 1 << 14
 """Signing takes a few tenths of a millisecond per request."""
 
 
 class S3(Wire):
-    """GET and PUT of whole objects of one size by presigned URLs."""
+    """Operations on objects of one size by presigned URLs."""
 
     unit = "operation"
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._operation = str(target.settings["operation"])
-        self._object_bytes = whole(target.settings, "object_bytes")
-        self._objects = whole(target.settings, "objects")
-        bucket = str(target.settings["bucket"])
-        virtual = target.settings.get("addressing") == VIRTUAL
+        settings = target.settings
+        operation = str(settings["operation"])
+        self._object_bytes = whole(settings, "object_bytes")
+        self._objects = whole(settings, "objects")
+        self._odd = bool(settings.get("odd_keys"))
+        self._checks = bool(settings.get("check_content"))
+        self._part_bytes = whole(settings, "part_bytes", 0)
+        self._range_bytes = whole(settings, "range_bytes", 0)
+        if self._range_bytes > self._object_bytes:
+            raise UserError(
+                f"range_bytes: {self._range_bytes:,} is more than object_bytes, {self._object_bytes:,}. Lower it."
+            )
+        bucket = str(settings["bucket"])
+        virtual = settings.get("addressing") == VIRTUAL
         self._endpoint = endpoint(target, bucket if virtual else "")
         self._host = self._endpoint.partition("://")[2]
         self._prefix = "" if virtual else f"/{bucket}"
-        self.tls = tls_context(target.settings)
-        self.kinds: Sequence[str] = KINDS[self._operation]
+        self.tls = tls_context(settings)
+        self.kinds: Sequence[str] = (GET, PUT) if operation == MIXED else (operation,)
         self.body_count = min(self._objects, MAX_BODIES) * len(self.kinds)
         """Each object once per kind, as far as signing takes at most seconds."""
+        if operation == DELETE:
+            self.warm = self._put_what_is_deleted
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return seeded requests: every object once in random order; PUTs have keys of their own."""
+        """Return seeded requests: every object once in random order, with the first byte that is read of it; PUTs and
+        DELETEs have keys of their own."""
         random = np.random.default_rng(seed)
         each = -(-count // len(self.kinds))
         content = []
@@ -167,7 +189,12 @@ class S3(Wire):
             content += [(kind, name, key) for key in keys.tolist()]
         order = random.permutation(len(content)) if len(self.kinds) > 1 else np.arange(len(content))
         chosen = [content[at] for at in order.tolist()[:count]]
-        return [Body(content=(name, key_of(name, key)), kind=kind) for kind, name, key in chosen]
+        last = self._object_bytes - self._range_bytes if self._range_bytes else 0
+        starts = random.integers(0, last, len(chosen), endpoint=True).tolist()
+        return [
+            Body(content=(name, key_of(name, key, odd=self._odd), start), kind=kind)
+            for (kind, name, key), start in zip(chosen, starts, strict=True)
+        ]
 
     def address(self) -> tuple[str, int]:
         """Return host and port of the endpoint."""
@@ -175,62 +202,68 @@ class S3(Wire):
 
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request, signed for as long as S3 allows (7 days); every PUT has the same payload behind it."""
-        name, key = body.content
-        path = self._signed(name.upper(), f"{self._prefix}/{key}")
-        if name == GET:
-            return http_request("GET", path, host=self._host)
-        headers = {"Content-Length": str(self._object_bytes)}
-        return http_request("PUT", path, host=self._host, headers=headers), self._payload
+        name, key, start = body.content
+        path, size = f"{self._prefix}/{quote(key, safe='/~')}", self._object_bytes
+        if name == LIST:
+            page = f"{self._prefix}/?list-type=2&max-keys={PAGE}&prefix={GET}%2F"
+            return self._asked("GET", page, Expected(keys=min(self._objects, PAGE)))
+        if name == HEAD:
+            return self._asked("HEAD", path, Expected(length=size, headless=True))
+        if name == DELETE:
+            return self._asked("DELETE", path, Expected())
+        if name == PUT and self._part_bytes:
 
-    def decoder(self) -> "ObjectDecoder":
-        """Return a decoder that knows the length of an object."""
-        return ObjectDecoder(self._object_bytes, may_get=GET in self.kinds, may_put=PUT in self.kinds)
+            def exchanges() -> Any:
+                return upload(self._asked, path, shared_payload(size), self._part_bytes)
+
+            return self._asked("POST", f"{path}?uploads=", Expected(upload=exchanges))
+        if name == PUT:
+            return self._asked("PUT", path, Expected(), {"Content-Length": str(size)}), shared_payload(size)
+        content = shared_payload(size) if self._checks else None
+        if not self._range_bytes:
+            return self._asked("GET", path, Expected(length=size, content=content))
+        expected = Expected(length=self._range_bytes, content=content, start=start, partial=True)
+        return self._asked("GET", path, expected, {"Range": f"bytes={start}-{start + self._range_bytes - 1}"})
+
+    def decoder(self) -> ObjectDecoder:
+        """Return a decoder that learns from each request what its reply has to be."""
+        return ObjectDecoder()
+
+    def _asked(self, method: str, path: str, expected: Expected, headers: Mapping[str, str] | None = None) -> Asked:
+        path = self._signed(method, path)
+        return Asked(http_request(method, path, host=self._host, headers=headers), expected)
+
+    def _put_what_is_deleted(self, bodies: Iterable[Body]) -> int:
+        """Put each object that a DELETE is for; return their number. Raises TaskFailure."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        keys = {body.content[1] for body in bodies}
+        try:
+            _put(self._target, keys)
+        except (BotoCoreError, ClientError) as error:
+            raise TaskFailure("setup_failed", f"cannot put the objects to delete: {error}") from error
+        return len(keys)
 
     @cached_property
     def _signed(self) -> Callable[[str, str], str]:
         return signer(self._target, self._endpoint)
 
-    @cached_property
-    def _payload(self) -> bytes:
-        """What every PUT sends: random, so that nothing can compress it."""
-        return payload(self._object_bytes)
 
+def _put(target: Target, keys: Iterable[str]) -> None:
+    """Put an object in the place of each key, large ones in parts."""
+    from boto3.s3.transfer import TransferConfig
 
-class ObjectDecoder(HttpDecoder):
-    """Accepts a reply only if it is a whole object, or an empty answer to a PUT.
+    size, part = (whole(target.settings, name) for name in ("object_bytes", "multipart_bytes"))
+    s3, content = client(target), payload(size)
+    # sequential: gateways buffer parts that arrive early
+    parts = TransferConfig(multipart_threshold=part, multipart_chunksize=part, use_threads=False)
 
-    Only a GET's reply has the object's modification time, which distinguishes the two on one connection.
-    """
+    def put(key: str) -> None:
+        s3.upload_fileobj(io.BytesIO(content), target.settings["bucket"], key, Config=parts)
 
-    __slots__ = ("_is_object", "_may_get", "_may_put", "_object_bytes")
-
-    def __init__(self, object_bytes: int, *, may_get: bool, may_put: bool) -> None:
-        self._object_bytes = object_bytes
-        self._may_get = may_get
-        self._may_put = may_put
-        super().__init__()
-
-    def reset(self) -> None:
-        """Make ready for the next reply."""
-        super().reset()
-        self._is_object = False
-
-    def feed(self, data: bytes) -> bool:
-        """Take bytes as they arrived; a good reply of the wrong length is a wrong reply."""
-        complete = super().feed(data)
-        if complete and self.failure == Failure.NONE and not self._as_expected():
-            self.units = 0
-            self.failure = Failure.WRONG_REPLY
-        return complete
-
-    def _head(self, head: bytes) -> bool:
-        self._is_object = b"\r\nlast-modified:" in head.lower()
-        return super()._head(head)
-
-    def _as_expected(self) -> bool:
-        if self._is_object:
-            return self._may_get and self.body_bytes == self._object_bytes
-        return self._may_put and self.body_bytes == 0
+    with ThreadPoolExecutor(UPLOADS_AT_ONCE if size < part else 2) as uploads:
+        for _ in uploads.map(put, keys):
+            pass
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
@@ -239,7 +272,6 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
     Returns counts, bytes and seconds. Raises SiteError if the embedded server's disk is too small for the objects to
     be read and written.
     """
-    from boto3.s3.transfer import TransferConfig
     from botocore.exceptions import ClientError
 
     settings = target.settings
@@ -254,16 +286,7 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
     except ClientError as error:  # of any other error the first PUT tells more: a HEAD has no body
         if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
             s3.create_bucket(Bucket=bucket)
-    content = payload(size)
-    # sequential: gateways buffer parts that arrive early
-    parts = TransferConfig(multipart_threshold=part, multipart_chunksize=part, use_threads=False)
-
-    def put(number: int) -> None:
-        s3.upload_fileobj(io.BytesIO(content), bucket, key_of("get", number), Config=parts)
-
-    with ThreadPoolExecutor(UPLOADS_AT_ONCE if size < part else 2) as uploads:
-        for _ in uploads.map(put, range(objects)):
-            pass
+    _put(target, [key_of(GET, number, odd=bool(settings.get("odd_keys"))) for number in range(objects)])
     return {
         "bucket": bucket,
         "objects": objects,
@@ -272,6 +295,18 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
         "parts": -(-size // part) if size >= part else 1,
         "populate_s": round(time.monotonic() - started, 3),
     }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Return 0 once the server at HOST and PORT, whose folder is DATA, has put an object and given it back: a probe
+    for one that answers before it can store."""
+    data, host, port = arguments
+    s3 = client(Target(settings={}, data=Path(data), host=host, ports={"main": int(port)}))
+    probe = {"Bucket": "seamark-probe", "Key": "probe"}
+    s3.create_bucket(Bucket=probe["Bucket"])
+    s3.put_object(Body=b"ready", **probe)
+    read: bytes = s3.get_object(**probe)["Body"].read()
+    return int(read != b"ready")
 
 
 HOOKS = Hooks(populate=populate)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any, NamedTuple, Protocol, cast
 
-from seamark.load.driver import Decoder, EndedByClose, StreamDecoder
+from seamark.load.driver import Conversing, Decoder, EndedByClose, StreamDecoder
 from seamark.model.sample import MISSING_NS, Failure
 
 
@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answered",
         "_content_ns",
+        "_conversing",
         "_decoder",
         "_events",
         "_fd",
@@ -81,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._decoder = decoder
         self._stream = cast(StreamDecoder, decoder) if decoder.streams else None
+        self._conversing = decoder if isinstance(decoder, Conversing) else None
         self._events = 0
         self._content_ns = 0
         self._transport: asyncio.Transport | None = None
@@ -112,6 +114,8 @@ class Connection(asyncio.Protocol):
             self.first_ns = self.answer_ns = MISSING_NS
             self._answered = False
         self._decoder.reset()
+        if self._conversing is not None:
+            self._conversing.expect(request[0])
         if self._fd >= 0:
             try:
                 written = self._write(self._fd, request[0])
@@ -198,7 +202,7 @@ class Connection(asyncio.Protocol):
             if not self._answered and stream.answered:
                 self._answered = True
                 self.answer_ns = now_ns
-        if complete:
+        if complete and not (self._conversing is not None and self._goes_on(self._conversing, now_ns)):
             self.busy = False
             if not decoder.keep_alive:
                 self.close()
@@ -212,6 +216,21 @@ class Connection(asyncio.Protocol):
             self._owner.check_timeouts(now_ns)
         if now_ns >= self._owner.due_ns:
             self._owner.on_overdue()
+
+    def _goes_on(self, conversing: Conversing, now_ns: int) -> bool:
+        """Send the next request of an operation that takes several; return False if there is none."""
+        further = None if self._decoder.failure else conversing.further()
+        if further is None:
+            return False
+        transport = self._transport if self._decoder.keep_alive else None
+        self._decoder.reset()
+        if transport is None:
+            self.end(now_ns, Failure.RESET)
+            return True
+        self._fd = -1  # from here on all that this connection sends goes through the transport
+        self.request = self.request._replace(size_bytes=self.request.size_bytes + sum(map(len, further)))
+        transport.writelines(further)
+        return True
 
     def eof_received(self) -> None:
         """Close an idle connection when the server ends its side."""

@@ -202,18 +202,18 @@ class HttpDecoder(EndedByClose):
             return True
         fields = head.lower()
         self.keep_alive = head[7:8] == b"1"
-        connection = _field(fields, b"\r\nconnection:")
+        connection = field_of(fields, b"\r\nconnection:")
         if connection is not None:
             self.keep_alive = b"close" not in connection and (self.keep_alive or b"keep-alive" in connection)
         self._state = _BODY
         if self._headless or self.status in (204, 304):
             return True
-        coding = _field(fields, b"\r\ntransfer-encoding:")
+        coding = field_of(fields, b"\r\ntransfer-encoding:")
         if coding is not None and coding.endswith(b"chunked"):
             self._chunked = True
             self._state = _CHUNK_SIZE
             return True
-        length = _field(fields, LENGTH)
+        length = field_of(fields, LENGTH)
         if length is None:
             self._state = _UNTIL_CLOSE
         elif (
@@ -328,7 +328,7 @@ def _agree(fields: bytes, length: bytes) -> bool:
     return all(part.partition(b"\r\n")[0].strip() == length for part in fields.split(LENGTH)[1:])
 
 
-def _field(fields: bytes, name: bytes) -> bytes | None:
+def field_of(fields: bytes, name: bytes) -> bytes | None:
     """Return the value of a header in a lower-case head, or None. `name` is b"\\r\\nname:"."""
     at = fields.find(name)
     if at < 0:

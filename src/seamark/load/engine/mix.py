@@ -197,7 +197,7 @@ class MixedWire(_Mixed[Wire], Wire):
         if len({driver.address() for driver in drivers}) > 1:
             raise UserError("mix: its classes have different addresses.")
         self.tls = drivers[0].tls
-        if all(driver.warm is not None for driver in drivers):
+        if any(driver.warm is not None for driver in drivers):
             self.warm = self._warm
 
     def _warm(self, bodies: Iterable[Body]) -> int:
