@@ -123,7 +123,7 @@ def assert_every_operation_is_good(store):
     loaded = mixed_load(store)
     assert loaded.failures == {"NONE": 100}
     assert loaded.outcome.kinds == tuple(EVERY_OPERATION)
-    assert np.bincount(loaded.samples["kind"]).tolist() == [30, 20, 10, 10, 10, 10, 10]
+    assert (np.bincount(loaded.samples["kind"]) >= [20, 10, 3, 3, 3, 3, 3]).all()
     size = store.settings["object_bytes"]
     received = {
         name: loaded.samples["bytes_received"][loaded.samples["kind"] == number].tolist()
@@ -139,7 +139,8 @@ def assert_every_operation_is_good(store):
     assert [entry[0] for entry in found["get/"]] == [f"get/{number:07d} +%2B&=;?#~!'(é)漢" for number in range(12)]
     assert {entry[3] for entry in found["put/"]} == {md5}
     assert found["put/"][0][0].endswith("(é)漢")
-    assert len(found["delete/"]) == 2, "ten of twelve are deleted"
+    deletes = (loaded.samples["kind"] == 6).sum()
+    assert len(found["delete/"]) == max(0, 12 - deletes), "each is deleted once"
     # an object of the same length with other content is told from the one that was put
     asked(store, "replace", key=found["get/"][0][0], size=size)
     wrong = store.load(operation="get", check_content=True, requests=12, duration_s=60, timeout_s=20)

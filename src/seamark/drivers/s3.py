@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -32,6 +31,7 @@ PAYLOAD_SEED = 42
 PIECE_BYTES = 1 << 24
 SPARE_BYTES = 1 << 28
 UPLOADS_AT_ONCE = 8
+STORES_WITHIN_S = 60.0
 
 
 ODD = " +%2B&=;?#~!'(é)漢"
@@ -192,7 +192,7 @@ class S3(Wire):
         last = self._object_bytes - self._range_bytes if self._range_bytes else 0
         starts = random.integers(0, last, len(chosen), endpoint=True).tolist()
         return [
-            Body(content=(name, key_of(name, key, odd=self._odd), start), kind=kind)
+            Body(content=(name, key_of(GET if name == HEAD else name, key, odd=self._odd), start), kind=kind)
             for (kind, name, key), start in zip(chosen, starts, strict=True)
         ]
 
@@ -222,7 +222,7 @@ class S3(Wire):
         content = shared_payload(size) if self._checks else None
         if not self._range_bytes:
             return self._asked("GET", path, Expected(length=size, content=content))
-        expected = Expected(length=self._range_bytes, content=content, start=start, partial=True)
+        expected = Expected(length=self._range_bytes, content=content, start=start)
         return self._asked("GET", path, expected, {"Range": f"bytes={start}-{start + self._range_bytes - 1}"})
 
     def decoder(self) -> ObjectDecoder:
@@ -266,27 +266,42 @@ def _put(target: Target, keys: Iterable[str]) -> None:
             pass
 
 
+def _await_storing(s3: Any, bucket: str, key: str) -> None:
+    """Create the bucket if missing, and put and read an object: a server may answer seconds before it can store."""
+    from botocore.exceptions import ClientError
+
+    until_s = time.monotonic() + STORES_WITHIN_S
+    while True:
+        try:
+            try:
+                s3.head_bucket(Bucket=bucket)
+            except ClientError as error:  # of any other error the PUT tells more: a HEAD has no body
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                    s3.create_bucket(Bucket=bucket)
+            s3.put_object(Bucket=bucket, Key=key, Body=b"probe")
+            s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            return
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500 or time.monotonic() > until_s:
+                raise
+        time.sleep(0.5)
+
+
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
     """Create the bucket if missing and put every object that will be read, large ones in parts.
 
     Returns counts, bytes and seconds. Raises SiteError if the embedded server's disk is too small for the objects to
     be read and written.
     """
-    from botocore.exceptions import ClientError
-
     settings = target.settings
     bucket = settings["bucket"]
     objects, size, part = (whole(settings, name) for name in ("objects", "object_bytes", "multipart_bytes"))
     if (target.data / "credentials").exists():
         _require_room(target, 2 * objects * size)
     started = time.monotonic()
-    s3 = client(target)
-    try:
-        s3.head_bucket(Bucket=bucket)
-    except ClientError as error:  # of any other error the first PUT tells more: a HEAD has no body
-        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-            s3.create_bucket(Bucket=bucket)
-    _put(target, [key_of(GET, number, odd=bool(settings.get("odd_keys"))) for number in range(objects)])
+    keys = [key_of(GET, number, odd=bool(settings.get("odd_keys"))) for number in range(objects)]
+    _await_storing(client(target), str(bucket), keys[0])
+    _put(target, keys)
     return {
         "bucket": bucket,
         "objects": objects,
@@ -295,18 +310,6 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
         "parts": -(-size // part) if size >= part else 1,
         "populate_s": round(time.monotonic() - started, 3),
     }
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Return 0 once the server at HOST and PORT, whose folder is DATA, has put an object and given it back: a probe
-    for one that answers before it can store."""
-    data, host, port = arguments
-    s3 = client(Target(settings={}, data=Path(data), host=host, ports={"main": int(port)}))
-    probe = {"Bucket": "seamark-probe", "Key": "probe"}
-    s3.create_bucket(Bucket=probe["Bucket"])
-    s3.put_object(Body=b"ready", **probe)
-    read: bytes = s3.get_object(**probe)["Body"].read()
-    return int(read != b"ready")
 
 
 HOOKS = Hooks(populate=populate)

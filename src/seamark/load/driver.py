@@ -220,20 +220,6 @@ class EndedByClose(ABC):
         """Return whether the current reply is complete, now that the server has closed the connection."""
 
 
-class Conversing(ABC):
-    """A decoder that has to know the request, or whose operation takes several requests on one connection."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def expect(self, request: bytes | tuple[bytes, ...]) -> None:
-        """Take the request, as encoded, whose reply comes next; called after `reset`."""
-
-    @abstractmethod
-    def further(self) -> tuple[bytes | memoryview, ...] | None:
-        """Return the next request of the same operation after a complete, good reply; None: it is done."""
-
-
 class Wire(Driver):
     """Bytes out, bytes in, on the generator's own connections: for protocols where speed matters."""
 

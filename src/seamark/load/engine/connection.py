@@ -4,11 +4,12 @@ arrive."""
 import asyncio
 import os
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any, NamedTuple, Protocol, cast
 
-from seamark.load.driver import Conversing, Decoder, EndedByClose, StreamDecoder
+from seamark.load.driver import Decoder, EndedByClose, StreamDecoder
 from seamark.model.sample import MISSING_NS, Failure
 
 
@@ -20,6 +21,20 @@ class Outgoing(NamedTuple):
     size_bytes: int
     kind: int
     asked_units: int = 0
+
+
+class Conversing(ABC):
+    """A decoder that has to know the request, or whose operation takes several requests on one connection."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def expect(self, request: bytes | tuple[bytes, ...]) -> None:
+        """Take the request, as encoded, whose reply comes next; called after `reset`."""
+
+    @abstractmethod
+    def further(self) -> tuple[bytes | memoryview, ...] | None:
+        """Return the next request of the same operation after a complete, good reply; None: it is done."""
 
 
 class ConnectionOwner(Protocol):
