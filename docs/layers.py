@@ -71,7 +71,7 @@ ROOMS_OF_PLUGINS: Mapping[str, Mapping[str, Room]] = {
     "seamark_kubernetes": {
         "plugin": Room(floor=0, what="what Kubernetes adds to `bench`"),
         "tekton": Room(floor=0, what="Tekton pipelines as text: tasks in an order, and a scenario as manifests"),
-        "llmd": Room(floor=0, what="experiments of llm-d-benchmark as scenarios"),
+        "llmd": Room(floor=0, what="experiments of llm-d-benchmark as scenarios, trials as its reports"),
         "pod": Room(floor=1, what="steps of a pod that measures a deployment, and the sidecar that serves it"),
         "cli": Room(floor=2, what="the verbs of Kubernetes"),
     },

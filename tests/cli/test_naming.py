@@ -25,6 +25,7 @@ OF_ONE_SCENARIO = (
     ("submit", "--dry-run"),
     ("retry",),
     ("export", "evaluation", "-o", "out"),
+    ("export", "llmd"),
     ("compare",),
     ("fit", "-o", "out.json"),
     ("logs", "get"),
