@@ -160,7 +160,10 @@ def test_headers_of_ones_own_are_sent_with_what_they_refer_to(monkeypatch, tmp_p
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"endpoint": "chats"}, "endpoint: 'chats' is none of completions, chat. Did you mean 'chat'?"),
+        (
+            {"endpoint": "chats"},
+            "endpoint: 'chats' is none of completions, chat, embeddings, rerank. Did you mean 'chat'?",
+        ),
         ({"prompt_form": "tokens"}, "prompt_form: 'tokens' is none of ids, text"),
         ({"endpoint": "chat", "prompt_form": "ids"}, "prompt_form: 'ids' is none of text"),
         ({"endpoint": "chat", "batch": 2}, "batch: 2 prompts in one request are for completions only"),

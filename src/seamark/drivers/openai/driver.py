@@ -1,6 +1,6 @@
 """Wire driver of servers with the OpenAI API (vLLM, SGLang, llama.cpp, TGI and others): requests and their check.
 
-Prompts, lengths and bodies are made before the clock starts; stream.py and replies.py decode replies.
+Prompts, lengths and bodies are made before the clock starts; stream.py, replies.py and items.py decode replies.
 """
 
 import json
@@ -15,24 +15,32 @@ from urllib.parse import SplitResult
 from seamark.config.secrets import resolve
 from seamark.drivers.http import WANTS_A_KEY, json_object, own_headers
 from seamark.drivers.openai.events import Forms, read_chunk
+from seamark.drivers.openai.items import UNITS, item_decoder
 from seamark.drivers.openai.models import lacking, stage
 from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDecoder
 from seamark.drivers.openai.requests import Ask, Asks, one_of
 from seamark.drivers.openai.stream import EventStreamDecoder
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import Body, Hooks, Target, TaskFailure, Wire, whole
-from seamark.load.engine.http import http_request, in_url
+from seamark.load.engine.http import HttpDecoder, http_request, in_url
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
 from seamark.patterns.trace_file import TraceRow
 from seamark.platform.tls import reason_of, tls_context
 
 ROLES = ("user", "assistant")
-PATHS = {"completions": "/completions", "chat": "/chat/completions"}
-CONTENT = {"completions": "prompt", "chat": "messages"}
+PATHS = {
+    "completions": "/completions",
+    "chat": "/chat/completions",
+    "embeddings": "/embeddings",
+    "rerank": "/rerank",
+}
+CONTENT = {"completions": "prompt", "chat": "messages", "embeddings": "input", "rerank": "documents"}
 DECIDED_BY = {
     "prompt": "prompt_len",
     "messages": "prompt_len",
+    "input": "prompt_len",
+    "documents": "prompt_len",
     "max_tokens": "gen_tokens",
     "stream": "stream",
 }
@@ -43,8 +51,8 @@ CHECK_S = 60.0
 
 
 class OpenAi(Wire):
-    """Completions or chats, streamed or whole. The units of a reply are the tokens that the server reports. A finite
-    load sends a prompt for each of `items`."""
+    """Completions or chats, streamed or whole: the units of a reply are the tokens that the server reports. Also
+    embeddings and scores of documents, counted as such. A finite load sends a prompt for each of `items`."""
 
     unit = "token"
 
@@ -56,16 +64,21 @@ class OpenAi(Wire):
         self.kinds: Sequence[str] = self._asks.kinds
         self.body_count = self._asks.count
         self.work_count = whole(settings, "items", 0) or None
-        self._streams = settings.get("stream") is not False
+        self.unit = UNITS.get(self._endpoint, "token")
+        self._counts_items = self._endpoint in UNITS
+        self._streams = not self._counts_items and settings.get("stream") is not False
         self._host = target.host
         self._port = next(target.ports[name] for name in ("http", "main") if name in target.ports)
         self._path = path_of(settings, PATHS[self._endpoint])
         own = headers_of(settings)
         self._headers = own if "content-type" in map(str.lower, own) else {"Content-Type": "application/json", **own}
         self.tls = tls_context(settings)
-        self._fields = _fields(settings, streams=self._streams)
+        model = settings.get("served_model") or settings.get("model")
+        named = {} if model is None else {"model": model}
+        self._fields = named if self._counts_items else _fields(settings, named, streams=self._streams)
         self._extra = json_object(settings, "extra_body", '{"top_p": 0.9}')
-        _require_known(self._extra, {**self._fields, "max_tokens": 1, CONTENT[self._endpoint]: []})
+        limits = {"query": ""} if self._endpoint == "rerank" else {} if self._counts_items else {"max_tokens": 1}
+        _require_known(self._extra, {**self._fields, **limits, CONTENT[self._endpoint]: []})
         choices = self._extra.get("n")
         self._choices = choices if isinstance(choices, int) and choices > 0 else 1
         limited = "max_tokens" not in self._extra or "{max_tokens}" in str(self._extra)
@@ -94,14 +107,17 @@ class OpenAi(Wire):
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request on the wire; in pieces where its blocks of ids are those of other requests."""
         ask: Ask = body.content
-        units = len(ask.prompts) * ask.gen_tokens * self._choices
+        units = self._asks.items if self._counts_items else len(ask.prompts) * ask.gen_tokens * self._choices
         self.most_units = max(self.most_units, units)
-        self.asked_units = units if self._fixes_length else 0
-        in_pieces = ask.blocks and CONTENT[self._endpoint] not in self._extra
+        self.asked_units = units if self._fixes_length or self._counts_items else 0
+        in_pieces = ask.blocks and self._endpoint == "completions" and "prompt" not in self._extra
         return self._in_pieces(ask) if in_pieces else self._request(compact(self._document(ask)))
 
-    def decoder(self) -> EventStreamDecoder | WholeDecoder:
-        """Return a decoder that counts tokens: by the server's usage, else by the tokenizer of the settings."""
+    def decoder(self) -> EventStreamDecoder | HttpDecoder:
+        """Return a decoder that counts tokens: by the server's usage, else by the tokenizer of the settings; or one
+        that counts embeddings or documents."""
+        if self._counts_items:
+            return item_decoder(self._endpoint, self._asks.items, all_ranked="top_n" not in self._extra)
         count = self._asks.count_tokens
         if count is None:
             return (
@@ -148,13 +164,14 @@ class OpenAi(Wire):
 
     def _document(self, ask: Ask) -> dict[str, Any]:
         prompts = [prompt if isinstance(prompt, str) else prompt.tolist() for prompt in ask.prompts]
+        content: Any = prompts[0] if len(prompts) == 1 else prompts
+        limit: dict[str, Any] = {} if self._counts_items else {"max_tokens": ask.gen_tokens}
         if self._endpoint == "chat":
             roles = ask.roles or [ROLES[at % 2] for at in range(len(prompts))]
-            messages = [{"role": role, "content": text} for role, text in zip(roles, prompts, strict=True)]
-            content: Any = messages
-        else:
-            content = prompts[0] if len(prompts) == 1 else prompts
-        return self._said({**self._fields, "max_tokens": ask.gen_tokens, CONTENT[self._endpoint]: content})
+            content = [{"role": role, "content": text} for role, text in zip(roles, prompts, strict=True)]
+        elif self._endpoint == "rerank":
+            limit, content = {"query": prompts[0]}, prompts[1:]
+        return self._said({**self._fields, **limit, CONTENT[self._endpoint]: content})
 
     def _said(self, ours: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a request as `extra_body` changes them: null leaves one of ours out, and "{NAME}"
@@ -198,6 +215,8 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     """
     until_s = time.monotonic() + min(CHECK_S, target.load.timeout_s)
     driver = OpenAi(target)
+    if driver.unit == "document":
+        return {}  # a server counts the query with each document
     asks: list[Ask] = [body.content for body in driver.bodies(CHECKED_REQUESTS, seed)]
     counted = [(driver.prompt_units(ask, until_s - time.monotonic()), ask.prompt_units) for ask in asks]
     known = [(count, made) for count, made in counted if count is not None]
@@ -237,12 +256,9 @@ def path_of(settings: Mapping[str, Value], ending: str) -> str:
     return f"/{base}".rstrip("/") + ending + mark + query
 
 
-def _fields(settings: Mapping[str, Value], *, streams: bool) -> dict[str, Any]:
-    """Return the fields that all requests share."""
-    fields: dict[str, Any] = {"stream": streams}
-    model = settings.get("served_model") or settings.get("model")
-    if model is not None:
-        fields["model"] = model
+def _fields(settings: Mapping[str, Value], named: Mapping[str, Any], *, streams: bool) -> dict[str, Any]:
+    """Return the fields that all requests for text share."""
+    fields: dict[str, Any] = {"stream": streams, **named}
     if streams:
         fields["stream_options"] = {"include_usage": True}
     temperature = settings.get("temperature", 0.0)
@@ -255,7 +271,7 @@ def _fields(settings: Mapping[str, Value], *, streams: bool) -> dict[str, Any]:
 
 def _require_known(extra: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     """Raise UserError for a field that another setting decides, and for a "{NAME}" that is none of our fields."""
-    for name in DECIDED_BY.keys() & extra.keys():
+    for name in DECIDED_BY.keys() & extra.keys() & ours.keys():
         if extra[name] is not None or (name == "stream" and ours["stream"]):
             remedy = f"Set that, or give a field of another name its value: '{{{name}}}'."
             raise UserError(f"extra_body: '{name}' is set by the setting {DECIDED_BY[name]}. {remedy}")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.drivers.openai.dataset import DatasetPrompts
+from seamark.drivers.openai.items import UNITS
 from seamark.drivers.openai.prompts import (
     Ids,
     Prompt,
@@ -109,6 +110,8 @@ PER_REQUEST = (
     *("ignore_eos", "temperature", "extra_body", "served_model", "endpoint", "base_path", "api_key_env", "headers"),
 )
 """Settings that one request may have and another of the same load not."""
+FORMS = {"completions": ("ids", "text"), "chat": ("text",), "embeddings": ("text", "ids"), "rerank": ("text",)}
+"""Endpoint -> forms of its prompts, the usual one first."""
 VERIFIED_ROWS = 64
 KEPT_BLOCKS = 8192
 CONTENT, BLOCK, SHARED = 0, 1, 2
@@ -139,15 +142,18 @@ class Asks:
     def __init__(self, settings: Mapping[str, Value], endpoint: str, turns: int) -> None:
         self._settings = settings
         self._endpoint = endpoint
-        self._batch = whole(settings, "batch", 1)
+        self.items = whole(settings, "batch", 1)
+        self._batch = self.items + (endpoint == "rerank")  # the first is the query
         self.shared = whole(settings, "prefix_len", 0)
         self._groups = whole(settings, "prefix_groups", 1)
         self._turns = turns
         self._prompt_lengths = Lengths.of(settings, "prompt_len")
-        self._gen_lengths = Lengths.of(settings, "gen_tokens")
+        self._gen_lengths = Lengths.of({"gen_tokens": 1} if endpoint in UNITS else settings, "gen_tokens")
         self._limit = None if settings.get("max_model_len") is None else whole(settings, "max_model_len")
         if endpoint == "chat" and self._batch != 1:
             raise UserError(f"batch: {self._batch} prompts in one request are for completions only. Set it to 1.")
+        if self._turns > 1 and endpoint in UNITS:
+            raise UserError(f"turns: a request for {endpoint} is no conversation. Set turns to 1.")
         if self._turns > 1 and self._batch != 1:
             raise UserError(f"batch: {self._batch} prompts in one request have no turns. Set batch or turns to 1.")
         self._whole = self._prompt_lengths.shape == "dataset"
@@ -186,7 +192,7 @@ class Asks:
     @cached_property
     def _prompts(self) -> Prompts:
         settings = self._settings
-        form = one_of(settings, "prompt_form", ("text",) if self._endpoint == "chat" else ("ids", "text"))
+        form = one_of(settings, "prompt_form", FORMS[self._endpoint])
         tokenizer = self._tokenizer
         if form == "text":
             return Texts() if tokenizer is None else texts_of(tokenizer, whole=self._endpoint != "chat")
@@ -203,7 +209,9 @@ class Asks:
         settings, chat = self._settings, self._endpoint == "chat"
         if (folder := settings.get("dataset")) is None:
             return None
-        ids = one_of(settings, "prompt_form", ("text",) if chat else ("text", "ids")) == "ids"
+        ids = (
+            one_of(settings, "prompt_form", ("text", "ids") if "ids" in FORMS[self._endpoint] else ("text",)) == "ids"
+        )
         tokenizer, model = self._tokenizer, str(settings.get("model") or "")
         if tokenizer is None and model and (Path(model).expanduser() / "tokenizer.json").is_file():
             with suppress(SiteError):
