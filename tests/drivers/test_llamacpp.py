@@ -15,6 +15,11 @@ from seamark.model.sample import Failure
 SMALL = {"max_model_len": 512, "max_num_seqs": 2}
 
 
+def asking(server, **settings):
+    """Return the endpoint of a server with other settings of its requests."""
+    return {**server, "settings": server["settings"] | settings}
+
+
 def test_a_model_that_is_no_file_and_an_endpoint_that_is_not_served_are_told(tmp_path: Path):
     model = tmp_path / "model.gguf"
     model.touch()
@@ -69,7 +74,7 @@ def test_every_reply_to_a_text_of_exact_length_has_the_tokens_that_were_asked_fo
 @pytest.mark.parametrize("changes", [{"endpoint": "chat"}, {"batch": 2}, {"stream": False}, {"ignore_eos": False}])
 def test_other_forms_of_requests_are_answered_too(changes, server, tmp_path: Path):
     server["renew"]()
-    _, samples = loaded(server, tmp_path, prompt_len=40, gen_tokens=8, requests=4, **changes)
+    _, samples = loaded(asking(server, **changes), tmp_path, prompt_len=40, gen_tokens=8, requests=4)
     assert Counter(samples["failure"].tolist()) == {Failure.NONE: 4}
     assert set(samples["units"].tolist()) == {8 * changes.get("batch", 1)}
 
@@ -86,7 +91,7 @@ def server(tmp_path_factory):
 def test_embeddings_are_counted_as_such_and_a_text_has_the_tokens_of_its_length(tmp_path: Path):
     with deployed("llamacpp", tmp_path, serves="embeddings", **SMALL) as server:
         outcome, samples = loaded(
-            server, tmp_path / "parts", endpoint="embeddings", prompt_len=40, batch=3, requests=8
+            asking(server, endpoint="embeddings"), tmp_path / "parts", prompt_len=40, batch=3, requests=8
         )
     assert outcome.unit == "embedding"
     assert Counter(samples["failure"].tolist()) == {Failure.NONE: 8}

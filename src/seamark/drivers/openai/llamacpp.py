@@ -22,12 +22,20 @@ from seamark.drivers.openai.prompts import WORDS
 from seamark.load.driver import Target
 from seamark.model.service import Value
 
-__all__ = ["HOOKS", "OpenAi"]
-
 HEADS = 4
 END = "</s>"
 BYTES = [chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\x{byte:02x}" for byte in range(256)]
 """Every byte as a token, as the tokenizer of RWKV writes it."""
+
+
+class LlamaCpp(OpenAi):
+    """Requests to llama.cpp. It announces Keep-Alive and closes the connection after a streamed reply, so each
+    request for one asks for that."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        if self._streams:
+            self._headers = {**self._headers, "Connection": "close"}
 
 
 def stage(target: Target, seed: int) -> Mapping[str, Value]:
