@@ -8,7 +8,9 @@ from service_environment import ask, environment
 from service_loads import deployed, loaded
 from shipped import SERVICES
 
-from seamark.drivers.openai.llamacpp import lacking
+from seamark.drivers.openai.llamacpp import LlamaCpp, lacking
+from seamark.errors import UserError
+from seamark.load.driver import Target
 from seamark.load.fetch import fetch
 from seamark.model.sample import Failure
 
@@ -29,6 +31,19 @@ def test_a_model_that_is_no_file_and_an_endpoint_that_is_not_served_are_told(tmp
     assert [name for name, _ in lacking({**good, "model": f"{model}x"})] == ["model"]
     for serves, endpoint in [("completions", "embeddings"), ("embeddings", "chat"), ("embeddings", "rerank")]:
         assert [name for name, _ in lacking({**good, "serves": serves, "endpoint": endpoint})] == ["endpoint"]
+
+
+def test_streamed_requests_have_a_connection_and_one_prompt_each():
+    def made(**settings):
+        return LlamaCpp(Target(settings=settings, data=Path(), ports={"http": 1}))
+
+    head = b"Connection: close\r\n"
+    assert head in made().encode(made().bodies(1, 1)[0])
+    assert head not in made(stream=False).encode(made().bodies(1, 1)[0])
+    assert made(endpoint="embeddings", batch=2).unit == "embedding"
+    for stream in (True, False):
+        with pytest.raises(UserError, match=r"^batch"):
+            made(stream=stream, batch=2)
 
 
 @pytest.mark.covers("E-FR20")
@@ -71,12 +86,12 @@ def test_every_reply_to_a_text_of_exact_length_has_the_tokens_that_were_asked_fo
 @pytest.mark.covers("E-FR20")
 @pytest.mark.services
 @pytest.mark.sweep
-@pytest.mark.parametrize("changes", [{"endpoint": "chat"}, {"batch": 2}, {"stream": False}, {"ignore_eos": False}])
+@pytest.mark.parametrize("changes", [{"endpoint": "chat"}, {"stream": False}, {"ignore_eos": False}])
 def test_other_forms_of_requests_are_answered_too(changes, server, tmp_path: Path):
     server["renew"]()
     _, samples = loaded(asking(server, **changes), tmp_path, prompt_len=40, gen_tokens=8, requests=4)
     assert Counter(samples["failure"].tolist()) == {Failure.NONE: 4}
-    assert set(samples["units"].tolist()) == {8 * changes.get("batch", 1)}
+    assert set(samples["units"].tolist()) == {8}
 
 
 @pytest.fixture(scope="module")

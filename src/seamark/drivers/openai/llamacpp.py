@@ -19,6 +19,7 @@ from seamark.drivers.openai import driver
 from seamark.drivers.openai.driver import OpenAi
 from seamark.drivers.openai.models import CHAT, HIDDEN, LAYERS, LONGEST, TINY, VOCABULARY
 from seamark.drivers.openai.prompts import WORDS
+from seamark.errors import UserError
 from seamark.load.driver import Target
 from seamark.model.service import Value
 
@@ -34,6 +35,8 @@ class LlamaCpp(OpenAi):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
+        if self.unit == "token" and self._asks.items > 1:
+            raise UserError("batch: llama.cpp counts the tokens of one completion in a request. Set batch to 1.")
         if self._streams:
             self._headers = {**self._headers, "Connection": "close"}
 
