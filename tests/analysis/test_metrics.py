@@ -1,6 +1,7 @@
 """From samples whose truth is known to metrics.json: golden numbers, the measured window, and damaged files."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -467,6 +468,21 @@ def test_the_series_has_a_row_each_second_with_what_arrived_in_it(folder):
     assert series[0].in_flight == approx(50, abs=1)
     assert series[5].latency_p50_s == approx(1.5, rel=0.01)
     assert series[0].latency_p99_s is None
+
+
+@pytest.mark.covers("E-CLI04")
+def test_each_second_has_p90_and_the_histogram_of_its_replies_and_histograms_add_up(folder):
+    due = np.arange(0, 10, 0.01)
+    write_samples(folder.samples, samples_of(due, None, due + np.tile([*[0.001] * 85, *[0.004] * 10, *[0.02] * 5], 10)))
+    series = derive_metrics(a_trial({"concurrency": 200}), a_load(), folder, scenario="s").series
+    assert [series[5].latency_p50_s, series[5].latency_p90_s] == approx([0.001, 0.004], rel=0.01)
+    whole = Counter()
+    for row in series:
+        counts = {float(value): int(count) for value, count in (bar.split(":") for bar in row.latency_histogram.split())}
+        assert sum(counts.values()) == row.requests
+        whole.update(counts)
+    assert sorted(whole) == approx([0.001, 0.004, 0.02], rel=0.01)
+    assert [whole[value] for value in sorted(whole)] == [850, 100, 50]
 
 
 @pytest.mark.covers("E-CLI02")

@@ -124,8 +124,10 @@ def test_the_series_and_the_histogram_say_what_the_samples_say(folder):
         "failures",
         "throughput",
         "latency_p50_s",
+        "latency_p90_s",
         "latency_p99_s",
         "in_flight",
+        "latency_histogram",
     ]
     assert [int(row["requests"]) for row in series] == [199, *[200] * 8, 201]
     kept, _ = read_histograms(folder)

@@ -14,6 +14,7 @@ from seamark.stats.quantiles import rank
 SECOND_NS = 1_000_000_000
 SERIES_ERROR = 0.01
 CHUNK_SECONDS = 1000
+Counts = NDArray[np.int32]
 MOST_VIRTUAL_S = 1_000_000.0
 """Rows of a simulation, at most: twelve days."""
 
@@ -58,7 +59,11 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Second:
-    """One row of series.csv. The percentiles are of response time, within 1 %."""
+    """One row of series.csv. Percentiles and histogram are of response time, within 1 %.
+
+    `latency_histogram` has the replies of the second by their time, `0.0123:4 0.0126:1`: histograms of several seconds
+    add up where the times are equal.
+    """
 
     second: int
     requests: int
@@ -66,8 +71,10 @@ class Second:
     failures: int
     throughput: float
     latency_p50_s: float | None
+    latency_p90_s: float | None
     latency_p99_s: float | None
     in_flight: float
+    latency_histogram: str
 
 
 def series_of(samples: Samples, profile: LoadProfile, *, simulated: bool = False) -> Iterator[Second]:
@@ -82,7 +89,8 @@ def series_of(samples: Samples, profile: LoadProfile, *, simulated: bool = False
     in_flight = timeline.in_flight()
     for start in range(0, timeline.size, CHUNK_SECONDS):
         end = min(start + CHUNK_SECONDS, timeline.size)
-        p50, p99 = _percentiles(samples, start, end, end == timeline.size)
+        table = _histograms(samples, start, end, end == timeline.size)
+        p50, p90, p99 = _percentiles(table)
         for second in range(start, end):
             known = timeline.replies[second] > 0
             yield Second(
@@ -92,14 +100,15 @@ def series_of(samples: Samples, profile: LoadProfile, *, simulated: bool = False
                 failures=int(timeline.failures[second]),
                 throughput=float(timeline.units[second]),
                 latency_p50_s=float(p50[second - start]) / 1e9 if known else None,
+                latency_p90_s=float(p90[second - start]) / 1e9 if known else None,
                 latency_p99_s=float(p99[second - start]) / 1e9 if known else None,
                 in_flight=max(0.0, round(float(in_flight[second]), 6)),
+                latency_histogram=_histogram_text(table[second - start]),
             )
 
 
-def _percentiles(
-    samples: Samples, start: int, end: int, last: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _histograms(samples: Samples, start: int, end: int, last: bool) -> Counts:
+    """Return the number of replies in each bucket of response time: a row for each second from `start` to `end`."""
     most = int(histogram.bucket_indexes(np.array([2**62]), SERIES_ERROR)[0]) + 1
     size = end - start
     table = np.zeros((size, most), dtype=np.int32)
@@ -112,11 +121,18 @@ def _percentiles(
         flat = second[chosen] * most + histogram.bucket_indexes(response, SERIES_ERROR)
         cells, number = np.unique(flat, return_counts=True)
         table.reshape(-1)[cells] += number.astype(np.int32)
+    return table
+
+
+def _percentiles(table: Counts) -> Iterator[NDArray[np.float64]]:
     below = np.cumsum(table, axis=1, dtype=np.int32)
-    total = below[:, -1]
-    percentiles = []
-    for probability in (0.5, 0.99):
-        wanted = np.array([rank(probability, int(n)) + 1 for n in total])
+    for probability in (0.5, 0.9, 0.99):
+        wanted = np.array([rank(probability, int(n)) + 1 for n in below[:, -1]])
         index = (below >= wanted[:, None]).argmax(axis=1)
-        percentiles.append(histogram.bucket_value(index, SERIES_ERROR))
-    return percentiles[0], percentiles[1]
+        yield histogram.bucket_value(index, SERIES_ERROR)
+
+
+def _histogram_text(counts: Counts) -> str:
+    filled = np.flatnonzero(counts)
+    values = histogram.bucket_value(filled, SERIES_ERROR) / 1e9
+    return " ".join(f"{value:.4g}:{count}" for value, count in zip(values, counts[filled], strict=True))
