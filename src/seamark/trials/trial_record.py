@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from os.path import expandvars
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from seamark.model.results.trial_meta import DatasetRecord, TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
+from seamark.services.images.study_images import StudyImages
 from seamark.services.supervisor.device_locks import device_used
 from seamark.storage.codec import encode
 from seamark.storage.documents import append_log, write, write_text
@@ -199,11 +201,22 @@ def not_kept(load: LoadRecord, error: OSError) -> LoadRecord:
 
 
 def write_config(context: DeploymentContext, trial: Trial) -> None:
-    """Write effective_config.yaml: every setting of this trial, defaults included, without secrets."""
+    """Write effective_config.yaml: every setting of this trial, defaults included, without secrets.
+
+    `container` is the file that the server runs in and `binds` are those of the scenario, both with variables filled
+    in; none where servers run without containers.
+    """
+    plan = context.study.plan_of(context.scenario)
+    image = StudyImages(study=context.study).of_server(context.deployment)
+    batch = {name: getattr(plan, name) for name in ("partition", "account", "qos", "max_retries", "restarts")}
     document = {
         "schema_version": SCHEMA_VERSION,
         "scenario": context.scenario,
         "site": context.site.name,
+        **batch,
+        "container": str(image.path) if image else None,
+        "binds": [expandvars(bind) for bind in plan.binds] if image else [],
+        "metadata": {"seed": plan.seed, "git_commit": plan.git_commit, "notes": plan.notes and redacted_text(plan.notes)},
         "trial": redacted(json.loads(json.dumps(asdict(trial)))),
         "deployment": redacted(json.loads(json.dumps(asdict(context.deployment)))),
     }
