@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -12,18 +13,23 @@ from answering import Reply, answering
 from shipped import SERVICES
 
 from seamark.errors import SiteError, UserError
+from seamark.housekeeping.doctor import _digests
+from seamark.model.site import Images
+from seamark.planning.study import SHIPPED, Study
 from seamark.services.images.engine_flags import flags_of
 from seamark.services.images.images import (
     Image,
     LockEntry,
     client_lock,
     digest_of_parts,
+    full_address,
     image_file,
     read_lock,
     split_tag,
     write_lock,
 )
 from seamark.services.images.registry import resolve_address
+from seamark.services.images.study_images import JOBS, LOCK, StudyImages
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 INDEX = {
@@ -73,6 +79,41 @@ def test_a_lock_is_read_as_it_was_written_and_another_file_is_refused(tmp_path: 
     lock.write_text("- a list")
     with pytest.raises(UserError, match="no lock of images"):
         read_lock(lock)
+
+
+@pytest.mark.covers("E-FR13", "E-SVC", "E-AC03")
+def test_every_image_of_a_shipped_server_or_client_is_in_the_shipped_lock():
+    sources = {"python": Images().base}
+    for name, service in SERVICES.items():
+        if service.container is not None:
+            sources[name] = full_address(service.container.image)
+        parts = service.server.parts if service.server else ()
+        sources |= {f"{name}-{part.name}": full_address(part.container.image) for part in parts if part.container}
+    definitions = {path.stem for path in (SHIPPED / "containers").glob("*.def")} - {JOBS}
+    clients = {service.environment for service in SERVICES.values() if service.environment}
+    sources |= {f"{name}-built": f"containers/{name}.def" for name in (clients & definitions) | {"client"}}
+    entries = read_lock(SHIPPED / LOCK)
+    assert {name: entries[name].source for name in sources} == sources
+    for entry in entries.values():
+        assert entry.licence
+        assert entry.digest is None or re.fullmatch("sha256:[0-9a-f]{64}", entry.digest)
+
+
+@pytest.mark.covers("E-FR13")
+def test_doctor_names_the_images_without_a_digest_and_their_remedy_until_the_study_has_them(tmp_path: Path):
+    site = tmp_path / "config/sites/boxed.yaml"
+    site.parent.mkdir(parents=True)
+    site.write_text("name: boxed\nsummary: A box.\nruntime: apptainer\npaths: {containers: /nowhere}\n")
+    (tmp_path / "try.yaml").write_text("scenario: try\nworkload: {service: postgres, duration_s: 1}\n")
+    study = Study.at(tmp_path, scenario="try.yaml", site="boxed")
+    found = _digests(study)
+    assert found.level == "warning"
+    assert "bench prepare" in found.remedy
+    assert {"postgres", "postgres-built", "client-built"} <= set(re.split("[ ,.]+", found.remedy))
+    write_lock(tmp_path / LOCK, {"postgres": LockEntry(source="docker://docker.io/library/postgres:18", digest=DIGEST)})
+    study = Study.at(tmp_path, scenario="try.yaml", site="boxed")
+    assert _digests(study).level == "ok"
+    assert StudyImages(study=study).of_server(study.plan.deployments[0]).digest == DIGEST
 
 
 def test_a_load_on_somebody_elses_image_needs_no_environment_that_holds_the_server(tmp_path: Path):

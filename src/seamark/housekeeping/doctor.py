@@ -230,6 +230,21 @@ def _images(study: Study) -> Finding:
     return Finding(what="images", level="problem" if lacking else "ok", seen=seen, remedy=remedy)
 
 
+def _digests(study: Study) -> Finding:
+    from seamark.services.images.study_images import LOCK, StudyImages
+
+    entries = StudyImages(study=study).lock
+    empty = sorted(name for name, entry in entries.items() if entry.digest is None)
+    seen = f"{len(entries) - len(empty)} of {counted(len(entries), 'image')} in {LOCK} have one"
+    if not empty:
+        return Finding(what="digests", level="ok", seen=seen)
+    remedy = (
+        "Where the registries answer, `bench prepare -c SCENARIO --site SITE` (a site with `runtime: apptainer`) writes"
+        f" those of the scenario's servers and clients. Empty: {', '.join(empty)}."
+    )
+    return Finding(what="digests", level="warning" if study.site.in_images else "ok", seen=seen, remedy=remedy)
+
+
 def _gpu(study: Study) -> Finding:
     seen = shutil.which("nvidia-smi")
     return Finding(what="GPU", level="ok", seen=seen or "none: GPU metrics will be null")
@@ -272,6 +287,7 @@ CHECKS = (
     _loopback,
     _environments,
     _images,
+    _digests,
     _gpu,
     _dot,
     _batch,

@@ -21,7 +21,7 @@ from seamark.storage.documents import read, read_or_none, write_text
 DIGEST_LETTERS = 12
 HEAD = """\
 # Written by `bench prepare`: the images of this study, by digest. Keep it with the study, so that preparing it again
-# gives the same images. To get a newer image, remove its entry.
+# gives the same images. To get a newer image, remove its entry. `bench prepare` fills an empty digest.
 """
 Origin = Literal["registry", "definition", "file"]
 

@@ -19,7 +19,7 @@ from seamark.services.images.engine_flags import unknown_flags
 from seamark.services.images.images import Image, LockEntry, read_lock, write_lock
 from seamark.services.images.make_image import build, pull
 from seamark.services.images.registry import resolve_address
-from seamark.services.images.study_images import StudyImages
+from seamark.services.images.study_images import LOCK, StudyImages
 from seamark.services.runtimes.environments import environment_folder, is_built, prepare_environment
 from seamark.storage.documents import write
 from seamark.storage.paths import expanded
@@ -156,7 +156,7 @@ def _update_lock(images: StudyImages, image: Image) -> None:
         return
     made = image.read_record() or ImageRecord()
     entry = LockEntry(source=image.source, digest=image.digest, licence=image.licence, size_bytes=made.size_bytes)
-    entries = read_lock(images.lock_file)
+    entries = read_lock(images.study.file(LOCK))
     if entries.get(image.name) != entry:
         write_lock(images.lock_file, entries | {image.name: entry})
 

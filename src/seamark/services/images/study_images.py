@@ -27,6 +27,7 @@ CLIENT = "client"
 JOBS = "seamark"
 """Definition of the images for whole jobs of loads."""
 LOADS = "envs/loads.lock"
+LOCK = "containers/images.lock.yaml"
 PYTHON = "python"
 """Name of the base image of definitions, where that is pulled."""
 SHELL = ("containers/environment.sh", "envs/install.py", "envs/uv.lock")
@@ -47,13 +48,13 @@ class StudyImages:
 
     @property
     def lock_file(self) -> Path:
-        """Lock of images in the study."""
-        return self.study.root / "containers" / "images.lock.yaml"
+        """Lock of images in the study, as `bench prepare` writes it."""
+        return self.study.root / LOCK
 
     @cached_property
     def lock(self) -> dict[str, LockEntry]:
-        """Entries of the lock, read once."""
-        return read_lock(self.lock_file)
+        """Entries of the study's lock, of the shipped one while the study has none, read once."""
+        return read_lock(self.study.file(LOCK))
 
     @cached_property
     def servers(self) -> list[Deployment]:
