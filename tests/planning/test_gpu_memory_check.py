@@ -143,11 +143,6 @@ def test_a_plan_shows_the_room_on_a_gpu_and_idle_gpus(root, llama_8b):
     ("keys", "starts", "says"),
     [
         (
-            {"add": "  tensor_parallel: 4\n"},
-            "config/scenarios/sized.yaml:6: resources.gpus: gpus_missing: vllm ",
-            "Use 'resources: {gpus: 4}'; 'capacity_check: note' measures anyway.",
-        ),
-        (
             {"gpus": "3", "add": "  tensor_parallel: 3\n"},
             "config/scenarios/sized.yaml:11: workload.tensor_parallel: heads_not_divided: vllm ",
             "Use 'tensor_parallel: 2';",
@@ -168,6 +163,26 @@ def test_each_class_names_its_line_and_what_would_do(root, llama_8b, keys, start
     [line] = refused(root, llama_8b, **keys)
     assert line.startswith(starts)
     assert says in line
+
+
+@pytest.mark.covers("E-FR26", "E-VAL")
+@pytest.mark.parametrize("model", ["here", "unknown/model"])
+@pytest.mark.parametrize("where", [{}, {"site": "local", "top": ""}], ids=["meluxina", "a site of unknown GPUs"])
+@pytest.mark.parametrize("check_of", ["stop", "note", "off"])
+def test_more_tensor_parallel_gpus_than_gpus_are_refused_always(root, llama_8b, model, where, check_of):
+    keys = {"top": "partition: gpu\naccount: p200000"} | where
+    keys["top"] += f"\ncapacity_check: {check_of}"
+    model = llama_8b if model == "here" else model
+    path = scenario_in(root, model, add="  tensor_parallel: 4\n", **keys)
+    with pytest.raises(UserError) as caught:
+        Study.at(root, scenario=path).plan  # noqa: B018
+    [line] = caught.value.lines
+    assert line.startswith("config/scenarios/sized.yaml:")
+    assert "resources.gpus: " in line
+    assert "{gpus: 4}" in line
+    check(root, "unknown/model", gpus="4", add="  tensor_parallel: 4\n", **keys)
+    scenario_in(root, "unknown/model", gpus="0", add="  tensor_parallel: 4\n", site="local", top="")
+    assert Study.at(root, scenario="config/scenarios/sized.yaml").plan.trials, "cores share a layer without GPUs"
 
 
 @pytest.mark.covers("D8")
@@ -315,7 +330,8 @@ def test_a_recipe_of_a_study_names_its_own_settings_and_a_site_the_memory_of_its
     own_scenario(root, llama_8b, "  window: 16000\n  dp: 2\n")
     with pytest.raises(UserError) as caught:
         require_gpu_memory(Study.at(root, scenario="config/scenarios/sized.yaml"))
-    assert "data parallel 2 needs 2 GPUs, and there is 1. Use 'resources: {gpus: 2}'" in str(caught.value)
+    assert "dp 2" in str(caught.value)
+    assert "{gpus: 2}" in str(caught.value)
 
 
 def test_a_start_whose_command_takes_no_share_of_a_gpu_is_not_checked(root, llama_70b):

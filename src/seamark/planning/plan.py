@@ -1,7 +1,8 @@
 """From a scenario and a site to deployments and trials, in their order of execution. Pure: touches no file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import prod
 
 from seamark.config.forms.table import directed_figures
 from seamark.config.levels import settings_of
@@ -378,7 +379,22 @@ def _too_few_resources(
                 at = scenario.lines.get(f"resources.{name}", _at(scenario))
                 text = f"{at}: the service '{deployment.service}' needs {counted(fewest, noun)} at least, not {has}."
                 found.append(f"{text} Write 'resources: {{{name}: {fewest}}}'.")
+        found += _more_shards_than_gpus(scenario, services[deployment.service], deployment)
     return list(dict.fromkeys(found))
+
+
+def _more_shards_than_gpus(scenario: Scenario, service: Service, deployment: Deployment) -> Iterator[str]:
+    """Yield why a model is not divided among the GPUs of its server: by tensors, pipeline stages, replicas."""
+    declared = service.gpu_memory
+    names = (declared.tensor_parallel, declared.pipeline_parallel, declared.data_parallel) if declared else ()
+    shards = {name: count for name in names if name and type(count := deployment.settings[name]) is int and count > 1}
+    if 0 < deployment.gpus < (needed := prod(shards.values())):
+        at = scenario.lines.get("resources.gpus", _at(scenario))
+        product = " x ".join(f"{name} {count}" for name, count in shards.items())
+        yield (
+            f"{at}: {service.name} with {product} needs {needed} GPUs, not {deployment.gpus}. Write 'resources:"
+            f" {{gpus: {needed}}}', or lower '{next(iter(shards))}'; `where` leaves combinations out."
+        )
 
 
 def _alike(scenario: Scenario, deployments: list[Deployment]) -> list[str]:
