@@ -473,12 +473,16 @@ def test_the_series_has_a_row_each_second_with_what_arrived_in_it(folder):
 @pytest.mark.covers("E-CLI04")
 def test_each_second_has_p90_and_the_histogram_of_its_replies_and_histograms_add_up(folder):
     due = np.arange(0, 10, 0.01)
-    write_samples(folder.samples, samples_of(due, None, due + np.tile([*[0.001] * 85, *[0.004] * 10, *[0.02] * 5], 10)))
+    write_samples(
+        folder.samples, samples_of(due, None, due + np.tile([*[0.001] * 85, *[0.004] * 10, *[0.02] * 5], 10))
+    )
     series = derive_metrics(a_trial({"concurrency": 200}), a_load(), folder, scenario="s").series
     assert [series[5].latency_p50_s, series[5].latency_p90_s] == approx([0.001, 0.004], rel=0.01)
     whole = Counter()
     for row in series:
-        counts = {float(value): int(count) for value, count in (bar.split(":") for bar in row.latency_histogram.split())}
+        counts = {
+            float(value): int(count) for value, count in (bar.split(":") for bar in row.latency_histogram.split())
+        }
         assert sum(counts.values()) == row.requests
         whole.update(counts)
     assert sorted(whole) == approx([0.001, 0.004, 0.02], rel=0.01)

@@ -10,6 +10,7 @@ import pytest
 
 from seamark.dispatch.dispatcher import DISPATCHERS
 from seamark.dispatch.job import JobResources, JobSpec
+from seamark.dispatch.slurm.commands import sbatch_options
 from seamark.dispatch.slurm.job_states import poll, recorded_jobs
 from seamark.dispatch.slurm.lost_jobs import refusals
 from seamark.model.site import Partition, Site
@@ -188,6 +189,19 @@ def test_resources_of_a_job_are_the_executors_without_what_it_would_misread(
     assert named["slurm_extra"].split()[1:] == ([] if gpu_request == "gres" else ["--gpus-per-node=2"])
     assert (named["nodes"], named["cpus_per_task"], named["slurm_partition"]) == (3, 4, "p")
     assert "qos" not in named  # an empty one would be asked for
+
+
+@pytest.mark.covers("E-SVR02", "E-FR04")
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_tasks_and_the_name_of_the_gpus_of_a_scenario_are_those_of_its_jobs(gpus: int) -> None:
+    site = Site(name="s", summary="s", partitions={"p": Partition(nodes=3, cpus=8, mem_gb=8, gpus=2, gres="gpu:a")})
+    resources = JobResources(partition="p", nodes=2, tasks=6, gres="gpu:b", gpus_per_node=gpus, cpus_per_task=1)
+    asked = sbatch_options(resources, site)
+    assert (asked["ntasks"], asked.get("gres")) == (6, "gpu:b:2" if gpus else None)
+    named = DISPATCHERS["slurm"].executor_resources(resources, site)
+    # the plugin would take `tasks` per GPU
+    wanted = (0, "gpu:b:2", "--ntasks-per-node=3") if gpus else (6, "", "")
+    assert (named["tasks"], named["gres"], named["slurm_extra"]) == wanted
 
 
 @pytest.mark.parametrize("name", ["it's", "x'; touch P; echo '", "$(touch P)", "a%b"])

@@ -110,7 +110,9 @@ def test_doctor_names_the_images_without_a_digest_and_their_remedy_until_the_stu
     assert found.level == "warning"
     assert "bench prepare" in found.remedy
     assert {"postgres", "postgres-built", "client-built"} <= set(re.split("[ ,.]+", found.remedy))
-    write_lock(tmp_path / LOCK, {"postgres": LockEntry(source="docker://docker.io/library/postgres:18", digest=DIGEST)})
+    write_lock(
+        tmp_path / LOCK, {"postgres": LockEntry(source="docker://docker.io/library/postgres:18", digest=DIGEST)}
+    )
     study = Study.at(tmp_path, scenario="try.yaml", site="boxed")
     assert _digests(study).level == "ok"
     assert StudyImages(study=study).of_server(study.plan.deployments[0]).digest == DIGEST

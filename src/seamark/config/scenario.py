@@ -29,13 +29,13 @@ from seamark.model.service import Service
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import HISTORY
 
-TEXT_KEYS = ("site", "partition", "account", "qos")
+TEXT_KEYS = ("site", "partition", "account", "qos", "gres")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "replicas", "max_retries"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
-    *("resources", "capacity_check", "order", "prediction", "notify"),
+    *("resources", "capacity_check", "order", "prediction", "notify", "ntasks"),
 )
-COUNTS = ("repetitions", "max_retries", "replicas")
+COUNTS = ("repetitions", "max_retries", "replicas", "ntasks")
 
 
 def scenario_of(

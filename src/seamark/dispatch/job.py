@@ -12,12 +12,15 @@ from seamark.model.trial import Deployment, Plan, Trial
 
 @dataclass(frozen=True, kw_only=True)
 class JobResources:
-    """Resources of one batch job. None: the batch system's default."""
+    """Resources of one batch job. None: the batch system's default; for `tasks` one a node, for `gres` (the name of a
+    GPU) that of the partition."""
 
     account: str | None = None
     partition: str | None = None
     qos: str | None = None
     nodes: int = 1
+    tasks: int | None = None
+    gres: str | None = None
     gpus_per_node: int = 0
     cpus_per_task: int | None = None
     mem_gb: int | None = None
@@ -123,6 +126,8 @@ def resources_of(
         partition=plan.partition,
         qos=plan.qos,
         nodes=deployment.nodes,
+        tasks=plan.ntasks,
+        gres=plan.gres,
         gpus_per_node=gpus_per_node(deployment, service) if deployment.gpus else 0,
         cpus_per_task=deployment.cpus_per_task,
         mem_gb=deployment.mem_gb,

@@ -263,6 +263,8 @@ class Scenario:
     partition: str | None = _word()
     account: str | None = _word()
     qos: str | None = _word()
+    gres: str | None = limited(None, pattern=r"gpu(:[\w.-]+)?", wrong="is not 'gpu' or 'gpu:TYPE'.")
+    ntasks: int | None = limited(None, minimum=1, maximum=100_000)
     resources: Resources = field(default_factory=Resources)
     artifacts: Artifacts = field(default_factory=Artifacts)
     binds: tuple[str, ...] = ()

@@ -182,6 +182,8 @@ class Plan:
     restarts: Restarts = field(default="once", metadata=OPTIONAL)
     qualities: Mapping[str, Quality] = field(default_factory=dict, metadata=OPTIONAL)
     prediction: Prediction | None = field(default=None, metadata=OPTIONAL)
+    gres: str | None = field(default=None, metadata=OPTIONAL)
+    ntasks: int | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def measured(self) -> tuple[Trial, ...]:

@@ -116,6 +116,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         partition=scenario.partition,
         account=scenario.account,
         qos=scenario.qos or ("default" if "default" in site.qos else None),
+        gres=scenario.gres,
+        ntasks=scenario.ntasks,
         container=scenario.artifacts.container,
         dataset=scenario.artifacts.dataset,
         binds=scenario.binds,
@@ -327,7 +329,18 @@ def _misfits(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) ->
             gpu_nodes=served,
         )
         found += limit_violations(own_resources, site, scenario.lines)
+        found += _uneven_tasks(scenario, site, *counts)
     return found
+
+
+def _uneven_tasks(scenario: Scenario, site: Site, nodes: int, _: int, cpus_per_task: int, __: int) -> Iterator[str]:
+    """Yield why the tasks of a job do not fit its nodes: each node has as many, with `cpus_per_task` CPUs each."""
+    at, tasks = scenario.lines.get("ntasks", _at(scenario)), scenario.ntasks or nodes
+    has = site.partitions.get(scenario.partition or "")
+    if tasks % nodes:
+        yield f"{at}: {tasks} tasks are no multiple of {counted(nodes, 'node')}. Write 'ntasks: {-(-tasks // nodes) * nodes}'."
+    elif has and nodes < tasks and (cpus := tasks // nodes * cpus_per_task) > has.cpus:
+        yield f"{at}: {cpus} CPUs a node are more than the partition '{scenario.partition}' has: {has.cpus}. Lower it."
 
 
 def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) -> list[str]:

@@ -208,7 +208,10 @@ def write_config(context: DeploymentContext, trial: Trial) -> None:
     """
     plan = context.study.plan_of(context.scenario)
     image = StudyImages(study=context.study).of_server(context.deployment)
-    batch = {name: getattr(plan, name) for name in ("partition", "account", "qos", "max_retries", "restarts")}
+    batch = {
+        name: getattr(plan, name)
+        for name in ("partition", "account", "qos", "gres", "ntasks", "max_retries", "restarts")
+    }
     document = {
         "schema_version": SCHEMA_VERSION,
         "scenario": context.scenario,
@@ -216,7 +219,11 @@ def write_config(context: DeploymentContext, trial: Trial) -> None:
         **batch,
         "container": str(image.path) if image else None,
         "binds": [expandvars(bind) for bind in plan.binds] if image else [],
-        "metadata": {"seed": plan.seed, "git_commit": plan.git_commit, "notes": plan.notes and redacted_text(plan.notes)},
+        "metadata": {
+            "seed": plan.seed,
+            "git_commit": plan.git_commit,
+            "notes": plan.notes and redacted_text(plan.notes),
+        },
         "trial": redacted(json.loads(json.dumps(asdict(trial)))),
         "deployment": redacted(json.loads(json.dumps(asdict(context.deployment)))),
     }

@@ -28,7 +28,7 @@ def sbatch_options(resources: JobResources, site: Site) -> dict[str, str | int]:
         "account": resources.account,
         "qos": resources.qos,
         "nodes": resources.nodes,
-        "ntasks": resources.nodes,
+        "ntasks": resources.tasks or resources.nodes,
         **gpu_option(resources, site),
         "cpus-per-task": resources.cpus_per_task,
         "mem": None if resources.mem_gb is None else f"{resources.mem_gb}G",
@@ -41,17 +41,19 @@ def executor_resources(resources: JobResources, site: Site) -> dict[str, str | i
     """Return a job's resources as Snakemake's Slurm executor plugin names them.
 
     The CPUs are among them since Snakemake cuts threads to the cores of the machine on which it runs. For a job with
-    a `gres` of GPUs the plugin takes `tasks` per GPU, so there is none: Slurm then starts one on each node. It would
-    ask one node for the GPUs of all, so `--gpus-per-node` is an extra option.
+    a `gres` of GPUs the plugin takes `tasks` per GPU, so there is none: Slurm then starts one on each node, or as many as
+    an extra option says. It would ask one node for the GPUs of all, so `--gpus-per-node` is an extra option.
     """
     gpus = gpu_option(resources, site)
     extra = [*site.job_options, *(f"--{name}={value}" for name, value in gpus.items() if name != "gres")]
+    if "gres" in gpus and resources.tasks:
+        extra.append(f"--ntasks-per-node={resources.tasks // resources.nodes}")
     named: dict[str, str | int] = {
         "slurm_account": resources.account or "",
         "slurm_partition": resources.partition or "",
         "cpus_per_task": resources.cpus_per_task or 1,
         "nodes": resources.nodes,
-        "tasks": 0 if "gres" in gpus else resources.nodes,
+        "tasks": 0 if "gres" in gpus else resources.tasks or resources.nodes,
         "slurm_extra": " ".join(map(quote, extra)),
         "gres": gpus.get("gres", ""),
     }
@@ -64,7 +66,8 @@ def gpu_option(resources: JobResources, site: Site) -> dict[str, str]:
         return {}
     if site.gpu_request == "gpus":
         return {"gpus-per-node": str(resources.gpus_per_node)}
-    gres = (site.partitions.get(resources.partition or "") or Partition(nodes=1, cpus=1, mem_gb=1)).gres
+    partition = site.partitions.get(resources.partition or "") or Partition(nodes=1, cpus=1, mem_gb=1)
+    gres = resources.gres or partition.gres
     return {"gres": f"{gres}:{resources.gpus_per_node}"}
 
 
