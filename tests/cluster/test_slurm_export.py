@@ -53,7 +53,7 @@ class Submitted:
 
     def said(self) -> str:
         """Return what the jobs have written."""
-        logs = [*self.study.root.glob("logs/*"), *self.study.results.glob("logs/*/*")]
+        logs = [*self.study.root.glob("logs/*/*"), *self.study.results.glob("logs/*/*")]
         return "\n".join(f"{path.name}: {path.read_text()[-1000:]}" for path in logs)
 
     def records(self, name: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_exported_scripts_measure_every_trial_once_and_nothing_is_left_for_snake
     assert not list(jobs.study.results.glob("deployments/*/endpoint.json"))
     assert len(jobs.records("metrics.json")) == 8
     assert (jobs.study.root / "reports/try/index.html").exists()
-    assert len(list(jobs.study.root.glob(f"logs/try_{numbers[0]}_?.out"))) == 2
+    assert len(list(jobs.study.root.glob(f"logs/try/try_{numbers[0]}_?.out"))) == 2
 
     before = {path: path.stat().st_mtime_ns for path in jobs.study.results.glob("*--*/*")}
     jobs.wait(jobs.submit())

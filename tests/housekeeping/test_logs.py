@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from seamark.cli.main import cli
 from seamark.errors import UserError
 from seamark.housekeeping.logs import time_in
+from seamark.model.results.load_record import LoadRecord
 from seamark.planning.identity import trial_uuid
+from seamark.storage.documents import write
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SERVER = "starting\n2026-01-31 11:00:00.5 UTC up\nand more\n2026-01-31T13:00:00Z late\n"
@@ -70,11 +72,32 @@ def test_every_log_of_a_scenario_is_in_the_archive_as_lines_with_time_and_trial(
     ]
     traceback, own = found["try/load.jsonl"]
     assert (own["event"], own["trial"], own["trial_id"]) == ("load ended", TRIAL, "own")
-    assert (traceback["text"], traceback["at"]) == ("a traceback", None)
+    assert (traceback["text"], traceback["at"], traceback["at_from"]) == (
+        "a traceback",
+        "2026-01-31T12:00:00.000+00:00",
+        "file",
+    )
     assert (traceback["trial"], traceback["trial_id"]) == (TRIAL, trial_uuid("try", TRIAL))
     assert [line["text"] for line in found["try/job.jsonl"]] == ["slurmstepd: error"]
     assert {line["deployment"] for line in found["try/server.jsonl"]} == {"null-abc"}
     assert found["try/server.jsonl"][1]["at"] == "2026-01-31T11:00:00.500+00:00"
+
+
+@pytest.mark.covers("E-LOG03", "E-NFR03")
+def test_each_line_of_a_servers_log_has_a_time_and_the_trial_that_was_under_load(study: Path) -> None:
+    folder = study / "results" / "try"
+    load = LoadRecord(status="ok", started_at="2026-01-31T12:50:00+00:00", finished_at="2026-01-31T13:10:00+00:00")
+    write(folder / TRIAL / "load.json", load)
+    write(folder / "other-abc--x-def--r1" / "load.json", load)
+    start = folder / "deployments/null-abc.r2/server.log"
+    start.parent.mkdir()
+    start.write_text("2026-01-31T13:05:00Z asked\nagain\n")
+    lines = get()["try/server.jsonl"]
+    assert all(line["at"] for line in lines)
+    assert [line["at_from"] for line in lines] == ["file", "line", "file", "line", "line", "file"]
+    under_load = [line["text"] for line in lines if line["trial_id"] == trial_uuid("try", TRIAL)]
+    assert under_load == ["2026-01-31T13:00:00Z late", "2026-01-31T13:05:00Z asked", "again"]
+    assert [line["trial"] for line in lines].count(None) == 3
 
 
 @pytest.mark.covers("E-LOG02")

@@ -42,11 +42,11 @@ def test_each_script_states_everything_a_job_asks_for(make: Make) -> None:
     }
     assert (asked["nodes"], asked["ntasks"], asked["gres"]) == ("2", "2", "gpu:4")
     assert (asked["cpus-per-task"], asked["mem"], asked["job-name"]) == ("32", "64G", "try")
-    assert (asked["output"], asked["error"]) == ("logs/%x_%A_%a.out", "logs/%x_%A_%a.err")
+    assert (asked["output"], asked["error"]) == ("logs/try/%x_%A_%a.out", "logs/try/%x_%A_%a.err")
     assert asked["signal"] == "B:TERM@120"
     report = options(folder / "report.sbatch")
     assert {"partition", "account", "qos", "nodes", "ntasks", "cpus-per-task", "mem", "time"} < set(report)
-    assert report["output"] == "logs/%x_%j.out"
+    assert report["output"] == "logs/try/%x_%j.out"
 
 
 @pytest.mark.covers("E-FR03")
@@ -74,7 +74,7 @@ def test_a_single_deployment_is_a_plain_job_and_an_earlier_export_leaves_nothing
     study.export()
     asked = options(folder / "deployments.sbatch")
     assert "array" not in asked
-    assert asked["output"] == "logs/%x_%j.out"
+    assert asked["output"] == "logs/try/%x_%j.out"
     assert sorted(each.name for each in folder.iterdir()) == ["deployments.sbatch", "report.sbatch", "submit.sh"]
 
 

@@ -43,7 +43,8 @@ def get(
 ) -> int:
     """Collect the logs of a scenario or a persistent server in one archive: JSON lines, a file per component.
 
-    Each line has its time, if known, and its trial. Exit code 1 when no line is found.
+    Each line has its time, or that of the lines above or the file (`at_from: file`), and its trial: of a server's log
+    the one that was under load. Exit code 1 when no line is found.
 
     \b
     Examples:

@@ -7,15 +7,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 from seamark.config.secrets import secrets_of
 from seamark.errors import UserError, did_you_mean
+from seamark.model.results.load_record import LoadRecord
 from seamark.planning.identity import trial_uuid
-from seamark.storage.documents import replacing
+from seamark.storage.documents import read_or_none, replacing
 from seamark.storage.redaction import redacted, without
 
 ENDINGS = (".log", ".jsonl", ".out", ".err")
@@ -28,7 +29,8 @@ TIME_KEYS = ("at", "time", "timestamp", "ts")
 
 @dataclass(frozen=True, kw_only=True)
 class LogFile:
-    """One log file and its component. `trial` and `deployment` are ids, None where it belongs to none."""
+    """One log file and its component. `trial` and `deployment` are ids, None where it belongs to none. `loads` has the
+    trials that were measured on the deployment, with begin and end of their load: its lines are theirs meanwhile."""
 
     path: Path
     name: str
@@ -36,12 +38,34 @@ class LogFile:
     scenario: str
     deployment: str | None = None
     trial: str | None = None
+    loads: Sequence[tuple[str, float, float]] = ()
+
+    def trial_at(self, at: datetime) -> str | None:
+        """Return the trial that a line of this log belongs to."""
+        under_load = (trial for trial, begin, end in self.loads if begin <= at.timestamp() <= end)
+        return self.trial or next(under_load, None)
+
+
+START = re.compile(r"(\.r\d+)?(\.replica\d+)?(@.*)?$")
+"""What a start of a server adds to its name: block, replica, party."""
 
 
 def sources(folder: Path, scenario: str) -> list[LogFile]:
     """Return every log file below a results folder, by name."""
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and path.is_file())
-    return [_source(path, folder, scenario) for path in paths]
+    spans = {trial.parent.name: load.span_s for trial in folder.glob("*--*/load.json") if (load := _load(trial))}
+    loads = [(trial, *span) for trial, span in sorted(spans.items()) if span]
+
+    def on(deployment: str) -> Sequence[tuple[str, float, float]]:
+        name = START.sub("", deployment)
+        return [load for load in loads if START.sub("", load[0].split("--")[0]) == name]
+
+    found = [_source(path, folder, scenario) for path in paths]
+    return [replace(log, loads=on(log.deployment)) if log.deployment and not log.trial else log for log in found]
+
+
+def _load(path: Path) -> LoadRecord | None:
+    return read_or_none(path, LoadRecord)
 
 
 def batch_sources(logs: Path, scenario: str) -> list[LogFile]:
@@ -102,8 +126,9 @@ def collect(
 ) -> dict[str, int]:
     """Write a .tar.gz with one file of JSON lines per component (none: of all); return their numbers of lines.
 
-    For `since` and `until` (UTC), a line without timestamp has that of the last line above with one; lines above the
-    first timestamp have the first; a file without any has its modification time. Such a line has `at` null.
+    Each line has the time `at` (`since` and `until` are UTC). One without a timestamp has that of the last line above
+    with one; lines above the first timestamp have the first; a file without any has its modification time. `at_from`
+    says which: `line`, `file`.
     """
     counts: dict[str, int] = Counter()
     secrets = secrets_of()  # a server that still runs may have written them
@@ -134,8 +159,6 @@ def _lines(
         "component": source.component,
         "scenario": source.scenario,
         "deployment": source.deployment,
-        "trial": source.trial,
-        "trial_id": trial_uuid(source.scenario, source.trial) if source.trial else None,
         "file": source.name,
     }
     with suppress(FileNotFoundError):
@@ -148,9 +171,16 @@ def _lines(
                 at = _time_of(content)
                 last = at or last
                 if (since is None or last >= since) and (until is None or last <= until):
-                    stamp = at.isoformat(timespec="milliseconds") if at else None
+                    trial = source.trial_at(last)
                     kept = {key: value for key, value in content.items() if key != "at"}
-                    yield {"at": stamp, **facts, **redacted(without(kept, secrets))}
+                    yield {
+                        "at": last.isoformat(timespec="milliseconds"),
+                        "at_from": "line" if at else "file",
+                        **facts,
+                        "trial": trial,
+                        "trial_id": trial_uuid(source.scenario, trial) if trial else None,
+                        **redacted(without(kept, secrets)),
+                    }
 
 
 def _content(text: str) -> dict[str, Any]:

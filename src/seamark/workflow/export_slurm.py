@@ -94,7 +94,7 @@ def options(plan: Plan, site: Site, job: ExportedJob, name: str, at_once: int | 
         f"--job-name={name}",
         *(f"--{key}={value}" for key, value in sbatch_options(resources, site).items()),
         *([f"--array=0-{len(job.deployments) - 1}{f'%{at_once}' if at_once else ''}"] if job.is_array else []),
-        *_output("%x_%A_%a" if job.is_array else "%x_%j"),
+        *_output(plan, "%x_%A_%a" if job.is_array else "%x_%j"),
         f"--signal=B:TERM@{END_S}",
         *site.job_options,
     ]
@@ -105,11 +105,12 @@ def report_options(plan: Plan, site: Site, name: str) -> list[str]:
     charged = JobResources(account=plan.account, partition=plan.partition, qos=plan.qos)
     resources = replace(charged, cpus_per_task=1, mem_gb=REPORT_GB, time_min=REPORT_MIN)
     options = sbatch_options(resources, site).items()
-    return [f"--job-name={name}", *(f"--{key}={value}" for key, value in options), *_output("%x_%j")]
+    return [f"--job-name={name}", *(f"--{key}={value}" for key, value in options), *_output(plan, "%x_%j")]
 
 
-def _output(name: str) -> list[str]:
-    return [f"--output=logs/{name}.out", f"--error=logs/{name}.err", "--open-mode=append"]
+def _output(plan: Plan, name: str) -> list[str]:
+    logs = f"logs/{plan.scenario}/{name}"
+    return [f"--output={logs}.out", f"--error={logs}.err", "--open-mode=append"]
 
 
 def _alike(deployments: Sequence[Deployment], services: Mapping[str, Service]) -> Iterator[list[Deployment]]:

@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         os.environ[SWITCHES[options.pop(0)]] = "yes"
     try:
         plan(scenario_file, site, scenario)
-        Path("logs").mkdir(exist_ok=True)
+        Path("logs", scenario).mkdir(parents=True, exist_ok=True)
         submit_jobs(Study.at(Path.cwd(), scenario=scenario_file, site=site), Path(folder), options)
     except UserError as mistake:
         print(mistake, file=sys.stderr)
