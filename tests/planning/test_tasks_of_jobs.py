@@ -1,4 +1,4 @@
-"""`ntasks`, `gres` and `paths.metrics`: from the scenario and the site to what a job asks for and where metrics lie."""
+"""`ntasks`, `gres` and `paths.metrics`: what a job asks for, and where metrics lie."""
 
 from pathlib import Path
 

@@ -239,7 +239,7 @@ def _digests(study: Study) -> Finding:
     if not empty:
         return Finding(what="digests", level="ok", seen=seen)
     remedy = (
-        "Where the registries answer, `bench prepare -c SCENARIO --site SITE` (a site with `runtime: apptainer`) writes"
+        "Where the registries answer, `bench prepare -c SCENARIO --site SITE` (with `runtime: apptainer`) writes"
         f" those of the scenario's servers and clients. Empty: {', '.join(empty)}."
     )
     return Finding(what="digests", level="warning" if study.site.in_images else "ok", seen=seen, remedy=remedy)

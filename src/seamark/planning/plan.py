@@ -338,9 +338,11 @@ def _uneven_tasks(scenario: Scenario, site: Site, nodes: int, _: int, cpus_per_t
     at, tasks = scenario.lines.get("ntasks", _at(scenario)), scenario.ntasks or nodes
     has = site.partitions.get(scenario.partition or "")
     if tasks % nodes:
-        yield f"{at}: {tasks} tasks are no multiple of {counted(nodes, 'node')}. Write 'ntasks: {-(-tasks // nodes) * nodes}'."
+        fitting = -(-tasks // nodes) * nodes
+        yield f"{at}: {tasks} tasks are no multiple of {counted(nodes, 'node')}. Write 'ntasks: {fitting}'."
     elif has and nodes < tasks and (cpus := tasks // nodes * cpus_per_task) > has.cpus:
-        yield f"{at}: {cpus} CPUs a node are more than the partition '{scenario.partition}' has: {has.cpus}. Lower it."
+        name = scenario.partition
+        yield f"{at}: {cpus} CPUs a node are more than the partition '{name}' has: {has.cpus}. Lower it."
 
 
 def _unfit_for_replicas(scenario: Scenario, site: Site, treatments: Iterable[Treatment]) -> list[str]:

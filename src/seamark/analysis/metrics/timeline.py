@@ -61,8 +61,8 @@ class Timeline:
 class Second:
     """One row of series.csv. Percentiles and histogram are of response time, within 1 %.
 
-    `latency_histogram` has the replies of the second by their time, `0.0123:4 0.0126:1`: histograms of several seconds
-    add up where the times are equal.
+    `latency_histogram` has the replies of the second by their time, `0.0123:4 0.0126:1`: histograms of several
+    seconds add up where the times are equal.
     """
 
     second: int

@@ -41,8 +41,8 @@ def executor_resources(resources: JobResources, site: Site) -> dict[str, str | i
     """Return a job's resources as Snakemake's Slurm executor plugin names them.
 
     The CPUs are among them since Snakemake cuts threads to the cores of the machine on which it runs. For a job with
-    a `gres` of GPUs the plugin takes `tasks` per GPU, so there is none: Slurm then starts one on each node, or as many as
-    an extra option says. It would ask one node for the GPUs of all, so `--gpus-per-node` is an extra option.
+    a `gres` of GPUs the plugin takes `tasks` per GPU, so there is none: Slurm then starts one on each node, or as
+    many as an extra option says. It would ask one node for the GPUs of all, so `--gpus-per-node` is an extra option.
     """
     gpus = gpu_option(resources, site)
     extra = [*site.job_options, *(f"--{name}={value}" for name, value in gpus.items() if name != "gres")]
