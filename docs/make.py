@@ -17,6 +17,7 @@ import reference  # noqa: E402
 import traceability  # noqa: E402
 from shipped import SERVICES  # noqa: E402
 
+from seamark.analysis.grafana import dashboard_text  # noqa: E402
 from seamark.analysis.metrics.schema import schema_text  # noqa: E402
 from seamark.config import json_schema as model_schema  # noqa: E402
 from seamark.errors import UserError  # noqa: E402
@@ -72,6 +73,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "workflow/schemas/service.schema.json": lambda: schema("service.schema.json"),
     "workflow/schemas/site.schema.json": lambda: schema("site.schema.json"),
     "workflow/schemas/metrics.schema.json": schema_text,
+    "docs/grafana.json": dashboard_text,
 }
 
 

@@ -30,7 +30,7 @@ TIME_KEYS = ("at", "time", "timestamp", "ts")
 @dataclass(frozen=True, kw_only=True)
 class LogFile:
     """One log file and its component. `trial` and `deployment` are ids, None where it belongs to none. `loads` has
-    the trials that were measured on the deployment, with begin and end of their load: its lines are theirs meanwhile."""
+    the trials that were measured on the deployment, with begin and end of their load."""
 
     path: Path
     name: str
