@@ -48,6 +48,7 @@ from seamark.report.page.sections import (
 )
 from seamark.report.page.stages import first_bottlenecks, stages_blocks, stages_of
 from seamark.report.source import Results, read_results, slug
+from seamark.report.tables.resources import resources_section
 from seamark.report.tables.summary import summary_section, trials_section
 from seamark.storage.documents import write_text
 from seamark.storage.redaction import visible
@@ -142,6 +143,7 @@ def page(results: Results, say: Callable[[str], object]) -> tuple[Section, ...]:
         *_services(results, drawn),
         None if simulated else _run_section(results, drawn[RUN]),
         trials_section(results),
+        resources_section(results),
         configuration_section(results),
         None if simulated else nodes_section(results),
         reproduce_section(results),
