@@ -7,16 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from seamark_pipelines.flow.classes import absolute, files_of, tree_of
-from seamark_pipelines.flow.source_names import HERE, PACKAGES
+from seamark_pipelines.flow.source_names import HERE, LIBRARIES, PACKAGES
 from seamark_pipelines.model.graph import PipelineModel
 
-LIBRARIES = frozenset(
-    {
-        *("PIL", "accelerate", "bm25s", "datasets", "faiss", "peft", "pydantic", "tokenizers"),
-        *("torch", "torchao", "torchtune", "torchvision", "transformers"),
-    }
-)
-"""Modules of the environment `pipelines`."""
 FAMILIES = f"{HERE}.stages"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from seamark.config.yaml_source import Item, Mistakes, load
 from seamark.errors import Code, did_you_mean
-from seamark_pipelines.config.libraries import LIBRARIES
 from seamark_pipelines.flow.classes import ANY, methods_of, words_of
 from seamark_pipelines.flow.schedulers import OURS
+from seamark_pipelines.flow.source_names import LIBRARIES
 from seamark_pipelines.model.graph import (
     FIRST_SUBMITTED,
     MAX_QUERIES,

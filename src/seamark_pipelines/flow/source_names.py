@@ -43,6 +43,13 @@ MODULES: Mapping[str, str] = {
     "utils.queues.polling": f"{HERE}.flow.schemas",
 }
 """Modules by their name in the original benchmark."""
+LIBRARIES = frozenset(
+    {
+        *("PIL", "accelerate", "bm25s", "datasets", "faiss", "peft", "pydantic", "tokenizers"),
+        *("torch", "torchao", "torchtune", "torchvision", "transformers"),
+    }
+)
+"""Modules of the environment `pipelines`."""
 SLOW_TO_IMPORT: Mapping[str, tuple[str, ...]] = {
     "stages.llm_huggingface": ("transformers.models.auto.modeling_auto", "datasets", "peft"),
     "stages.self_rag": ("datasets", "faiss", "bm25s"),
