@@ -104,7 +104,7 @@ def _load(trial: Trial, locks: Path) -> dict[str, Any]:
         lock = (locks / f"{harness.environment}.lock").read_text(encoding="utf-8")
         match = re.search(rf"^{harness.environment}(?:-cpu)?==(\S+)", lock, re.MULTILINE)
         version = match[1] if match else "unknown"
-    standardized = {
+    standardized: dict[str, Any] = {
         "tool": TOOLS.get(tool, tool),
         "tool_version": version,
         "source": "sampled" if settings.get("dataset") else "random",
