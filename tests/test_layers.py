@@ -18,6 +18,7 @@ SDK = {
     "postgres": {"psycopg2"},
     "s3": {"boto3", "botocore", "urllib3"},
     "triton": {"tritonclient", "grpc", "onnx", "onnxruntime"},
+    "openai/llamacpp": {"gguf", "xllamacpp"},
     "openai/models": {"torch", "transformers", "tokenizers"},
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
