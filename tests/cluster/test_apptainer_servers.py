@@ -159,7 +159,7 @@ def test_an_image_that_ends_at_once_is_reported_with_what_it_said(bench: Bench, 
     assert "no such model" in "\n".join(answer["log_tail"])
 
 
-@pytest.mark.covers("E-FR08", "E-FR25", "E-AC05")
+@pytest.mark.covers("E1", "E-FR08", "E-FR25", "E-AC05")
 def test_a_run_has_servers_and_workers_in_images_and_names_them(boxes: Boxed, tmp_path: Path):
     boxes.site(client=True)
     path = boxes.root / "config" / "sites" / "boxes.yaml"

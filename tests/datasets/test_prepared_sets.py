@@ -44,7 +44,7 @@ def test_vectors_of_a_seed_are_those_that_a_deployment_draws_and_are_linked_into
     drawn = Dataset.generate(vectors=300, dimensions=4, queries=5, seed=0)
     setting = Setting(name="dataset", type="str", role="deployment", help="", file=True, dataset="vectors")
     service = type("Recipe", (), {"settings": (setting,)})()
-    settings = prepared_settings(service, {"dataset": SEEDED, "k": 10}, tmp_path / "sets")
+    settings = prepared_settings(service, {"dataset": SEEDED, "k": 10, "metric": "l2"}, tmp_path / "sets")
     assert settings["k"] == 10
     staged = Dataset.stage(Target(settings=settings, data=tmp_path / "deployment"), seed=7)
     loaded = Dataset.load(tmp_path / "deployment")

@@ -83,7 +83,14 @@ def test_ingest_rate_counts_the_seconds_of_build_and_ingest_together(square):
     store = Clocked()
     facts = fill(store, square, {}, clock=lambda: store.now_s)
     assert store.calls == [("build", 5), ("ingest", 5)]
-    assert facts == {"build_s": 3, "ingest_s": 2, "ingest_vectors_per_s": 1, "vectors": 5, "vectors_bytes": 40}
+    assert facts == {
+        "build_s": 3,
+        "ingest_s": 2,
+        "ingest_vectors_per_s": 1,
+        "vectors": 5,
+        "vectors_bytes": 40,
+        "zero_vectors": 1,
+    }
 
 
 @pytest.mark.services

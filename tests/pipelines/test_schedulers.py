@@ -124,6 +124,7 @@ class Eager(LoadScheduler):
             queue.put_nowait(Query(split="train", batch=batch, query_submitted_timestamp=0.0))
 
 
+@pytest.mark.serial
 @pytest.mark.covers("A4")
 def test_a_query_that_waits_for_room_in_the_queue_is_due_when_it_was_put() -> None:
     scheduler = Eager(3, 60.0, {}, {"train": 3})
