@@ -28,15 +28,16 @@ def files_of(module: str) -> list[Path]:
     return sorted(path.glob("*.py") if path.is_dir() else path.parent.glob(f"{path.name}*.py"))
 
 
-def bases_in(module: str) -> set[str]:
+def bases_in(module: str, *users: str) -> set[str]:
     """Return what the classes of a driver extend, also by another driver, without importing any: their libraries may
-    not be here."""
+    not be here. `users` are the drivers that extend it."""
     nodes = [node for file in files_of(module) for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
     found = {ast.unparse(base) for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
     for node in nodes:
         named = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
         if named & found and re.match(r"seamark\w*\.(drivers|trials)\.", str(node.module)):
-            found |= bases_in(str(node.module).removesuffix(".driver"))
+            extended = str(node.module).removesuffix(".driver")
+            found |= bases_in(extended, module, *users) if extended not in (module, *users) else set()
     return found
 
 

@@ -46,7 +46,12 @@ def llmd(file: Path, output: Path | None) -> None:
     root = load(file, mistakes)
     mistakes.raise_any()
     assert root is not None, "a file that cannot be read leaves a mistake"
-    service = Recipes(config_folder(Path.cwd(), "services"))[SERVICE]
+    folder = config_folder(Path.cwd(), "services")
+    recipes = Recipes(folder)
+    if SERVICE not in recipes:
+        said = f"no recipe {SERVICE}.yaml, whose settings the scenario takes. Copy it from a study of `bench init`."
+        raise UserError(Mistake(code="no_such_file", file=shown(folder), text=said))
+    service = recipes[SERVICE]
     settings = {setting.name: setting for setting in (*service.settings, *load_settings_of(service))}
 
     def classes_of(profile: str) -> Mapping[str, Any] | None:
