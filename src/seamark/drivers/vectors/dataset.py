@@ -149,7 +149,8 @@ def recall(target: Target, search: Callable[[Vectors, int], Ids]) -> Mapping[str
     metrics of its start."""
     k, data = whole(target.settings, "k"), Dataset.load(target.data)
     data = data.by(str(target.settings["metric"]), visible(target.settings, len(data.vectors))[1])
-    started = json.loads((target.data / START).read_text(encoding="utf-8"))
+    start = target.data / START  # a server that an older version started has none
+    started = json.loads(start.read_text(encoding="utf-8")) if start.is_file() else {}
     return {f"recall_at_{k}": recall_at_k(data, search(data.queries, k), k), **started}
 
 
