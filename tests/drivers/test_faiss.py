@@ -107,7 +107,8 @@ def test_recall_on_the_golden_data_is_what_is_known(faiss, tmp_path, index, knob
     settings = DEFAULTS | {"index": index}
     facts = ask(faiss, "inside_faiss", "staged", settings=settings, data=str(tmp_path), seed=0)
     assert facts["vectors_bytes"] == 20_000 * 64 * 4 <= facts["index_bytes"]
-    assert facts["index_resident_bytes"] == pytest.approx(facts["index_bytes"], rel=0.25)
+    # the allocator and large pages of memory add up to 2.5 MB, more in one process than in the next
+    assert -0.25 * facts["index_bytes"] <= facts["index_resident_bytes"] - facts["index_bytes"] <= 4e6
     assert facts["build_s"] + facts["ingest_s"] == pytest.approx(20_000 / facts["ingest_vectors_per_s"])
     qualities = ask(
         faiss,

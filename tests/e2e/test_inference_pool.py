@@ -28,15 +28,13 @@ POOL = {
 @pytest.mark.services
 def test_a_picker_by_prefix_finds_more_in_the_caches_and_every_replica_is_counted(tmp_path: Path) -> None:
     study = StudyFolder.new(tmp_path / "study")
-    study.write(workload=POOL | {"picker": ["none", "prefix", "queue"]}, repetitions=1)
+    study.write(workload=POOL | {"picker": ["none", "prefix"]}, repetitions=1)
     study.submit(code=0)
     metrics: dict[str, Any] = {}
     for trial in study.trials():
         document = json.loads((trial / "metrics.json").read_text())
         metrics[document["config"]["picker"]] = document
-    assert {name: document["status"] for name, document in metrics.items()} == dict.fromkeys(
-        ("none", "prefix", "queue"), "ok"
-    )
+    assert {name: document["status"] for name, document in metrics.items()} == dict.fromkeys(("none", "prefix"), "ok")
     for document in metrics.values():
         found = document["replicas"]["by_replica"]
         assert [*found] == ["replica-1", "replica-2"]
@@ -52,13 +50,13 @@ def test_a_picker_by_prefix_finds_more_in_the_caches_and_every_replica_is_counte
     files = (study.root / "results/.calibration").glob("*.gateway-*.json")
     gateways = {gateway["asked"]["picker"]: gateway for gateway in (json.loads(path.read_text()) for path in files)}
     assert {picker: gateway["requests_per_s"] is None for picker, gateway in gateways.items()} == dict.fromkeys(
-        ("none", "prefix", "queue"), False
+        ("none", "prefix"), False
     ), gateways
     for trial in study.trials():
         load = json.loads((trial / "load.json").read_text())
         assert load["gateway"] == gateways[load["gateway"]["asked"]["picker"]]
     records = [json.loads(path.read_text()) for path in study.results.glob("deployments/*/deployment.json")]
-    assert [len(record["parts"]) for record in records] == [2, 2, 2]
+    assert [len(record["parts"]) for record in records] == [2, 2]
     assert not study.processes()
 
 

@@ -36,6 +36,7 @@ SECRETS = {
 SCENARIO = "config/scenarios/try.yaml"
 
 
+@pytest.mark.sweep
 @pytest.fixture
 def study(tmp_path: Path) -> StudyFolder:
     (tmp_path / "workspace-pvc").mkdir()

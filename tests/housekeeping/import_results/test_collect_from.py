@@ -89,6 +89,7 @@ def test_results_come_over_ssh_and_the_report_is_made_here_and_nothing_is_left_t
     assert {path: path.stat().st_mtime_ns for path in pair.here.results.glob("*--*/*")} == before
 
 
+@pytest.mark.sweep
 def test_what_has_not_wholly_come_does_not_count_and_comes_when_it_is_whole(pair: Pair) -> None:
     torn, uncommitted, unread, *whole = pair.trials()
     samples = pair.there.results / torn / "samples.parquet"

@@ -1,7 +1,6 @@
 """Indexes and searches of FAISS, the library that faiss.py drives."""
 
 import ctypes
-import resource
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -172,5 +171,6 @@ def _resident_bytes_of(path: Path) -> int:
 
 
 def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize()
+    """Return this process's own memory, without pages of files: code that is run for the first time is no index."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
