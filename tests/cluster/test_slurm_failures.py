@@ -101,7 +101,6 @@ class Harmed:
     measured: Mapping[str, str]
 
 
-@pytest.mark.sweep
 @pytest.fixture(scope="module")
 def long_lived(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmStudy]:
     """A study that several tests follow through its runs."""

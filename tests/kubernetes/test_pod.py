@@ -36,7 +36,6 @@ SECRETS = {
 SCENARIO = "config/scenarios/try.yaml"
 
 
-@pytest.mark.sweep
 @pytest.fixture
 def study(tmp_path: Path) -> StudyFolder:
     (tmp_path / "workspace-pvc").mkdir()

@@ -72,7 +72,6 @@ def test_a_server_that_names_the_copies_of_a_part_is_their_gateway() -> None:
         assert replicas_of(SERVICES[name].server) == ()
 
 
-@pytest.mark.sweep
 @pytest.mark.covers("D8")
 def test_gateways_are_the_same_by_their_own_settings_and_the_longest_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
