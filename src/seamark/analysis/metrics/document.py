@@ -1,6 +1,6 @@
 """Derives the metrics of one trial from its load record, samples and telemetry. Writes no file."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, TypeVar
@@ -360,7 +360,7 @@ def replica_figures(telemetry: Mapping[Key, SeriesSummary]) -> Replicas | None:
     requests = {name: grew[name, REQUESTS] for name in names if (name, REQUESTS) in grew}
     spans = [telemetry[name, REQUESTS].span_s or 0.0 for name in requests]
     whole = len(requests) == len(names) and min(spans) >= SAME_SPAN * max(spans)
-    total: Counter[str] = Counter()
+    total: dict[str, float] = defaultdict(float)
     for name, count in requests.items() if whole else ():
         total[pool_of(name)] += count
     size = Counter(map(pool_of, names))
