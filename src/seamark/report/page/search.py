@@ -1,4 +1,4 @@
-"""Blocks of searches (the probes drawn, what each found, every probe) and of the knees of load sweeps."""
+"""Blocks of searches (the probes drawn, what each found, every probe), knees of load sweeps, and scaling."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import LONGEST_MS, counted
 from seamark.model.results.search_record import ProbeResult, SearchRecord
-from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
+from seamark.model.results.summary import Knee, Scaling, SearchSummary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
@@ -23,11 +23,14 @@ from seamark.report.numbers import (
     level,
     levels_text,
     number,
+    percent,
     range_text,
     span,
+    unit_words,
 )
 from seamark.report.page.content import Block, Cell, Column, Picture, Table, Text, absent, column, figures, known
 from seamark.report.source import ShownWorkload
+from seamark.stats.scaling_law import Estimate
 from seamark.storage.documents import read_or_none
 
 MOST_ROWS = 200
@@ -214,6 +217,52 @@ def objective_label(slo: Slo) -> str:
 def objective_of(probe: ProbeResult, slo: Slo) -> ObjectiveResult | None:
     """Return a probe's result of an objective."""
     return next((result for result in probe.slos if (result.metric, result.op) == (slo.metric, slo.op)), None)
+
+
+LAWS = {"amdahl": "Amdahl", "usl": "USL"}
+SCALING_METHOD = (
+    "Speed-up is over the first level, efficiency is speed-up over the ratio of the levels: geometric means of "
+    "ratios within repetitions that have every level. Contention is the share of work that cannot run at once, "
+    "coherency the cost of each pair, misfit the distance of the worst level from the law. In parentheses: 95 % "
+    "intervals (bootstrap over repetitions), which need 5. Amdahl's law needs 3 levels, the Universal Scalability "
+    "Law (USL) 4."
+)
+
+
+def scaling_blocks(scalings: Sequence[Scaling]) -> list[Block]:
+    """Return for each sweep a table of its levels and one of the laws' fits, or why there is none."""
+    blocks: list[Block] = []
+    for sweep in scalings:
+        of = ", ".join(filter(None, (sweep.factor, levels_text(sweep.fixed))))
+        if sweep.refused:
+            blocks.append(Text(text=f"No speed-up by {of}: {sweep.refused}.", kind="note"))
+            continue
+        doubts = (f"Trials are SUSPECT: {', '.join(sweep.doubts)}.",) if sweep.doubts else ()
+        levels = (
+            figures(sweep.factor, [level(value, sweep.factor) for value in sweep.levels]),
+            figures("throughput", sweep.throughput, unit_words(sweep.unit or "")),
+            figures("speed-up", map(_with_ends, sweep.speedup)),
+            figures("efficiency", map(_with_ends, sweep.efficiency)),
+        )
+        notes = (SCALING_METHOD, *doubts)
+        caption = f"Speed-up by {of}, over {counted(sweep.blocks, 'repetition')}"
+        blocks.append(Table(columns=levels, caption=caption, footnotes=() if sweep.fits else notes))
+        if sweep.fits:
+            laws = (
+                column("law", [LAWS[fit.law] for fit in sweep.fits]),
+                figures("throughput of one", [_with_ends(fit.rate) for fit in sweep.fits]),
+                figures("contention", [_with_ends(fit.contention) for fit in sweep.fits]),
+                figures("coherency", [_with_ends(fit.coherency) for fit in sweep.fits], why="It has no such term."),
+                figures("misfit", [percent(fit.misfit) for fit in sweep.fits], "%"),
+            )
+            blocks.append(Table(columns=laws, caption=f"Laws of scaling by {of}", footnotes=notes))
+    return blocks
+
+
+def _with_ends(estimate: Estimate | None) -> str | None:
+    if estimate is None or estimate.low is None:
+        return None if estimate is None else number(estimate.value)
+    return f"{number(estimate.value)} ({number(estimate.low)} to {number(estimate.high)})"
 
 
 METHOD = (
