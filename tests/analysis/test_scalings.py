@@ -91,3 +91,9 @@ def test_the_report_has_a_table_of_levels_and_one_of_laws_that_only_three_levels
     assert [row[0].text for row in laws.rows] == ["Amdahl", "USL"]
     (alone,) = tables(sweep(factors=(1.0,))[:2])
     assert alone.rows[1][2].text == "1.82"
+    assert scalings(sweep("concurrency")[:2]) == (), "two numbers of users are a comparison"
+    both = tables([*sweep(model="small"), *sweep(model="large")])
+    assert [[row[0].text for row in table.rows] for table in both] == [
+        ["small"] * 4 + ["large"] * 4,
+        ["small"] * 2 + ["large"] * 2,
+    ]

@@ -8,14 +8,14 @@ from statistics import fmean
 from seamark.analysis.summary.knees import Point, is_number
 from seamark.model.results.summary import Scaling
 from seamark.model.service import Value
-from seamark.stats.scaling import scaling
+from seamark.stats.scaling import LEAST, scaling
 
-FACTORS = ("gpus", "nodes", "concurrency")
-"""What adds workers."""
+FACTORS = {"gpus": 2, "nodes": 2, "concurrency": LEAST}
+"""What adds workers, and the fewest levels: two numbers of users are a comparison."""
 
 
 def scalings(points: Sequence[Point]) -> tuple[Scaling, ...]:
-    """Return the scaling of every sweep of at least two levels with all other settings fixed.
+    """Return the scaling of every sweep with all other settings fixed.
 
     A setting that changes with the factor alone, as `tensor_parallel` with `gpus`, is no other setting. Only
     repetitions that have every level count.
@@ -35,9 +35,9 @@ def _sweeps(factor: str, points: Sequence[Point]) -> list[tuple[dict[str, Value]
     for point in points:
         groups.setdefault(tuple(point.factors.get(name) for name in names), []).append(point)
     return [
-        (dict(zip(names, key, strict=True)), sorted(group, key=lambda point: float(point.factors[factor] or 0)))  # type: ignore[arg-type]
+        (dict(zip(names, key, strict=True)), sorted(group, key=lambda point: float(point.factors[factor] or 0)))
         for key, group in groups.items()
-        if len(group) > 1
+        if len(group) >= FACTORS[factor]
     ]
 
 

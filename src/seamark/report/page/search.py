@@ -230,33 +230,41 @@ SCALING_METHOD = (
 
 
 def scaling_blocks(scalings: Sequence[Scaling]) -> list[Block]:
-    """Return for each sweep a table of its levels and one of the laws' fits, or why there is none."""
-    blocks: list[Block] = []
-    for sweep in scalings:
-        of = ", ".join(filter(None, (sweep.factor, levels_text(sweep.fixed))))
-        if sweep.refused:
-            blocks.append(Text(text=f"No speed-up by {of}: {sweep.refused}.", kind="note"))
-            continue
-        doubts = (f"Trials are SUSPECT: {', '.join(sweep.doubts)}.",) if sweep.doubts else ()
-        levels = (
-            figures(sweep.factor, [level(value, sweep.factor) for value in sweep.levels]),
-            figures("throughput", sweep.throughput, unit_words(sweep.unit or "")),
-            figures("speed-up", map(_with_ends, sweep.speedup)),
-            figures("efficiency", map(_with_ends, sweep.efficiency)),
+    """Return a table of the levels of all sweeps by a factor, one of the laws' fits, and why a sweep has none."""
+    refused = dict.fromkeys(f"No speed-up by {sweep.factor}: {sweep.refused}." for sweep in scalings if sweep.refused)
+    blocks: list[Block] = [Text(text=text, kind="note") for text in refused]
+    sweeps = [sweep for sweep in scalings if not sweep.refused]
+    if not sweeps:
+        return blocks
+    factor, of_level = sweeps[0].factor, [sweep for sweep in sweeps for _ in sweep.levels]
+    units = ", ".join(dict.fromkeys(unit_words(sweep.unit) for sweep in sweeps))
+    levels = (
+        *_fixed(of_level),
+        figures(factor, [level(value, factor) for sweep in sweeps for value in sweep.levels]),
+        figures("throughput", [rate for sweep in sweeps for rate in sweep.throughput], units),
+        figures("speed-up", [_with_ends(one) for sweep in sweeps for one in sweep.speedup]),
+        figures("efficiency", [_with_ends(one) for sweep in sweeps for one in sweep.efficiency]),
+        figures("repetitions", [str(sweep.blocks) for sweep in of_level]),
+    )
+    doubts = sorted({code for sweep in sweeps for code in sweep.doubts})
+    notes = (SCALING_METHOD, *([f"Trials are SUSPECT: {', '.join(doubts)}."] if doubts else []))
+    fits = [fit for sweep in sweeps for fit in sweep.fits]
+    blocks.append(Table(columns=levels, caption=f"Speed-up by {factor}", footnotes=() if fits else notes))
+    if fits:
+        laws = (
+            *_fixed([sweep for sweep in sweeps for _ in sweep.fits]),
+            column("law", [LAWS[fit.law] for fit in fits]),
+            figures("throughput of one", [_with_ends(fit.rate) for fit in fits], units),
+            figures("contention", [_with_ends(fit.contention) for fit in fits]),
+            figures("coherency", [_with_ends(fit.coherency) for fit in fits], why="It has no such term."),
+            figures("misfit", [percent(fit.misfit) for fit in fits], "%"),
         )
-        notes = (SCALING_METHOD, *doubts)
-        caption = f"Speed-up by {of}, over {counted(sweep.blocks, 'repetition')}"
-        blocks.append(Table(columns=levels, caption=caption, footnotes=() if sweep.fits else notes))
-        if sweep.fits:
-            laws = (
-                column("law", [LAWS[fit.law] for fit in sweep.fits]),
-                figures("throughput of one", [_with_ends(fit.rate) for fit in sweep.fits]),
-                figures("contention", [_with_ends(fit.contention) for fit in sweep.fits]),
-                figures("coherency", [_with_ends(fit.coherency) for fit in sweep.fits], why="It has no such term."),
-                figures("misfit", [percent(fit.misfit) for fit in sweep.fits], "%"),
-            )
-            blocks.append(Table(columns=laws, caption=f"Laws of scaling by {of}", footnotes=notes))
+        blocks.append(Table(columns=laws, caption=f"Laws of scaling by {factor}", footnotes=notes))
     return blocks
+
+
+def _fixed(sweeps: Sequence[Knee] | Sequence[Scaling]) -> list[Column]:
+    return [column(name, [level(sweep.fixed.get(name), name) for sweep in sweeps]) for name in sweeps[0].fixed]
 
 
 def _with_ends(estimate: Estimate | None) -> str | None:
@@ -285,7 +293,7 @@ def knee_blocks(knees: Sequence[Knee]) -> list[Block]:
     agree = "In how many repetitions the knee is at the same level."
     full = [_levels(factor, sweep.saturated) or "none" for sweep in knees]
     columns = (
-        *(column(name, [level(sweep.fixed.get(name), name) for sweep in knees]) for name in knees[0].fixed),
+        *_fixed(knees),
         figures(f"knee: {factor}", knee),
         column("between", between, title="The neighbouring levels: the knee lies between them."),
         figures("requests/s", rates, why="There is no knee."),
