@@ -8,9 +8,12 @@ import pytest
 
 from seamark.model.results.stages import StageFigures, Stages
 from seamark.model.results.summary import SummaryRow
+from seamark.model.results.times import PartTimes
+from seamark.model.results.trial_metrics import PartFigures
 from seamark.model.sample import UNTIMED
 from seamark.report.page.content import Table, Text
 from seamark.report.page.stages import bottleneck_text, stages_blocks
+from seamark.report.page.whole_run import whole_run_blocks
 from seamark.report.source import ShownWorkload
 
 
@@ -76,3 +79,23 @@ def test_the_page_has_the_hidden_share_with_its_interval_and_says_where_queries_
     few, _ = blocks(stages(**{f"load{UNTIMED}": (0.2, 0.9)}))
     assert "- (needs 20 queries)" in few
     assert "timed region" not in blocks(stages(load=(0.2, 0.9)))[0]
+
+
+@pytest.mark.covers("A1")
+def test_the_page_has_the_whole_run_of_a_party_beside_its_part_of_the_common_window() -> None:
+    def view(end_s: float, p50: float) -> Any:
+        times = PartTimes(p50=p50, p95=2 * p50)
+        whole = PartFigures(start_s=1.0, end_s=end_s, requests=40, ok=40, failed=0, throughput=8.0, latency_ms=times)
+        return SimpleNamespace(good=SimpleNamespace(whole_run=whole, throughput=SimpleNamespace(unit="items_per_s")))
+
+    views = [view(11.0, 20.0), view(13.0, 30.0), SimpleNamespace(good=None)]
+    results: Any = SimpleNamespace(trials_of=lambda row: views)
+    row = SummaryRow(treatment="t", workload="w.rag", service="pipeline", factors={})
+    workload = ShownWorkload(results=results, service="pipeline", name="w.rag", treatments=(row,))
+    [table] = whole_run_blocks(workload)
+    shown = {column.name: (column.cells[0].text, column.unit) for column in table.columns}
+    assert shown["whole run"] == ("11.0", "s")
+    assert shown["throughput"] == ("8.00", "items/s")
+    assert [shown[name][0] for name in ("requests", "failed", "p50", "p95", "p99")] == ["40", "0", "25.0", "50.0", "–"]
+    alone: Any = SimpleNamespace(trials_of=lambda row: [SimpleNamespace(good=SimpleNamespace(whole_run=None))])
+    assert whole_run_blocks(replace(workload, results=alone)) == []

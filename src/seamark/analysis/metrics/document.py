@@ -268,6 +268,7 @@ def _with_figures(metrics: TrialMetrics, trial: Trial, load: LoadRecord, inputs:
         }
         if len(counts.by_kind) > 1
         else None,
+        whole_run=inputs.whole_run,
         stages=inputs.stages,
         replicas=replica_figures(inputs.telemetry),
         telemetry={f"{source}.{name}": series.record for (source, name), series in sorted(inputs.telemetry.items())},
