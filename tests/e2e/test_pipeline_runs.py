@@ -255,7 +255,9 @@ def test_a_stage_that_keeps_failing_fails_its_pipeline_and_no_other(study: Study
 
 @pytest.mark.sweep
 @pytest.mark.covers("A1", "A5")
-def test_a_stage_that_hangs_ends_its_pipeline_as_a_timeout_and_the_other_keeps_its_figures(study: StudyFolder) -> None:
+def test_a_stage_that_hangs_ends_its_pipeline_as_a_timeout_and_the_other_keeps_its_figures(
+    study: StudyFolder,
+) -> None:
     write(study, good="{pause_s: 0.05}", bad="{pause_s: 3600}")
     parts = {name: {"service": "pipeline", "graph": "own.yml", "pipeline": name} for name in ("good", "bad")}
     parts["bad"]["timeout_s"] = 2

@@ -106,7 +106,9 @@ def planned(**loadgen: Any) -> Trial:
 
 
 @pytest.mark.covers("A4")
-def test_a_closed_loop_has_one_query_in_flight_whatever_its_rate_and_a_poisson_load_has_its_gaps(folder: Path) -> None:
+def test_a_closed_loop_has_one_query_in_flight_whatever_its_rate_and_a_poisson_load_has_its_gaps(
+    folder: Path,
+) -> None:
     slow, fast = (planned(max_queries=5, config={"rate": rate}).load for rate in (3, 300))
     assert (slow.pattern, slow.concurrency, slow.requests) == ("closed", 1, 5)
     assert slow == fast

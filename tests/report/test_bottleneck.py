@@ -96,6 +96,12 @@ def test_the_page_has_the_whole_run_of_a_party_beside_its_part_of_the_common_win
     shown = {column.name: (column.cells[0].text, column.unit) for column in table.columns}
     assert shown["whole run"] == ("11.0", "s")
     assert shown["throughput"] == ("8.00", "items/s")
-    assert [shown[name][0] for name in ("requests", "failed", "p50", "p95", "p99")] == ["40", "0", "25.0", "50.0", "–"]
+    assert [shown[name][0] for name in ("requests", "failed", "p50", "p95", "p99")] == [
+        "40",
+        "0",
+        "25.0",
+        "50.0",
+        "–",
+    ]
     alone: Any = SimpleNamespace(trials_of=lambda row: [SimpleNamespace(good=SimpleNamespace(whole_run=None))])
     assert whole_run_blocks(replace(workload, results=alone)) == []

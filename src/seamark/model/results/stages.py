@@ -63,8 +63,8 @@ class TracedRequest:
 class Stages:
     """Figures of a trial's stages, of the `requests` with a good reply that have events. `outside_ratio`: the part of
     their response times in which no stage was on the critical path. `hidden_ratio`: the part in which a stage that is
-    UNTIMED was, as the median of the requests, with its interval (95 %); None where all are timed, or for less than 20
-    requests. `without_events`: stages that record none, so no path has them."""
+    UNTIMED was, as the median of the requests, with its interval (95 %); None where all are timed, or with less than
+    20 requests. `without_events`: stages that record none, so no path has them."""
 
     events: int
     requests: int

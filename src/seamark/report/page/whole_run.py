@@ -11,8 +11,8 @@ from seamark.report.tables.by_treatment import factor_columns
 
 WITHHELD = "withheld: too few requests (p99 needs 1,000)"
 NOTE = (
-    "Medians over the repetitions, of all requests of the party from the first that was due to the last reply, warm-up"
-    " and drain too. All other figures on this page are of the time in which all parties were sending."
+    "Medians over the repetitions, of all requests of the party from the first that was due to the last reply,"
+    " warm-up and drain too. All other figures on this page are of the time in which all parties were sending."
 )
 
 
@@ -34,7 +34,9 @@ def whole_run_blocks(workload: ShownWorkload) -> list[Table]:
             name, [None if ms is None else factor * ms for ms in responses[name]], unit, "response time", why=WITHHELD
         )
 
-    responses = {name: values(lambda one, name=name: one.latency_ms.statistic(name)) for name in ("p50", "p95", "p99")}
+    responses = {
+        name: values(lambda one, name=name: one.latency_ms.statistic(name)) for name in ("p50", "p95", "p99")
+    }
     unit, factor = unit_of([ms for column in responses.values() for ms in column])
     columns = (
         *factor_columns([row for row, _ in shown], workload.treatments),
