@@ -246,7 +246,7 @@ def _add_times(
         stage.total_ns += int(spent.sum())
         stage.critical_ns += int(critical[mask].sum())
     weights = np.where(np.isin(events.stage, untimed), critical, 0)
-    return np.bincount(place, weights=weights, minlength=len(requests.query))
+    return np.asarray(np.bincount(place, weights, len(requests.query)), dtype=np.float64)
 
 
 def _traced(name: str, events: Events, due_ns: int, response_ns: int, names: Sequence[str]) -> TracedRequest:
