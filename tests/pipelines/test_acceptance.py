@@ -19,6 +19,7 @@ from seamark.model.sample import EventKind
 from seamark.model.trial import Trial
 from seamark.patterns.table import pattern_of, schedule
 from seamark.planning.study import Study
+from seamark_pipelines.config.read import read_pipelines
 from seamark_pipelines.drivers.pipeline import Pipeline
 from seamark_pipelines.flow.classes import methods_of
 
@@ -163,3 +164,17 @@ def test_a_stage_runs_as_many_lines_at_every_depth(folder: Path) -> None:
     assert len(lines) == 1 + 6 + 30
     assert min(lines) > 5, "the threads are traced"
     assert max(lines) - min(lines) < 1
+
+
+@pytest.mark.covers("A9")
+def test_several_inputs_and_outputs_are_read_as_they_are_written(folder: Path) -> None:
+    stages = [{"name": f"s{id}", "id": id, "component": "stages.Stage"} for id in range(4)]
+    stages[0]["outputs"], stages[1]["outputs"] = [2, 3], [3]
+    stages[3]["polling_policy"] = "FirstSubmittedPolicy"
+    pipeline = {"name": "one", "inputs": [0, 1], "outputs": [2, 3], "dataset_stage_id": 1, "stages": stages}
+    load = {"component": "loadgen.OfflineLoadScheduler"}
+    Path("own.yml").write_text(yaml.safe_dump({"pipelines": [pipeline | {"loadgen": load}]}))
+    [model] = read_pipelines(Path("own.yml")).pipelines
+    assert (list(model.inputs), list(model.outputs), model.dataset_stage_id) == ([0, 1], [2, 3], 1)
+    assert [list(stage.outputs) for stage in model.stages] == [[2, 3], [3], [], []]
+    assert (model.loadgen.queue_depth, model.loadgen.max_queries) == (10, 100)
