@@ -107,7 +107,10 @@ def test_rate_and_concurrency_are_flags_of_aiperf_and_prompts_a_file(tmp_path: P
     assert len({row["output_length"] for row in rows}) > 1
 
     closed = AiPerf(target(tmp_path, pattern="closed", requests=9, endpoint="chat", model="/m"))
-    argv = closed.command(tmp_path, 3)
+    work = tmp_path / "closed"
+    work.mkdir()
+    argv = closed.command(work, 3)
+    assert flags(argv)["--tokenizer"] == str(work / "tokenizer"), "no model is looked for on the network"
     assert "--request-rate" not in argv
     assert (flags(argv)["--request-count"], flags(argv)["--endpoint-type"]) == ("9", "chat")
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seamark.drivers.harness.tool import PROMPTS, NativeRequest, Tool
+from seamark.drivers.harness.tool import PROMPTS, NativeRequest, Tool, write_words
 from seamark.load.driver import Target
 
 RECORDS = "profile_export.jsonl"
@@ -19,8 +19,12 @@ class AiPerf(Tool):
 
     name = "aiperf"
     keeps = (RECORDS, "profile_export_aiperf.json")
-    # else the prompts of each run stay in ~/.cache and /tmp
-    variables: ClassVar = {"AIPERF_DATASET_MMAP_CACHE_ENABLED": "false", "AIPERF_DATASET_MMAP_BASE_PATH": "{work}"}
+    variables: ClassVar = {
+        # else the prompts of each run stay in ~/.cache and /tmp
+        "AIPERF_DATASET_MMAP_CACHE_ENABLED": "false",
+        "AIPERF_DATASET_MMAP_BASE_PATH": "{work}",
+        "HF_HUB_OFFLINE": "",  # offline, it refuses a folder as the tokenizer
+    }
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -33,6 +37,7 @@ class AiPerf(Tool):
     def command(self, work: Path, seed: int) -> list[str]:
         """Return the command line, after writing the prompts."""
         settings, load = self.settings, self.load
+        write_words(work / "tokenizer")  # it wants one, and counts nothing with it
         self.write_prompts(work, seed, prompt="text", tokens="output_length")
         body: dict[str, Any] = {"ignore_eos": True}
         if (temperature := settings.get("temperature", 0.0)) is not None:
@@ -46,7 +51,7 @@ class AiPerf(Tool):
             *("--request-count", str(self.count), *paced, "--request-timeout-seconds", str(load.timeout_s)),
             *("--input-file", str(work / PROMPTS), "--custom-dataset-type", "single_turn"),
             *("--dataset-sampling-strategy", "sequential", "--random-seed", str(seed)),
-            *("--tokenizer", self.tokenizer(work), "--use-server-token-count", "--use-legacy-max-tokens"),
+            *("--tokenizer", str(work / "tokenizer"), "--use-server-token-count", "--use-legacy-max-tokens"),
             *("--extra-inputs", json.dumps(body), "--artifact-dir", str(work)),
             *("--ui", "none", "--no-server-metrics", "--no-gpu-telemetry"),
         ]
@@ -67,7 +72,8 @@ class AiPerf(Tool):
         the whole as early as the limiter allows; none is let go early.
         """
         stamps = [row["metadata"] for row in native]
-        gap_ns = 0.0 if self.load.closed else 1e9 / float(self.load.parameters["rate_rps"])
+        rate_rps = self.load.parameters.get("rate_rps")
+        gap_ns = 0.0 if rate_rps is None else 1e9 / float(rate_rps)
         after_ns = [round(stamp["session_num"] * gap_ns) for stamp in stamps]
         let_go_ns = [stamp.get("credit_issued_ns") for stamp in stamps]
         first_ns = min(
